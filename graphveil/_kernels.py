@@ -56,7 +56,7 @@ def truncate_rows(vectors: Tensor, bounds: Tensor, kinds: Tensor | None, rows: T
     """Write trunc(bounds[kind of i, h] vectors[i]) into row i of copy h; zeros if that passes its bound.
 
     Args:
-        vectors: floats, (N, dim).
+        vectors: Floats, (N, dim).
         bounds: float64, (kinds, copies).
         kinds: int64, (N), each a row of the bounds; None for 0.
         rows: int16, at least (copies * N, width).
@@ -92,11 +92,11 @@ def add_noisy_sums(
     """Write scale * (the sum of the sources' rows + noise), rounded once, for each destination.
 
     Args:
-        offsets: where each destination's sources begin and end, int32 (count + 1).
-        sources: their rows, int32, which must exist.
-        shifts: what is added to the sources of each destination, int32 (count); None for nothing.
+        offsets: Where each destination's sources begin and end, int32 (count + 1).
+        sources: Their rows, int32, which must exist.
+        shifts: What is added to the sources of each destination, int32 (count); None for nothing.
         rows: int16 (rows + 1, width), entries of at most 2^bits; the last row is zero.
-        bits: at most 14; no sum may pass 2^30.
+        bits: At most 14; no sum may pass 2^30.
         noise: int32, (count, dim).
         out: float32, (count, dim).
         scale: a power of two.
@@ -132,7 +132,7 @@ class Strips:
     over_sigma: float
 
     def __post_init__(self) -> None:
-        """Refuse tables that C would read beyond."""
+        """Reject tables that C would read beyond."""
         strips = {len(part) for part in (self.start, self.sure, self.share, self.mask)}
         if len(self.slots) != 1 << self.slot_bits or strips != {int(self.slots.max()) + 1}:
             raise ValueError("every slot has a strip, and every strip an entry in each table")

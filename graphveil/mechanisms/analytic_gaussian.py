@@ -29,8 +29,8 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     rounded up, so that the delta of what is returned is never above the given one.
 
     Raises:
-        ConfigError: a parameter is outside its range.
-        CalibrationError: no noise meets the budget.
+        ConfigError: If a parameter is outside its range.
+        CalibrationError: If no noise meets the budget.
 
     >>> round(analytic_sigma(1.0, 1e-5, 1.0), 6)
     3.730632

@@ -288,7 +288,7 @@ class IntegerNoise(ABC):
     sigma: float
 
     def __post_init__(self) -> None:
-        """Refuse to add no noise."""
+        """Do not add no noise."""
         checks.positive(sigma=self.sigma)
 
     @abstractmethod

@@ -32,15 +32,15 @@ _DIGITS = 20  # decimal digits in a word
 class DiscreteLaplace:
     """Integer noise z with probability tanh(epsilon / 2) e^(-epsilon |z|), drawn exactly.
 
-    Guarantee: a whole number with this noise is (epsilon, 0)-DP if it moves by one: the ratio of the
+    Guarantee: an integer with this noise is (epsilon, 0)-DP if it moves by one: the ratio of the
     probabilities of any outcome is e^epsilon or e^-epsilon (Ghosh, Roughgarden, Sundararajan: Universally
     utility-maximizing privacy mechanisms, 2009).
 
     Args:
-        epsilon: positive.
+        epsilon: Positive.
 
     Raises:
-        ConfigError: epsilon is not positive, or below 1e-16.
+        ConfigError: If epsilon is not positive, or below 1e-16.
 
     >>> noise = DiscreteLaplace(1.0)
     >>> round(noise.sigma, 4)

@@ -437,15 +437,15 @@ with public_weights, or "
         """Return the randomized bins of records.
 
         Args:
-            x: features (records, dim); values outside the bounds are clipped.
-            theta: each record's weights (records, dim), as private as the record.
-            stream: random words.
-            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+            x: Features (records, dim); values outside the bounds are clipped.
+            theta: Each record's weights (records, dim), as private as the record.
+            stream: Random words.
+            rows: Records' numbers, which must differ; 0, 1, 2, ... if None.
 
         Raises:
-            GraphError: a value is NaN or infinite.
-            ConfigError: shapes do not go together, or the weights of a record do not add up to one.
-            ReleaseError: the stream served a row before.
+            GraphError: If a value is NaN or infinite.
+            ConfigError: If shapes do not go together, or the weights of a record do not add up to one.
+            ReleaseError: If the stream served a row before.
         """
         x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
         if x.shape != theta.shape:

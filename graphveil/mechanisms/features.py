@@ -59,7 +59,7 @@ class Bounds:
         """Return the smallest range that holds the data, which depends on them.
 
         Raises:
-            ConfigError: without ``data_dependent_bounds=True``, under which nothing is certified.
+            ConfigError: If without ``data_dependent_bounds=True``, under which nothing is certified.
         """
         if data_dependent_bounds is not True:
             raise ConfigError(
@@ -89,7 +89,7 @@ class Bounds:
         """Return features rescaled to [0, 1], clipped.
 
         Raises:
-            GraphError: a value is NaN or infinite.
+            GraphError: If a value is NaN or infinite.
         """
         _check_finite(x)
         if (self.low, self.high) != (0.0, 1.0):
@@ -181,8 +181,8 @@ class WeightedAllocation:
     used to decode.
 
     Raises:
-        ConfigError: a weight is negative or not finite, or the sum is not one.
-        UnsupportedGuaranteeError: one theta per record.
+        ConfigError: If a weight is negative or not finite, or the sum is not one.
+        UnsupportedGuaranteeError: If one theta per record.
 
     >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
@@ -338,7 +338,7 @@ class FeatureMechanism(ABC):
         """Return an estimate of each record's features, float32 (records, dim).
 
         Raises:
-            GraphError: the reports have another shape than this mechanism's.
+            GraphError: If the reports have another shape than this mechanism's.
         """
         self._check_reports(reports)
         if math.isinf(self.epsilon):
@@ -430,7 +430,7 @@ class FeatureMechanism(ABC):
         """Return the largest variance of each coordinate on the unit scale, (dim,) or one for all."""
 
     def _check_reports(self, reports: LDPReports) -> None:
-        """Refuse reports of another shape."""
+        """Reject reports of another shape."""
         like = LDPReports(np.empty((0, self.dim))) if math.isinf(self.epsilon) else self._empty(0)
         wanted = (len(reports), like.values.shape[1])
         shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]
@@ -441,7 +441,7 @@ class FeatureMechanism(ABC):
         """Return records as floats (records, dim).
 
         Raises:
-            GraphError: the shape is wrong, or they are no numbers.
+            GraphError: If the shape is wrong, or they are no numbers.
         """
         x = np.asarray(x)
         if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
@@ -450,7 +450,7 @@ class FeatureMechanism(ABC):
 
 
 def distinct_rows(rows: Integers | None, count: int) -> Integers:
-    """Return the numbers of so many records, refusing one that occurs twice."""
+    """Return the numbers of so many records, rejecting one that occurs twice."""
     if rows is None:
         return np.arange(count)
     if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):

@@ -26,7 +26,7 @@ def shares(values: npt.ArrayLike) -> Floats:
     values for the importance.
 
     Raises:
-        ConfigError: the values are no finite numbers of shape (records, dim) or (dim,).
+        ConfigError: If the values are no finite numbers of shape (records, dim) or (dim,).
 
     >>> shares([[1.0, -3.0], [0.0, 0.0]]).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
@@ -114,10 +114,10 @@ def permutation_importance(
     graph will do.
 
     Args:
-        predict: features (records, dim) to probabilities (records, classes).
-        x, labels: public records.
-        rng: public randomness.
-        repeats: how often each feature is shuffled.
+        predict: Features (records, dim) to probabilities (records, classes).
+        x, labels: Public records.
+        rng: Public randomness.
+        repeats: How often each feature is shuffled.
 
     >>> predict = lambda x: np.stack([1 - x[:, 0], x[:, 0]], axis=1)
     >>> x = np.array([[0.1, 0.5], [0.9, 0.2], [0.8, 0.9], [0.2, 0.6]])

@@ -29,7 +29,7 @@ class _SingleProcessSecret:
         self._process = os.getpid()
 
     def _check_process(self) -> None:
-        """Refuse to serve a process that was forked after the key was drawn."""
+        """Do not serve a process that was forked after the key was drawn."""
         if os.getpid() != self._process:
             raise ReleaseError(
                 "this noise was made before the process was forked, and both would draw the same; "
@@ -37,7 +37,7 @@ class _SingleProcessSecret:
             )
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse copy, deepcopy and pickle, which all pass here."""
+        """Reject copy, deepcopy and pickle, which all pass here."""
         raise ReleaseError(
             "noise is not copied or pickled: two holders of one key draw the same, and equal noise on two "
             "sets of records cancels; make a new LocalNoise where the records are"
@@ -69,7 +69,7 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
         """Reserve the noise of rows, which must be different numbers.
 
         Raises:
-            ReleaseError: one of them was served before, or this is another process.
+            ReleaseError: If one of them was served before, or this is another process.
         """
         self._check_process()
         new = _ranges(np.sort(rows))
@@ -101,7 +101,7 @@ class LocalNoise(_SingleProcessSecret):
     in a process that was forked later.
 
     Args:
-        unsafe_noise_seed: makes the noise reproducible, for tests and paper mode, and voids the guarantee.
+        unsafe_noise_seed: Makes the noise reproducible, for tests and paper mode, and voids the guarantee.
 
     >>> noise = LocalNoise(unsafe_noise_seed=3)
     >>> noise.deviations
@@ -134,7 +134,7 @@ twice with the same noise are not private; make a new LocalNoise
         """Return the stream of a purpose.
 
         Raises:
-            ReleaseError: it was handed out before, or this is another process.
+            ReleaseError: If it was handed out before, or this is another process.
         """
         self._check_process()
         with self._lock:

@@ -268,9 +268,9 @@ class EdgeRandomizedResponse:
         It costs least where a range's edges and what is added fit into the cache.
 
         Args:
-            stream: keyed, addressed by slot: any partition of the slots draws the same.
-            edges: the slots among them that are edges, ascending, each once.
-            start, stop: the range.
+            stream: Keyed, addressed by slot: any partition of the slots draws the same.
+            edges: Slots among them that are edges, ascending, each once.
+            start, stop: Range.
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must lie in the range of slots that is drawn")

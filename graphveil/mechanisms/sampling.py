@@ -35,7 +35,7 @@ class Draws(Protocol):
     """Random 64-bit words by row: a keyed stream, or those of a device."""
 
     def reserve_rows(self, rows: Integers) -> None:
-        """Reserve the words of rows for one record each, refusing those that served before."""
+        """Reserve the words of rows for one record each, rejecting those that served before."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first words of each row, shape (rows, words_per_row)."""

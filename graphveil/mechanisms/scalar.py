@@ -156,7 +156,7 @@ class ScalarMechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Refuse budgets that are not above zero."""
+        """Reject budgets that are not above zero."""
         check_budget(epsilon=self.epsilon)
 
     @property
@@ -190,9 +190,9 @@ class ScalarMechanism(ABC):
         """Return one y for each x.
 
         Args:
-            x: values in [-1, 1], shape (rows, width).
-            words: their random words, shape (rows, width, self.words).
-            place: where the few values that need more find it.
+            x: Values in [-1, 1], shape (rows, width).
+            words: Their random words, shape (rows, width, self.words).
+            place: Where the few values that need more find it.
         """
         return x if math.isinf(self.epsilon) else self._draw(x, words, place)
 
@@ -215,7 +215,7 @@ class KnotMechanism(ScalarMechanism):
     """A mechanism of few outputs, whose probabilities are linear in x between knots.
 
     So it is two steps: round x to one of the two knots around it, with x as expectation, then send the knot
-    through a channel. Only the channel has to be private, and it is a table of whole numbers.
+    through a channel. Only the channel has to be private, and it is a table of integers.
     """
 
     @property

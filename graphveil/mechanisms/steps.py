@@ -36,7 +36,7 @@ def public_rate(expected: int, count: int) -> float:
     """Return the sampling rate expected / count, rounded up to a multiple of 2^-32.
 
     Raises:
-        ConfigError: fewer records than are expected in a batch.
+        ConfigError: If fewer records than are expected in a batch.
 
     >>> public_rate(256, 1024)
     0.25

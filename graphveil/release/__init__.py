@@ -1,4 +1,4 @@
-"""Releases: the only code that reads protected edges and records, by queries with a cost and noise."""
+"""Releases: the only code that reads protected edges and records, through queries with a cost and noise."""
 
 from graphveil.release.backends import AggregationBackend, BlockWork, DiskBackend, InMemoryBackend, RowRange
 from graphveil.release.dendrogram import BlockCountData, BlockCountQuery

@@ -28,17 +28,17 @@ from graphveil.errors import ConfigError
 
 
 class BlockWork(ABC):
-    """What is done with one block: frozen public parameters and keys of noise, and no edge but the block's.
+    """The computation on one block: frozen public parameters and noise keys, and no edges except the block's.
 
     A subclass is a frozen dataclass of plain values and tensors, so that it can be sent to another process.
     """
 
     @abstractmethod
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return what the work makes of a block, a function of the work and the block alone."""
+        """Return the result for a block, a function of the work and the block alone."""
 
     def on(self, device: str) -> "BlockWork":
-        """Return the same work with its sums made on a device of torch's; by default all is done here."""
+        """Return the same work with its sums computed on a torch device; by default all work is done here."""
         return self
 
 
@@ -155,7 +155,7 @@ class CudaBackend(AggregationBackend):
             raise ConfigError(f"device={self.device!r} is not 'cuda', 'cuda:' and a number, or 'cpu'")
 
     def check(self, adjacency: Adjacency) -> None:
-        """Refuse a GPU that is not here, before anything is spent."""
+        """Raise if the GPU does not exist, before budget is charged."""
         device = torch.device(self.device)
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ConfigError(
@@ -164,41 +164,41 @@ class CudaBackend(AggregationBackend):
             )
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield the blocks from where the edges are: memory, or the disk."""
+        """Yield the blocks from where the edges are stored: memory, or disk."""
         where = InMemoryBackend if adjacency.folder is None else DiskBackend
         return where(self.block_rows).blocks(adjacency, first)
 
     def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Have the work done with its sums on the device."""
+        """Run the work with its sums on the device."""
         return map(work.on(self.device), blocks)
 
 
 @dataclass(frozen=True)
 class RowRange(AggregationBackend):
-    """Answers the rows from ``first_row`` on, and computes no other.
+    """Compute the rows from ``first_row`` on, and no others.
 
-    Rows keep their numbers, so each has the noise that it would have among all.
+    Rows keep their indices, so each has the same noise as in the full release.
     """
 
     first_row: int
     inner: AggregationBackend = field(default_factory=InMemoryBackend)
 
     def __post_init__(self) -> None:
-        """Check the number of the first row."""
+        """Check the index of the first row."""
         checks.integer_at_least(0, first_row=self.first_row)
 
     @property
     def first(self) -> int:
-        """The first row that is answered."""
+        """The first row that is computed."""
         return self.first_row
 
     @property
     def yields_borrowed_memory(self) -> bool:
-        """Whether the inner backend does."""
+        """Whether the inner backend yields borrowed memory."""
         return self.inner.yields_borrowed_memory
 
     def check(self, adjacency: Adjacency) -> None:
-        """Leave it to the inner backend."""
+        """Delegate the check to the inner backend."""
         self.inner.check(adjacency)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
@@ -206,15 +206,15 @@ class RowRange(AggregationBackend):
         return self.inner.blocks(adjacency, first)
 
     def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Leave the work to the inner backend."""
+        """Delegate the work to the inner backend."""
         return self.inner.map(work, blocks)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
-        """Leave the work to the inner backend."""
+        """Delegate the work to the inner backend."""
         return self.inner.run(work, adjacency, first)
 
     def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
-        """Leave it to the inner backend."""
+        """Delegate to the inner backend."""
         return self.inner.in_edges(adjacency, nodes)
 
 

@@ -29,7 +29,7 @@ from graphveil.release.sites import forms_private_sum
 class Dendrogram:
     """A rooted full binary tree: leaves 0 .. n - 1, internal nodes n .. 2n - 2, the last of them the root.
 
-    ``left`` and ``right`` are int64 (2n - 1), -1 at leaves, and stay as they are.
+    ``left`` and ``right`` are int64 (2n - 1), -1 at leaves, and must not be changed.
 
     >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
     >>> tree.leaves, tree.size.tolist()
@@ -41,7 +41,7 @@ class Dendrogram:
 
     @classmethod
     def balanced(cls, leaves: int, rng: np.random.Generator) -> "Dendrogram":
-        """Return a balanced tree over the leaves in random order; no edge is looked at."""
+        """Return a balanced tree over the leaves in random order; no edge is read."""
         if leaves < 2:
             raise ConfigError(f"leaves={leaves} must be at least 2")
         left, right = np.full(2 * leaves - 1, -1), np.full(2 * leaves - 1, -1)
@@ -61,7 +61,7 @@ class Dendrogram:
 
     @classmethod
     def from_parents(cls, parent: Ints) -> "Dendrogram":
-        """Return the tree in which each node hangs at its parent, the root at -1."""
+        """Return the tree with the given parent of each node, -1 for the root."""
         left, right = np.full(len(parent), -1), np.full(len(parent), -1)
         for node, above in enumerate(parent.tolist()):
             if above >= 0:
@@ -101,14 +101,14 @@ class Dendrogram:
 
     @cached_property
     def size(self) -> Ints:
-        """How many leaves lie under each node."""
+        """The number of leaves below each node."""
         found = np.ones(len(self.left), dtype=np.int64)
         for node in self.top_down[::-1].tolist():
             found[node] = found[self.left[node]] + found[self.right[node]]
         return found
 
     def spans(self) -> tuple[Ints, Ints]:
-        """Return the leaves in the order of the tree, and where each node's begin among them."""
+        """Return the leaves in the order of the tree, and the start of each node's leaves in it."""
         size, start = self.size, np.zeros(len(self.left), dtype=np.int64)
         for node in self.top_down.tolist():
             start[self.left[node]] = start[node]
@@ -118,9 +118,9 @@ class Dendrogram:
         return order, start
 
     def lowest_common_ancestors(self, one: Ints, other: Ints) -> Ints:
-        """Return for each pair of leaves the node at which they meet, in few steps even in a deep tree.
+        """Return the lowest common ancestor of each pair of leaves, in few steps even in a deep tree.
 
-        A path goes on into the larger child, so that few paths lead to any leaf (heavy paths).
+        A path continues into the larger child, so that few paths lead to any leaf (heavy paths).
         """
         depth, head = np.zeros(len(self.left), dtype=np.int64), np.arange(len(self.left))
         for node in self.top_down.tolist():
@@ -181,7 +181,7 @@ def average_linkage(
 
 
 def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
-    """Return the pairs of groups that are each other's closest, ties broken alike for both."""
+    """Return the pairs of groups that are each other's closest, with ties broken symmetrically."""
     rank = np.empty(len(one), dtype=np.int64)
     rank[np.lexsort((rng.random(len(one)), shares))] = np.arange(len(one))
     closest = np.zeros(1 + max(one.max(), other.max()), dtype=np.int64)
@@ -191,7 +191,7 @@ def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random
 
 
 def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return the pairs of groups with edges between them, each once, and how many those are."""
+    """Return the pairs of groups with edges between them, each once, and the number of these edges."""
     apart = one != other
     low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
     keys, place = np.unique(low << 32 | high, return_inverse=True)
@@ -200,7 +200,7 @@ def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]
 
 
 def _by_size(parent: Ints, size: Ints, made: int, rng: np.random.Generator) -> Ints:
-    """Merge what has no parent, two smallest groups at a time."""
+    """Merge the groups without a parent, the two smallest at a time."""
     loose = rng.permutation(np.flatnonzero(parent[:made] < 0))
     waiting = [(int(size[node]), place, int(node)) for place, node in enumerate(loose)]
     heapq.heapify(waiting)
@@ -216,11 +216,11 @@ ACROSS_TAU, INSIDE_TAU = 0.05, 0.01
 
 @dataclass(frozen=True, eq=False)
 class DendrogramBlocks:
-    """Disjoint blocks of slots: across a node, or all inside a subtree that is counted as one.
+    """Disjoint blocks of node pairs: the pairs across a node, or all pairs inside a collapsed subtree.
 
-    Where noise of scale 1 / eps would drown what is across a node (at most 1 / (tau_1 eps) slots) and what is
-    inside (at most 1 / (tau_2 eps)), the whole subtree has one count. Sizes alone decide, which depend on no
-    private edge; every slot is in one block.
+    A subtree has one count if noise of scale 1 / eps would dominate the counts across a node (at most 1 /
+    (tau_1 eps) node pairs) and inside (at most 1 / (tau_2 eps)). The decision depends on sizes alone, not on
+    private edges. Every node pair is in one block.
 
     >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
     >>> blocks = DendrogramBlocks.from_tree(tree, np.array([], dtype=np.int64), 100.0)
@@ -236,7 +236,7 @@ class DendrogramBlocks:
 
     @classmethod
     def from_tree(cls, tree: Dendrogram, public: Ints, epsilon: float) -> "DendrogramBlocks":
-        """Return the blocks for a budget; ``public`` are the slots of public edges."""
+        """Return the blocks for a budget; ``public`` are the node pairs of public edges."""
         across = private_slots(tree, public)
         inside = across.copy()
         for node in tree.top_down[::-1].tolist():
@@ -257,14 +257,14 @@ class DendrogramBlocks:
         return cls(tree, table[:, 0], table[:, 1] == 1, table[:, 2], owner)
 
     def counts(self, one: Ints, other: Ints) -> Ints:
-        """Return how many pairs of leaves lie in each block: exact, for the release path alone."""
+        """Return the number of given pairs of leaves in each block: exact, for the release path only."""
         return np.bincount(
             self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)
         )
 
 
 def private_slots(tree: Dendrogram, public: Ints) -> Ints:
-    """Return how many slots across each node have no public edge, int64 (2n - 1)."""
+    """Return the number of node pairs across each node without a public edge, int64 (2n - 1)."""
     size, inner = tree.size, np.arange(tree.leaves, len(tree.left))
     pairs = np.zeros(len(tree.left), dtype=np.int64)
     pairs[inner] = size[tree.left[inner]] * size[tree.right[inner]]
@@ -285,9 +285,9 @@ def _below(tree: Dendrogram, node: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockCountData(NodePairData):
-    """The slots, and a dendrogram over the listed nodes: public, or an earlier answer of the same release.
+    """The node pairs, and a dendrogram over the listed nodes, public or an earlier answer of the release.
 
-    The answer are the blocks' counts, int64, which may be negative or above what a block holds.
+    The answer is the counts of the blocks, int64, which may be negative or exceed the size of a block.
     """
 
     tree: Dendrogram | None = None
@@ -300,10 +300,12 @@ class _PreparedBlocks(PreparedNodePairs):
 
 @dataclass(frozen=True)
 class BlockCountQuery(BoundedQuery):
-    """One count a block, each with discrete Laplace noise of its own.
+    """One count per block, each with independent discrete Laplace noise.
 
-    Blocks are disjoint and their slots are decided by sizes alone, so one edge moves one count by one:
-    epsilon in total, however many blocks there are.
+    Privacy:
+        Unit: edge-level. Blocks are disjoint and determined by sizes alone. One edge therefore moves one
+        count by
+        one: epsilon in total, for any number of blocks.
 
     >>> round(BlockCountQuery(0.5).noise[0], 4)
     2.7992
@@ -321,7 +323,7 @@ class BlockCountQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges."""
+        """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
@@ -336,7 +338,7 @@ class BlockCountQuery(BoundedQuery):
 
     @forms_private_sum("BlockCountQuery")
     def answer(self, private: PrivateEdges, data: _PreparedBlocks, key: bytes) -> Tensor:
-        """Return noisy counts; the exact ones live and die here."""
+        """Return noisy counts; the exact ones are discarded here."""
         ends = data.domain.slots.ends(exact_node_pairs(private, data.domain))
         counts = data.blocks.counts(*ends)
         noise = self.law.draw(RowStream(key), np.arange(len(counts)))

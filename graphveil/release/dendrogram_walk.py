@@ -43,7 +43,7 @@ def score(slots: int, edges: int) -> float:
 
 
 def step_bound(slots: int) -> float:
-    """Return f(N) = ln N + (N - 1) ln(N / (N - 1)): the most that one edge moves l(N, e)."""
+    """Return f(N) = ln N + (N - 1) ln(N / (N - 1)): the maximum change of l(N, e) by one edge."""
     found = 0.0
     if slots > 1:
         found = log(slots) + (slots - 1) * log1p(1.0 / (slots - 1))
@@ -83,22 +83,22 @@ def walk(
     under: Ints,
     done: Ints,
 ) -> None:
-    """Take steps of the chain, in place.
+    """Run steps of the chain, in place.
 
     Args:
-        steps, first: how many, and the number of the first.
+        steps, first: Number of steps, and the index of the first.
         leaves: n; internal nodes are n to 2n - 2, of which the last is the root.
-        every: each so many-th step is private.
-        joint: whether private steps weigh the public change, too.
-        lazy: whether private steps stay where they are half of the time, with the tight weight of each move.
-        weights: of the public change, of the private one, and the loss kappa of a lazy step.
-        pick, turn, coin: of each step: which internal node, which of two moves, and a uniform in [0, 1); a
+        every: Every ``every``-th step is private.
+        joint: Whether private steps also use the public change.
+        lazy: Whether private steps stay with probability 1/2, and use the exact weight of each move.
+        weights: Weight of the public change, of the private one, and the loss kappa of a lazy step.
+        pick, turn, coin: For each step: the internal node, which of two moves, and a uniform in [0, 1); a
             lazy step stays for turns of 2 and 3.
-        left, right, parent, size: the tree.
-        counts, scores: of each node: public, private.
-        head, following: of each node its first edge, of each edge the next one; -1 is none.
-        one, other, kind, under: of each edge: its ends, its kind, and scratch.
-        done: how many moves were accepted, and the private ones among them.
+        left, right, parent, size: The tree.
+        counts, scores: For each node: public, private.
+        head, following: The first edge of each node, and the next edge of each edge; -1 is none.
+        one, other, kind, under: For each edge: its ends, its kind, and temporary memory.
+        done: Number of accepted moves, and of the private ones among them.
     """
     step = 0
     while step < steps:
@@ -218,11 +218,11 @@ _ROUNDING = 1e-6  # relative, far above what floats and coins of 53 bits add to 
 
 
 def sensitivity(leaves: int) -> float:
-    """Return how far one private edge moves the log-likelihood of any dendrogram.
+    """Return the sensitivity of the log-likelihood of any dendrogram to one private edge.
 
     Delta(n) = ln N + (N - 1) ln(1 + 1 / (N - 1)), N = floor(n / 2) ceil(n / 2): l(N, e) is convex in e, so
-    the first edge of the largest block moves it most. It holds where the number of slots of a block does not
-    depend on the edges.
+    the first edge of the largest block moves it most. The bound is valid if the number of node pairs of a
+    block does not depend on the edges.
 
     >>> [round(sensitivity(leaves), 8) for leaves in (3, 4, 8, 2708)]
     [1.38629436, 2.24934058, 3.74066654, 15.42163663]
@@ -231,11 +231,11 @@ def sensitivity(leaves: int) -> float:
 
 
 def touched_steps(steps: int, leaves: int, failure: float) -> int:
-    """Return a number of private steps that one edge meets more often with probability ``failure`` at most.
+    """Return a bound on the private steps that one edge affects, with failure probability ``failure``.
 
-    A step is about the two nodes at which three subtrees meet; an edge belongs to one node, and at most 3 of
-    the n - 2 steps there are touch a node. Which one is taken depends on no edge, so the number of steps that
-    an edge meets is at most binomial.
+    A step involves the two nodes at which three subtrees meet. An edge belongs to one node, and at most 3 of
+    the n - 2 possible steps touch a node. The choice of the step depends on no edge, so the number of steps
+    that an edge affects is at most binomial.
 
     >>> touched_steps(5000, 1000, 1e-7), touched_steps(50_000, 1000, 1e-7), touched_steps(54_160, 2708, 1e-7)
     (39, 218, 104)
@@ -284,7 +284,7 @@ class ChainSchedule:
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """How often a step is private, whether jointly, and whether lazily."""
+        """The period of private steps, and whether they are joint and lazy."""
         return self.every or NEVER, int(self.joint), int(self.kappa is not None)
 
     @property
@@ -296,7 +296,7 @@ class ChainSchedule:
 class DendrogramChain:
     """A dendrogram with the counts that moves change, over public and private edges.
 
-    Private slots are the pairs of leaves without a public edge; public slots are all pairs.
+    Private node pairs are the pairs of leaves without a public edge; public node pairs are all pairs.
 
     >>> tree = Dendrogram.balanced(4, np.random.default_rng(0))
     >>> chain = DendrogramChain(tree, no_pairs(), (np.array([0]), np.array([1])))
@@ -321,7 +321,7 @@ class DendrogramChain:
 
     @property
     def tree(self) -> Dendrogram:
-        """The dendrogram as it is now."""
+        """The current dendrogram."""
         return Dendrogram(self._left.copy(), self._right.copy())
 
     @property
@@ -336,14 +336,14 @@ class DendrogramChain:
 
     @property
     def accepted(self) -> int:
-        """How many moves were accepted."""
+        """The number of accepted moves."""
         return int(self._done[0])
 
     def run(self, steps: int, schedule: ChainSchedule, stream: RowStream, *, plain: bool = False) -> None:
-        """Take steps, with the words of a keyed stream: all at once or in parts, they are the same.
+        """Run steps with the words of a keyed stream; splitting a run into parts does not change the result.
 
-        ``plain`` takes them in Python, which the loop in C agrees with to the last bit. Two leaves have
-        one tree, and nothing to choose.
+        ``plain`` runs them in Python; the C loop is bit-identical. Two leaves have only one tree, so there is
+        nothing to choose.
         """
         take = _run_python if plain or not _kernels.available() else _kernels.walk
         last = self._steps + steps
@@ -377,14 +377,14 @@ def no_pairs() -> Pairs:
 
 
 def _draws(stream: RowStream, row: int, leaves: int) -> tuple[Ints, Ints, Floats]:
-    """Return what the steps of one row draw: which node, which turn, and a coin."""
+    """Return the random choices of the steps of one row: node, turn, and a uniform."""
     words = stream.words(np.array([row]), words_per_row=2 * STEPS)[0].reshape(-1, 2)
     turn = (words[:, 1] & np.uint64(3)).astype(np.int64)
     return uniform_below(words[:, 0], leaves - 2), turn, (words[:, 1] >> np.uint64(11)) * _UNIT
 
 
 def _lists(at: Ints, nodes: int) -> tuple[Ints, Ints]:
-    """Return the edges of each node as linked lists: its first, and each edge's next; -1 ends them."""
+    """Return the edges of each node as linked lists: its first, and the next of each edge; -1 ends them."""
     head, following = np.full(nodes, -1), np.full(len(at), -1)
     for edge, node in enumerate(at.tolist()):
         following[edge], head[node] = head[node], edge
@@ -402,7 +402,7 @@ def _scores(tree: Dendrogram, counts: Ints) -> Floats:
 
 
 def _run_python(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-    """Take steps in Python: on lists, whose entries are plain numbers, written back at the end."""
+    """Run steps in Python, on lists of plain numbers, written back at the end."""
     lists = [array.tolist() for array in arrays]
     walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
     for array, changed in zip(arrays, lists, strict=True):
@@ -416,7 +416,7 @@ Walk = Literal["lazy_audited", "joint_mh", "paper"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TreeSearchData(NodePairData):
-    """The slots: nodes of the list are leaves. The answer is the parent of each node, int64 (2n - 1)."""
+    """The node pairs: listed nodes are leaves. The answer is the parent of each node, int64 (2n - 1)."""
 
 
 @dataclass(frozen=True)
@@ -464,12 +464,12 @@ class TreeSearchQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The inverse of epsilon: a walk has no noise of its own to name."""
+        """The inverse of epsilon: a walk has no additive noise."""
         return (1 / self.epsilon,)
 
     @forms_private_sum("TreeSearchQuery", note="the counts of a tree, and its random walk")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the parents of the last tree; the chain and its counts live and die here."""
+        """Return the parents of the last tree; the chain and its counts are discarded here."""
         leaves = data.domain.slots.nodes
         if leaves < 3:
             return torch.from_numpy(Dendrogram.balanced(leaves, np.random.default_rng(0)).parents)
@@ -484,7 +484,7 @@ class TreeSearchQuery(BoundedQuery):
         return torch.from_numpy(chain.tree.parents)
 
     def _take(self, chain: DendrogramChain, stream: RowStream, leaves: int) -> None:
-        """Take all steps."""
+        """Run all steps."""
         if self.walk == "lazy_audited":
             taken = self.steps // self.every
             kappa = step_loss(self.epsilon, self.delta, taken, leaves)
@@ -504,5 +504,5 @@ class TreeSearchQuery(BoundedQuery):
 
 
 def public_pairs(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    """Return the public edges between listed nodes, by their places in the list."""
+    """Return the public edges between listed nodes, by their positions in the list."""
     return domain.slots.ends(domain.public)

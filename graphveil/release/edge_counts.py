@@ -34,7 +34,7 @@ _EDGES = 1 << 22  # at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeCountData(QueryData[Tensor]):
-    """Each node's class, shape (N); those outside the labeled groups are not read.
+    """The class of each node, shape (N); classes outside the labeled groups are not read.
 
     The answer is float64, shape (C, C), in the upper triangle. For a directed graph the row is the source's
     class, and every cell is filled.
@@ -45,10 +45,13 @@ class EdgeCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True)
 class EdgeCountQuery(Query):
-    """Noisy counts of the edges inside the labeled groups, by the classes of their two ends.
+    """Release noisy counts of the edges inside the labeled groups, by the classes of their two ends.
 
-    An undirected edge counts once, in one unordered cell; a differing edge moves one cell by one.
-    ``sigma`` holds one number, the noise's standard deviation in edges.
+    An undirected edge counts once, in one unordered cell. ``sigma`` holds one number, the standard deviation
+    of the noise in edges.
+
+    Privacy:
+        Unit: edge-level. Reads: edges inside the labeled groups. A differing edge moves one cell by one.
     """
 
     kind: ClassVar[str] = "counts"
@@ -68,10 +71,10 @@ class EdgeCountQuery(Query):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return what the counts do to each pair of groups.
+        """Return the event of the counts for each pair of groups.
 
         Raises:
-            UnitError: under a unit of records, where one record may have edges in every cell.
+            UnitError: If the unit is node-level: one record may have edges in every cell.
         """
         require_edge_unit(
             unit, "counts of edges have no bound for a record, which may have an edge to everybody"
@@ -114,7 +117,7 @@ class EdgeCountQuery(Query):
 
     @property
     def needs_groups(self) -> bool:
-        """Return True: a node outside every group has no label that may be read."""
+        """Return True: the label of a node outside every group must not be read."""
         return True
 
     @property
@@ -124,7 +127,7 @@ class EdgeCountQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges."""
+        """Standard deviation of the noise in edges."""
         return self.sigma
 
     @property
@@ -134,13 +137,13 @@ class EdgeCountQuery(Query):
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Return True: all of a person's edges may fall into one cell."""
+        """Return True: all edges of one node may fall into one cell."""
         return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPairs(BlockWork):
-    """How many of a block's edges join each pair of classes, the source's first, int64 (classes, classes)."""
+    """Number of a block's edges for each pair of classes, the source's first, int64 (classes, classes)."""
 
     codes: npt.NDArray[np.int64]  # by node
     classes: int
@@ -164,7 +167,7 @@ def noisy_cells(
     noise: IntegerNoise,
     stream: RowStream,
 ) -> Tensor:
-    """Return the noisy counts; the exact ones live and die here."""
+    """Return the noisy counts; the exact ones are discarded here."""
     classes = query.classes
     codes = torch.where(inside, labels, classes).numpy()  # one class more, for nodes that do not count
     shape = classes + 1, classes + 1

@@ -1,4 +1,4 @@
-"""The un-noised sum over in-neighbors, with gradients: for models that protect nothing (unit ``none``)."""
+"""Sums over in-neighbors without noise, with gradients: for models without privacy (unit ``none``)."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
     """Return A^T X: row v is the sum of x over the in-neighbors of v. Not private.
 
     Args:
-        adjacency: the in-edges.
-        x: float rows, shape (N, d).
+        adjacency: The in-edges.
+        x: Float rows, shape (N, d).
 
     >>> import torch
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -34,10 +34,10 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
     """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
 
     Args:
-        adjacency: the in-edges.
+        adjacency: The in-edges.
         x: float32 rows, shape (N, d).
         similarity: w.
-        keys: what it reads of each node; None for x.
+        keys: Inputs of the similarity for each node; None for x.
 
     >>> import torch
     >>> from graphveil.release.weights import ReluCos

@@ -39,28 +39,28 @@ class NodePairData(QueryData[Tensor]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedNodePairs(PreparedData):
-    """Slots that fit the graph."""
+    """Node pairs that fit the graph."""
 
     domain: Domain
     number: float
 
 
 def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
-    """Yield a block in pieces: what is made of each stays in the cache."""
+    """Yield a block in pieces whose results fit into the cache."""
     return edges.pieces(_ROWS, _EDGES)
 
 
 def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers]) -> Tensor:
-    """Return what is drawn of a block, one piece after the other."""
+    """Return the draws for a block, concatenated piece by piece."""
     parts = [drawn(piece) for piece in in_chunks(edges)]
     return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
 
 @dataclass(frozen=True)
 class BoundedQuery(Query):
-    """A query about edges whose answer is epsilon-indistinguishable, with exact noise of its own.
+    """A query about edges whose answer is epsilon-indistinguishable, with its own exact noise.
 
-    It has no grid of vectors and takes none of the plan's sampler, so nothing of delta is set aside for it.
+    It has no grid of vectors and does not use the plan's sampler, so it uses no share of delta.
     """
 
     exact_noise: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class BoundedQuery(Query):
         return ApproximateDP(self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1: one edge, one slot."""
+        """Return 1: one edge is one node pair."""
         if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
                 f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
@@ -91,7 +91,7 @@ class BoundedQuery(Query):
         return 1.0
 
     def changed(self, unit: Unit) -> int:
-        """Return 1: one edge, one slot."""
+        """Return 1: one edge is one node pair."""
         return 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -108,7 +108,7 @@ class BoundedQuery(Query):
             )
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check that the slots are those of the graph."""
+        """Check that the node pairs are those of the graph."""
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(
                 f"the slots are of {len(data.domain.rank)} nodes and the graph has {public.num_nodes}; the "
@@ -119,29 +119,31 @@ class BoundedQuery(Query):
         return PreparedNodePairs(public, (*data.domain.arrays, number), data.domain, data.number)
 
     def check_number(self, number: float) -> None:
-        """Refuse a public number that the query cannot use."""
+        """Reject a public number that the query cannot use."""
         return  # not all use one
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Return True: a person's k edges cost k times one."""
+        """Return True: the k edges of one node cost k times one."""
         return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeResponseData(NodePairData):
-    """The slots, and as ``number`` the share of ones that is kept.
+    """The node pairs, and as ``number`` the share of ones that is kept.
 
-    The answer are the numbers of the slots that are edges afterwards, ascending, int64. Slots of public edges
-    are not among them.
+    The answer is the indices of the node pairs that are edges afterwards, ascending, int64. Node pairs of
+    public edges are not included.
     """
 
 
 @dataclass(frozen=True)
 class EdgeResponseQuery(BoundedQuery):
-    """Every slot's randomized response (``EdgeRandomizedResponse``).
+    """Release the randomized response of every node pair (``EdgeRandomizedResponse``).
 
-    One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
+    Privacy:
+        Unit: edge-level. One edge is one node pair, and only its own response depends on it:
+        epsilon-indistinguishable, exactly.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> EdgeResponseQuery(1.0).event(UndirectedEdge())
@@ -155,7 +157,7 @@ class EdgeResponseQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a slot's unbiased estimate, before any is left out."""
+        """The standard deviation of a node pair's unbiased estimate, before subsampling."""
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     def check_number(self, number: float) -> None:
@@ -164,7 +166,7 @@ class EdgeResponseQuery(BoundedQuery):
             raise ReleaseError("the share must lie in [0, 1]; the release stays charged")
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the slots that are edges afterwards."""
+        """Return the node pairs that are edges afterwards."""
         return private.pieces(
             PerturbedNodePairs(data.domain, EdgeRandomizedResponse(self.epsilon, data.number), key)
         )
@@ -173,14 +175,14 @@ class EdgeResponseQuery(BoundedQuery):
 @forms_private_sum("EdgeResponseQuery", note="no sum, each pair of nodes is randomized on its own")
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedNodePairs(BlockWork):
-    """The slots of a block's rows that are edges after randomized response, int64."""
+    """The node pairs of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
     response: EdgeRandomizedResponse
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy slots; each depends on its own edge alone."""
+        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:
@@ -190,12 +192,12 @@ class PerturbedNodePairs(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeTotalData(NodePairData):
-    """The slots whose edges are counted. The answer is one int64, which may be negative."""
+    """The node pairs whose edges are counted. The answer is one int64, which may be negative."""
 
 
 @dataclass(frozen=True)
 class EdgeTotalQuery(BoundedQuery):
-    """How many protected slots are edges, with discrete Laplace noise; one edge moves the count by one.
+    """Release the number of protected edges with discrete Laplace noise; one edge moves the count by one.
 
     >>> round(EdgeTotalQuery(0.01).noise[0], 2)
     141.42
@@ -213,18 +215,18 @@ class EdgeTotalQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges."""
+        """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
 
     @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the noisy count; the exact one lives and dies here."""
+        """Return the noisy count; the exact ones are discarded here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
         return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
 
 def exact_node_pairs(private: PrivateEdges, domain: Domain) -> Integers:
-    """Return the protected edges as slots, ascending: exact, for queries that add noise to what they find."""
+    """Return the protected edges as node pairs, ascending: exact, for queries that add noise to them."""
     return private.exact(ProtectedEdges(domain)).numpy()
 
 
@@ -246,23 +248,25 @@ class ProtectedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact slots."""
+        """Return the exact node pairs."""
         return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TopNodePairsData(NodePairData):
-    """The slots, and as ``number`` how many of them become edges: public, or an earlier noisy answer.
+    """The node pairs, and as ``number`` how many of them become edges: public, or an earlier noisy answer.
 
-    The answer are their numbers, ascending, int64.
+    The answer is their indices, ascending, int64.
     """
 
 
 @dataclass(frozen=True)
 class TopNodePairsQuery(BoundedQuery):
-    """Laplace noise of scale 1 / epsilon on every slot's cell, and the largest become edges.
+    """Add Laplace noise of scale 1 / epsilon to every node pair's cell, and release the largest as edges.
 
-    One edge is one cell; which cells are largest, with ties at random, follows from the noisy ones.
+    Privacy:
+        Unit: edge-level. One edge is one cell. Which cells are largest, with random ties, is a function of
+        the noisy cells.
 
     >>> round(TopNodePairsQuery(0.99).noise[0], 4)
     1.4285
@@ -284,7 +288,7 @@ class TopNodePairsQuery(BoundedQuery):
             raise ReleaseError("the number of edges must be a whole number >= 0; the release stays charged")
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the chosen slots."""
+        """Return the chosen node pairs."""
         cells = NoisyCells(self.epsilon, data.domain.size, min(int(data.number), data.domain.size))
         if not cells.wanted:
             return torch.empty(0, dtype=torch.int64)
@@ -300,9 +304,9 @@ class TopNodePairsQuery(BoundedQuery):
 @forms_private_sum("TopNodePairsQuery")
 @dataclass(frozen=True, eq=False, repr=False)
 class LeveledNodePairs(BlockWork):
-    """The slots of a block's rows whose noisy cells are in a tier, with their levels, int64.
+    """The node pairs of a block's rows whose noisy cells are in a tier, with their levels, int64.
 
-    It is the first tier, or the second where that has a key, ``rest``.
+    It is the first tier, or the second one if that has a key, ``rest``.
     """
 
     domain: Domain
@@ -311,7 +315,7 @@ class LeveledNodePairs(BlockWork):
     rest: bytes | None = None
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy slots; each depends on its own edge alone."""
+        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:

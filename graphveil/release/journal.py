@@ -1,10 +1,10 @@
-"""The memory of a release: what it has committed to, so that a resumed run finishes it and never redraws.
+"""The journal of a release: its commitments, so that a resumed run finishes it and never redraws noise.
 
-Committing comes before drawing. One key serves one plan and, within it, one descriptor a query; a resume
-with any other is refused, because it would draw the same noise for different data or parameters.
+Commitments are written before noise is drawn. One key is used for one plan and one descriptor per query. A
+resume with other ones is rejected, because it would draw the same noise for different data or parameters.
 
-A finished release has lost its key, so it recognizes its data by fingerprints under a key of their own, which
-stays in the folder: who holds both can test guesses of the edges, so neither may leave it.
+The key of a finished release is erased. The journal recognizes the data by fingerprints under a separate key,
+which stays in the folder. A reader of both can test guesses of the edges, so keep both inside the folder.
 """
 
 import hmac
@@ -27,13 +27,13 @@ Record = Mapping[str, object]
 
 
 class Journal(ABC):
-    """Remembers what a release has committed to."""
+    """Store what a release has committed to."""
 
     durable: ClassVar[bool]  # whether another process may resume from it
 
     @abstractmethod
     def resume(self, plan: Record) -> ReleaseKey | None:
-        """Return the key of the release that was begun here, or None; refuse one of another plan."""
+        """Return the key of the release that was begun here, or None; raise if its plan differs."""
 
     @abstractmethod
     def begin(self, key: ReleaseKey, plan: Record) -> None:
@@ -41,31 +41,31 @@ class Journal(ABC):
 
     @abstractmethod
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Refuse data whose fingerprint is not that of the first run's data of this name.
+        """Reject data whose fingerprint is not that of the first run's data of this name.
 
-        Data of a name that the release has not seen are taken, unless it is closed.
+        Data with a new name are accepted, unless the release is closed.
         """
 
     @abstractmethod
     def commit(self, index: int, descriptor: bytes) -> None:
-        """Record a query's descriptor, canonical JSON, before its first draw; refuse a different one."""
+        """Record a query's descriptor, canonical JSON, before its first draw; reject a different one."""
 
     @abstractmethod
     def load(self, index: int) -> Tensor | None:
-        """Return a finished query's noisy answer, if there is one."""
+        """Return the stored noisy answer of a finished query, or None."""
 
     @abstractmethod
     def store(self, index: int, answer: Tensor) -> None:
-        """Keep a finished query's noisy answer."""
+        """Store the noisy answer of a finished query."""
 
     @abstractmethod
     def close(self) -> None:
-        """All answers are out: forget the key."""
+        """Erase the key: all queries are answered."""
 
 
 @dataclass
 class MemoryJournal(Journal):
-    """A journal that lives as long as its release: there is nothing to resume."""
+    """A journal with the lifetime of its release: it cannot be resumed."""
 
     durable: ClassVar[bool] = False
 
@@ -76,26 +76,26 @@ class MemoryJournal(Journal):
         return None
 
     def begin(self, key: ReleaseKey, plan: Record) -> None:
-        """Serve one release only."""
+        """Allow one release only."""
         if self._descriptors:
             raise ReleaseError("this journal belongs to another release; give each release its own")
 
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Recognize nothing: no other process answers from here."""
+        """Accept all data: no other process answers from this journal."""
 
     def commit(self, index: int, descriptor: bytes) -> None:
         """Record the descriptor; one key serves one descriptor."""
         _same(self._descriptors.setdefault(index, descriptor), descriptor)
 
     def load(self, index: int) -> Tensor | None:
-        """Return None: nothing is kept."""
+        """Return None: nothing is stored."""
         return None
 
     def store(self, index: int, answer: Tensor) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def close(self) -> None:
-        """Do nothing: the key dies with the process."""
+        """Do nothing: the key is lost when the process ends."""
 
 
 class FolderJournal(Journal):
@@ -104,13 +104,13 @@ class FolderJournal(Journal):
     durable: ClassVar[bool] = True
 
     def __init__(self, folder: Path, keys: KeyStore | None = None) -> None:
-        """Take the run's internal folder, and where keys are kept meanwhile."""
+        """Store the run's internal folder, and the key store to use until publication."""
         self._folder = folder
         self._keys = keys or KeyStore()
         self._fingerprint_keys = KeyStore(folder)
 
     def resume(self, plan: Record) -> ReleaseKey | None:
-        """Return the key of the folder's release: without its master if it is closed."""
+        """Return the key of the folder's release, without its master key if it is closed."""
         if not self._path.exists():
             return None
         record = self._read()
@@ -170,7 +170,7 @@ class FolderJournal(Journal):
         return tensors["answer"]
 
     def store(self, index: int, answer: Tensor) -> None:
-        """Write the noisy answer; a killed run leaves a whole file or none."""
+        """Write the noisy answer atomically."""
         save_checked(self._answer(index), {"answer": answer}, self._own(index))
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class FolderJournal(Journal):
         return self._folder / "release.json"
 
     def _own(self, index: int) -> dict[str, str]:
-        """Return the words by which an answer is known: those of other folders, and places, have others."""
+        """Return the identity of an answer, which differs for other folders and positions."""
         return {"release": self._read()["release_id"], "index": str(index)}
 
     def _answer(self, index: int) -> Path:

@@ -1,8 +1,8 @@
-"""Keys of noise: one release, one nonce, one master key, one descriptor a query.
+"""Noise keys: one nonce and one master key per release, one descriptor per query.
 
-The noise of a query is a function of its key, and the key a function of a *descriptor* that fixes the
-un-noised integers and their scale. So the same descriptor redraws the same noise (which a resumed run
-needs), and a different one can never meet it.
+The noise of a query is a function of its key, and the key is a function of a *descriptor* that determines the
+exact integers and their scale. The same descriptor therefore draws the same noise, which a resumed run
+needs, and a different one draws independent noise.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ VALUES_IN_KEYS = NAMES_IN_KEYS | {
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """The secrets of one release. ``reproducible`` keys come from a seed and void the guarantee."""
+    """The secrets of one release. ``reproducible`` keys come from a seed and invalidate the guarantee."""
 
     release_id: str
     nonce: bytes
@@ -61,7 +61,7 @@ class ReleaseKey:
 
     @property
     def erased(self) -> bool:
-        """Whether the master key is gone: the release is closed and its noise can never be redrawn."""
+        """Whether the master key is erased: the release is closed and its noise cannot be drawn again."""
         return not self.master
 
     @classmethod
@@ -109,7 +109,7 @@ def canonical(descriptor: object) -> bytes:
 
 
 def joined(parts: Mapping[str, bytes]) -> bytes:
-    """Return the canonical JSON of a descriptor whose parts are canonical JSON already.
+    """Return the canonical JSON of a descriptor from parts that are canonical JSON.
 
     >>> joined({"b": canonical([1]), "a": canonical("x")}) == canonical({"a": "x", "b": [1]})
     True
@@ -118,10 +118,10 @@ def joined(parts: Mapping[str, bytes]) -> bytes:
 
 
 class KeyStore:
-    """Master keys of unfinished releases: files that only their owner reads, outside any run folder."""
+    """Master keys of unfinished releases: files that only their owner can read, outside any run folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Take a folder; by default one in the user's state directory."""
+        """Store the folder; by default one in the user's state directory."""
         self._folder = folder or _state() / "graphveil" / "keys"
 
     def save(self, key: ReleaseKey) -> None:
@@ -144,7 +144,7 @@ class KeyStore:
             ) from None
 
     def erase(self, release_id: str) -> None:
-        """Forget the master key."""
+        """Erase the master key."""
         self._path(release_id).unlink(missing_ok=True)
 
     def _path(self, release_id: str) -> Path:
@@ -154,7 +154,7 @@ class KeyStore:
 
 
 def _state() -> Path:
-    """Return the user's folder for what programs keep."""
+    """Return the user's state directory."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         return Path(named) if named else Path.home() / ".local" / "state"
@@ -165,12 +165,12 @@ def _state() -> Path:
 
 
 def check_process(opened: int) -> None:
-    """Refuse to go on in another process than the one that opened a release.
+    """Raise if this process is not the one that opened a release.
 
-    A fork copies memory with the key in it, and the difference of two sums with equal noise is exact.
+    A fork copies memory including the key, and the difference of two sums with equal noise is exact.
 
     Raises:
-        ReleaseError: this is a forked copy.
+        ReleaseError: If this is a forked copy.
     """
     if os.getpid() != opened:
         raise ReleaseError(

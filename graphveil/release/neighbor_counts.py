@@ -1,4 +1,4 @@
-"""Noisy counts of each node's neighbors by class: whole numbers, of which an edge moves one by one."""
+"""Noisy counts of each node's neighbors by class: an edge moves one integer by one."""
 
 import math
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ _ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborCountData(QueryData[Tensor]):
-    """Each node's class, shape (N): public or released before, and -1 for those that are not counted.
+    """The class of each node, shape (N): public or released before, and -1 for nodes that are not counted.
 
     The answer is float32 noisy counts, shape (N, C).
     """
@@ -108,17 +108,17 @@ class NeighborCountQuery(Query):
         """Return the pure epsilon of one edge.
 
         Raises:
-            UnitError: under a unit of records, of which one may be in every count.
+            UnitError: If the unit is node-level: one record may be in every count.
         """
         require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
         return PureDP(self.changed(unit) * self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the norm of what an edge changes: every count that it reaches, by one."""
+        """Return the L2 sensitivity: an edge changes every count that it affects by one."""
         return math.sqrt(self.changed(unit))
 
     def changed(self, unit: Unit) -> int:
-        """Return how many counts an edge reaches: one, or one at each end of an undirected edge."""
+        """Return the number of counts that an edge affects: one, or one at each end of an undirected edge."""
         return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -145,7 +145,7 @@ class NeighborCountQuery(Query):
         return private.rows(NoisyCounts(data.arrays[0].numpy(), ranks, self.classes, self.law, key))
 
     def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
-        """Return the rank of each node, None where both ends of an edge count."""
+        """Return the rank of each node, None if both ends of an edge count."""
         if self.ranks is None:
             return None
         groups = data.public.groups
@@ -159,7 +159,7 @@ class NeighborCountQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges."""
+        """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
 
     @property
@@ -174,12 +174,12 @@ class NeighborCountQuery(Query):
 
     @property
     def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws none of it."""
+        """Return 0: the plan's sampler draws none of this noise."""
         return 0.0
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Return True: all of a person's edges may fall into one row."""
+        """Return True: all edges of one node may fall into one row."""
         return True
 
 
@@ -188,7 +188,7 @@ class NeighborCountQuery(Query):
 class NoisyCounts(BlockWork):
     """The counts of a block's rows with their noise, under the key of one query.
 
-    ``ranks`` are those of all nodes, None where every stored direction counts at its target.
+    ``ranks`` are those of all nodes, None if every stored direction counts at its target.
     """
 
     classes: npt.NDArray[np.int64]
@@ -198,7 +198,7 @@ class NoisyCounts(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the noisy rows; the exact counts live and die here."""
+        """Return the noisy rows; the exact counts are discarded here."""
         stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
         for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
             rows = np.arange(piece.start, piece.stop)
@@ -220,7 +220,7 @@ class NoisyCounts(BlockWork):
 def counts_at_target(
     sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Return which stored directions count: of an undirected edge's two, exactly one.
+    """Return which stored directions count: exactly one per undirected edge.
 
     >>> up, down, ranks = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1])
     >>> counts_at_target(up, down, ranks)[1:].tolist()

@@ -106,7 +106,7 @@ class GroupWeights:
 
     @property
     def symmetric(self) -> bool:
-        """Whether both directions of every edge weigh the same."""
+        """Whether both directions of every edge have the same weight."""
         groups = range(len(self.table))
         return all(self.table[g][h] == self.table[h][g] for g in groups for h in groups)
 
@@ -131,10 +131,10 @@ Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborSumData(QueryData[Tensor]):
-    """What each node sends: vectors c_u of norm at most one, shape (N, d).
+    """The vectors that nodes send: c_u of norm at most one, shape (N, d).
 
-    ``keys`` are what the query's similarity reads of each node, public or released earlier; by default the
-    vectors. The answer is float32 noisy rows, shape (N, d).
+    ``keys`` are the inputs of the query's similarity for each node, public or released earlier; by default
+    the vectors. The answer is float32 noisy aggregates, shape (N, d).
     """
 
     vectors: Tensor
@@ -143,17 +143,17 @@ class NeighborSumData(QueryData[Tensor]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _PreparedSums(PreparedData):
-    """Vectors, and the tables of their weights, which are made before any edge is read."""
+    """Vectors, and the tables of their weights, which are computed before any edge is read."""
 
     pairs: PairWeights | None
 
 
 @dataclass(frozen=True)
 class NeighborSumQuery(Query):
-    """One noisy row per node: the weighted sum of its in-neighbors' vectors, each of norm at most one.
+    """Release one noisy aggregate per node: the weighted sum of its in-neighbors' bounded vectors.
 
-    ``sigma[h]`` is the noise's standard deviation in rows of group h, in units of a vector of norm one. With
-    a ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's largest value.
+    ``sigma[h]`` is the standard deviation of the noise in rows of group h, for vectors of norm one. With a
+    ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's maximum.
     """
 
     kind: ClassVar[str] = "rows"
@@ -178,11 +178,11 @@ class NeighborSumQuery(Query):
             )
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return what the hop does to each pair of groups.
+        """Return the event of the hop for each pair of groups.
 
         Raises:
-            NotImplementedGuaranteeError: a similarity under a unit of records, where the rows that it reads
-                are not public.
+            NotImplementedGuaranteeError: If a similarity is used under a node-level unit, where its input
+                rows are not public.
         """
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))
@@ -207,7 +207,7 @@ class NeighborSumQuery(Query):
         return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
     def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
-        """Make the tables of the weights from their keys."""
+        """Compute the tables of the weights from their keys."""
         check_rows(data.vectors, public.num_nodes, self.dim)
         if self.similarity is None:
             if data.keys is not None:
@@ -218,7 +218,7 @@ class NeighborSumQuery(Query):
         return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
-        """Return noisy rows."""
+        """Return noisy aggregates."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
         rows = self.groups * len(vectors)  # a copy of all for each group of destinations
@@ -240,7 +240,7 @@ class NeighborSumQuery(Query):
 
     @property
     def reads_edge_weights(self) -> bool:
-        """Whether the weights are the graph's own."""
+        """Whether the aggregation weights are the graph's edge weights."""
         return isinstance(self.similarity, GivenWeight)
 
     @property
@@ -250,7 +250,7 @@ class NeighborSumQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation by group of rows."""
+        """Standard deviation of the noise by group of rows."""
         return self.sigma
 
     @property
@@ -268,7 +268,7 @@ class NeighborSumQuery(Query):
 
     @property
     def unit_steps(self) -> float:
-        """Grid steps in a sum of norm one; without a similarity going back to vectors rounds nothing."""
+        """Grid steps in a sum of norm one; without a similarity, converting back to vectors is exact."""
         if self.similarity is None:
             return self.vector_steps
         return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
@@ -280,7 +280,7 @@ class NeighborSumQuery(Query):
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
+        """Whether k edges of one node may cost k times one edge: False only for equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 
     def _largest_similarity(self, unit: Unit) -> float:
@@ -301,10 +301,10 @@ def grid_table(
     query: NeighborSumQuery,
     table: Tensor | CompactRows | None = None,
 ) -> Tensor | CompactRows:
-    """Return the weighted contributions as integers, one copy a destination group.
+    """Return the weighted contributions as integers, one copy per destination group.
 
     Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The memory
-    of a ``table`` of the same shape is written over.
+    of a ``table`` of the same shape is reused.
     """
     count = len(vectors)
     table = torch.empty((query.groups * count, query.dim)) if table is None else table

@@ -90,20 +90,20 @@ def out_neighbor_sums(private: PrivateEdges, weights: Sizes) -> Sizes:
 def out_degrees(private: PrivateEdges) -> Sizes:
     """Return the number of stored edges that each node sends.
 
-    It is counted for undirected graphs, too, where it is the in-degree: with one record nulled it is not.
+    It is also counted for undirected graphs, where it differs from the in-degree if one record is nulled.
     """
     return private.total(OutDegrees(private.num_nodes), (private.num_nodes,))
 
 
 def exceeds_degree(private: PrivateEdges, most: int) -> bool:
-    """Whether a node has more than so many stored edges, in either direction."""
+    """Return whether a node has more than ``most`` stored edges, in either direction."""
     longer = private.total(RowsAboveDegree(most), ())
     return bool(longer > 0) or bool((out_degrees(private) > most).any())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutNeighborSums(BlockWork):
-    """What a block's edges add to each source's sum of weights, int64 (N)."""
+    """The contributions of a block's edges to each source's sum of weights, int64 (N)."""
 
     weights: Sizes  # by target
 
@@ -122,7 +122,7 @@ class OutNeighborSums(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutDegrees(BlockWork):
-    """How many of a block's edges each node sends, int64 (N)."""
+    """The number of a block's edges that each node sends, int64 (N)."""
 
     num_nodes: int
 
@@ -133,7 +133,7 @@ class OutDegrees(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowsAboveDegree(BlockWork):
-    """How many of a block's rows have more than so many in-edges, int64 ()."""
+    """The number of a block's rows with more in-edges than the limit, int64 ()."""
 
     most: int
 
@@ -150,11 +150,11 @@ _ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay i
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutEdgeSumData(QueryData[Tensor]):
-    """What each source writes: vectors c_u, of norm at most its group's bound, shape (N, d).
+    """The vectors that sources send: c_u, of norm at most the bound of u's group, shape (N, d).
 
-    A longer one counts as zero. ``levels`` are each row's place in the query's ``levels``, whole numbers of
-    shape (N). They must be a public function of earlier answers, and are not needed where there is one level.
-    The answer is float32 noisy rows, shape (N, d).
+    A longer vector counts as zero. ``levels`` are the index of each row in the query's ``levels``, integers
+    of shape (N). They must be a public function of earlier answers, and are optional if there is one level.
+    The answer is float32 noisy aggregates, shape (N, d).
     """
 
     vectors: Tensor
@@ -231,7 +231,7 @@ class OutEdgeSumQuery(Query):
         """Return mu = change * bound / sigma for each group of records.
 
         Raises:
-            UnitError: any unit but ``node-record``.
+            UnitError: If the unit is not ``node-record``.
         """
         change = _change(unit)
         events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
@@ -242,7 +242,7 @@ class OutEdgeSumQuery(Query):
         return _change(unit) * max(self.bounds)
 
     def changed(self, unit: Unit) -> int:
-        """Return the coordinates of all rows that a graph may have: a record may list every node."""
+        """Return the number of coordinates of all possible rows: a record may list every node."""
         return MAX_NODES * self.dim
 
     def edge_shift(self, num_nodes: int) -> float:
@@ -282,7 +282,7 @@ class OutEdgeSumQuery(Query):
         return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return noisy rows."""
+        """Return noisy aggregates."""
         (vectors, levels), public = data.arrays, data.public
         squared, target_weighted = np.array(self.levels, dtype=np.int64), len(self.levels) > 1
         listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)
@@ -305,7 +305,7 @@ class OutEdgeSumQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation."""
+        """Standard deviation of the noise."""
         return (self.sigma,)
 
     @property
@@ -320,24 +320,25 @@ class OutEdgeSumQuery(Query):
 
     @property
     def contribution_steps(self) -> float:
-        """Grid steps in the largest bound, in rows of the largest level, whose noise is the narrowest."""
+        """Grid steps in the largest bound, in rows of the largest level, which have the least noise."""
         return max(self.bounds) * self.unit_steps / max(self.weights)
 
     @property
     def min_noise_steps(self) -> float:
-        """Grid steps in the noise's standard deviation, in rows of the largest level."""
+        """Grid steps in the standard deviation of the noise, in rows of the largest level."""
         return self.sigma * self.unit_steps / max(self.weights)
 
     @property
     def max_noise_steps(self) -> float:
-        """Grid steps in the noise's standard deviation, in released rows of the smallest level."""
+        """Grid steps in the standard deviation of the noise, in released rows of the smallest level."""
         return self.sigma * self.unit_steps / min(weight for weight in self.weights if weight)
 
     @property
     def caps(self) -> list[int]:
-        """By group: 16 (bound * steps)^2 rounded down, which |t_u|^2 max(q_u, 16 D) may not pass.
+        """By group: 16 (bound * steps)^2 rounded down, the maximum of |t_u|^2 max(q_u, 16 D).
 
-        t_u are u's integers and q_u its list's squared weights in sixteenths, so the comparison is exact.
+        t_u are u's integers and q_u the squared weights of its list in sixteenths, so the comparison is
+        exact.
         """
         return [
             math.floor(LEVEL * (Fraction(bound) * Fraction(self.unit_steps)) ** 2) for bound in self.bounds
@@ -345,13 +346,13 @@ class OutEdgeSumQuery(Query):
 
     @property
     def longest(self) -> int:
-        """How many contributions float32 adds exactly: no coordinate is above bound * steps / sqrt(D)."""
+        """The number of contributions that float32 adds exactly: coordinates are at most bound * steps / sqrt(D)."""
         largest = math.isqrt(max(self.caps) // (LEVEL * self.out_degree_bound))
         return FLOAT32_EXACT // max(1, largest)
 
 
 def _change(unit: Unit) -> float:
-    """Return how many bounds a record may move a push by, and refuse all units but one."""
+    """Return by how many bounds a record may move the sums; reject all units but ``node-record``."""
     if not isinstance(unit, NodeRecord):
         raise UnitError(
             "a push divides one budget over each source's own list, which unit 'node-record' protects; "
@@ -406,8 +407,8 @@ def out_edge_table(
     """Return each source's contribution t_u = trunc(s_u c_u) on the grid, as integers in float32.
 
     ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
-    max(q_u, 16 D) above its cap contributes nothing. Both sides are whole numbers below 2^53, where float64
-    is exact; a longer row is too long in float64, too.
+    max(q_u, 16 D) above its cap contributes nothing. Both sides are integers below 2^53, where float64
+    is exact; a longer row also exceeds the cap in float64.
     """
     total = np.maximum(listed, LEVEL * query.out_degree_bound)
     factor = query.unit_steps / np.sqrt(total / LEVEL)

@@ -39,17 +39,17 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairWeights(ABC):
-    """What the weights of all pairs follow from. A release accepts our own classes and no others."""
+    """The tables that determine the weights of all pairs. A release accepts only classes of this library."""
 
     @property
     @abstractmethod
     def tables(self) -> tuple[Tensor, ...]:
-        """Everything that a weight is computed from, for the release's digest."""
+        """All inputs of the weights, for the release's digest."""
 
     @property
     @abstractmethod
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
 
     @property
     @abstractmethod
@@ -61,16 +61,16 @@ class PairWeights(ABC):
 
     @abstractmethod
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Return the weight of each edge as a whole number in float32, shape (E)."""
+        """Return the weight of each edge as an integer in float32, shape (E)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DotProductWeights(PairWeights):
-    """levels[phi_u . psi_v]: a table over the dot product of two rows of whole numbers, int16.
+    """levels[phi_u . psi_v]: a table over the dot product of two rows of integers, int16.
 
-    Their norms are at most 2^11. Products are formed of phi and psi / 2^11 in float32: every partial sum of a
-    dot product is a multiple of 2^-11, of size at most 2^11, which float32 holds exactly, and the order of
-    the additions, and with it the kernel, cannot matter.
+    Their norms are at most 2^11. Products of phi and psi / 2^11 are computed in float32. Every partial sum of
+    a dot product is a multiple of 2^-11, of size at most 2^11, which float32 represents exactly. The order of
+    the additions, and therefore the kernel, does not matter.
     """
 
     phi: Tensor
@@ -84,12 +84,12 @@ class DotProductWeights(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
         return len(self.phi)
 
     @property
     def is_valid(self) -> bool:
-        """Whether norms are at most 2^11, so that a dot product has its place in the table."""
+        """Whether norms are at most 2^11, so that the table covers every dot product."""
         alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
         rows = (self.phi,) if self.psi is self.phi else (self.phi, self.psi)
         parts = [part for one in rows for part in torch.split(one, max(1, _ENTRIES // max(1, one.shape[1])))]
@@ -97,7 +97,7 @@ class DotProductWeights(PairWeights):
         return alike and short and is_weight_table(self.levels, (CELLS,))
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Look each edge's dot product up."""
+        """Look up the dot product of each edge."""
         if not len(edges.sources):
             return torch.empty(0)
         place = torch.full((len(edges.sources),), HALF + 0.5)
@@ -117,29 +117,29 @@ class DotProductWeights(PairWeights):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CategoryWeights(PairWeights):
-    """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first."""
+    """levels[k_v, k_u]: a table over pairs of node categories, the target's first."""
 
     codes: npt.NDArray[np.uint8]
     levels: Tensor  # (kinds, kinds)
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the kinds and the table."""
+        """Return the categories and the table."""
         return torch.from_numpy(self.codes), self.levels
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
         return len(self.codes)
 
     @property
     def is_valid(self) -> bool:
-        """Whether every kind has its row and column in the table."""
+        """Whether the table has a row and a column for every category."""
         kinds = len(self.levels)
         return int(self.codes.max(initial=0)) < kinds and is_weight_table(self.levels, (kinds, kinds))
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Look each edge's two kinds up."""
+        """Look up the two categories of each edge."""
         start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
         place = np.repeat(start, edges.degrees.numpy())
         codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
@@ -149,9 +149,9 @@ class CategoryWeights(PairWeights):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredWeights(PairWeights):
-    """The weight that the graph gives each edge, as a share of its public bound, cut to the grid.
+    """The graph's own edge weights, as shares of their public bound, truncated to the grid.
 
-    What one edge may change is its own weight, within the bound, and so its own whole number.
+    One edge may change only its own weight, within the bound, and so only its own integer.
     """
 
     nodes: int
@@ -163,29 +163,29 @@ class StoredWeights(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes the edges join."""
+        """The number of nodes that the edges join."""
         return self.nodes
 
     @property
     def is_valid(self) -> bool:
-        """Return True: any edge weights are clipped."""
+        """Return True: any edge weights are clipped to the bound."""
         return True
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Cut each edge's weight down to the grid."""
+        """Truncate each edge weight to the grid."""
         if edges.weights is None:
             raise ReleaseError("the graph's edges have no weights; the release stays charged")
         return (edges.weights * FULL).trunc_().clamp_(0, FULL)
 
 
 def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether a table has this shape, and holds whole numbers from 0 to FULL."""
+    """Whether a table has this shape, and holds integers from 0 to FULL."""
     whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
     return tuple(levels.shape) == shape and bool(whole.all())
 
 
 def quantize_weights(values: Values, bound: float) -> Tensor:
-    """Return weights as whole numbers: rounded to 2^-WEIGHT_BITS of their bound, which none may pass."""
+    """Return weights as integers: rounded to 2^-WEIGHT_BITS of their bound, which none may exceed."""
     levels = np.rint(np.maximum(values, 0.0) / bound * FULL)
     if not (levels <= FULL).all():
         raise ConfigError(f"a weight passes its bound {bound:g}; the bound is the table's largest value")
@@ -193,9 +193,9 @@ def quantize_weights(values: Values, bound: float) -> Tensor:
 
 
 def quantize_rows(rows: Tensor) -> Tensor:
-    """Return rows times 2^11 as whole numbers, int16, after scaling those longer than one down to one.
+    """Return rows times 2^11 as int16 integers, after scaling rows longer than one to norm one.
 
-    Zero columns fill the width up to what vector instructions take.
+    Zero columns pad the width for vector instructions.
     """
     if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
         raise InputError("the maps of a weight must return finite numbers, one row per node")
@@ -256,12 +256,12 @@ class NetworkWeights(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
         return len(self.source)
 
     @property
     def is_valid(self) -> bool:
-        """Whether the maps fit each other and every logit fits 32 bits; places are cut to the table."""
+        """Whether the maps fit each other and every logit fits 32 bits; table indices are clipped."""
         shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
         short = all(part.dtype == torch.int16 for part in (self.source, self.target, self.readout))
         most = int(self.readout.to(torch.int64).abs().sum()) * TANH_ONE + abs(self.offset)
@@ -291,7 +291,7 @@ class NetworkWeights(PairWeights):
 
 @cache
 def integer_tanh() -> npt.NDArray[np.int16]:
-    """Return the hyperbolic tangent of every 16-bit argument, from -2^15 on: the same bits everywhere.
+    """Return the hyperbolic tangent of every 16-bit argument, from -2^15 on: bit-identical on all platforms.
 
     tanh x = s (a - b |s|), s = max(-1, min(1, x / 2)): two parabolas, to within 0.027, in steps of 2^-11.
     """
@@ -305,7 +305,7 @@ def integer_tanh() -> npt.NDArray[np.int16]:
 def network(
     source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
 ) -> NetworkWeights:
-    """Return a two-layer network's parts in whole numbers; ``values`` are weights by the logit's place."""
+    """Return a two-layer network's parts as integers; ``values`` are weights indexed by the logit."""
     weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
     while True:
         steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # in a weight of one
@@ -345,7 +345,7 @@ def _halves(rows: Tensor) -> Tensor:
 
 
 def _finite(part: Tensor) -> Tensor:
-    """Return a part of the network in float64; refuse NaN and infinite entries."""
+    """Return a part of the network in float64; reject NaN and infinite entries."""
     exact = part.detach().to(torch.float64)
     if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
         raise InputError("the attention network has NaN or infinite entries")
@@ -360,7 +360,7 @@ Counts = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BitSets(PairWeights):
-    """The Jaccard index of two sets, |A & B| / |A | B|, which are rows of bits; 0 where both are empty."""
+    """The Jaccard index of two sets, |A & B| / |A | B|, stored as rows of bits; 0 if both are empty."""
 
     bits: Tensor  # int16, (N, words)
 
@@ -371,16 +371,16 @@ class BitSets(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
         return len(self.bits)
 
     @property
     def is_valid(self) -> bool:
-        """Return whether they are bits: whichever they are, they are sets."""
+        """Return whether the entries are bits: any bits are sets."""
         return self.bits.ndim == 2 and self.bits.dtype == torch.int16
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Count each edge's common members."""
+        """Count the common members of each edge's ends."""
         words, (source, target) = self._words, _ends(edges)
         at_once = max(1, _ENTRIES // max(1, words.shape[1]))
         weight = np.empty(len(source), dtype=np.float32)
@@ -392,7 +392,7 @@ class BitSets(PairWeights):
 
     @cached_property
     def sizes(self) -> Counts:
-        """How many members each set has."""
+        """The number of members of each set."""
         sizes: Counts = _MEMBERS[self._words].sum(axis=1, dtype=np.int32)
         return sizes
 
@@ -403,7 +403,7 @@ class BitSets(PairWeights):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListSets(PairWeights):
-    """The Jaccard index of two sets, which are lists of members: for few members of many."""
+    """The Jaccard index of two sets, stored as lists: for small sets with many possible members."""
 
     sets: sparse.csr_array
     _at_once: ClassVar[int] = 1 << 14
@@ -415,16 +415,16 @@ class ListSets(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes have weights."""
+        """The number of nodes that have weights."""
         return self.sets.shape[0]
 
     @property
     def is_valid(self) -> bool:
-        """Whether each member is there once."""
+        """Whether each member occurs once."""
         return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Count each edge's common members."""
+        """Count the common members of each edge's ends."""
         source, target = _ends(edges)
         weight = np.empty(len(source), dtype=np.float32)
         for first in range(0, len(source), self._at_once):
@@ -435,7 +435,7 @@ class ListSets(PairWeights):
 
     @cached_property
     def sizes(self) -> Counts:
-        """How many members each set has."""
+        """The number of members of each set."""
         return np.diff(self.sets.indptr)
 
 
@@ -475,7 +475,7 @@ def _ends(edges: EdgeBlock) -> tuple[Counts, Counts]:
 
 
 def _index(common: Counts, together: Counts) -> Counts:
-    """Return the indices in whole numbers: to the nearest, from the middle up."""
+    """Return the Jaccard indices as integers, rounded to the nearest, halves up."""
     union = np.maximum(1, together - common)
     index: Counts = (2 * FULL * common + union) // (2 * union)
     return index

@@ -63,11 +63,11 @@ class ReplacedNodePairs:
 
     @property
     def selected(self) -> float:
-        """The probability that a slot is replaced."""
+        """The probability that a node pair is replaced."""
         return 2 * EdgeRandomizedResponse(self.epsilon).flip
 
     def draw(self, stream: RowStream, edges: Integers, slots: int) -> Integers:
-        """Return what is stored, ascending, each entry as 2 slot + value; edges are ascending, each once."""
+        """Return the stored entries, ascending, each as 2 slot + value; edges are ascending, each once."""
         chosen = bernoulli_positions(stream, int(self.selected * TOTAL), 0, slots)
         bits = (stream.blocks(chosen, np.full(len(chosen), _BIT))[:, 0] & np.uint64(1)).view(np.int64)
         untouched = np.setdiff1d(edges, chosen, assume_unique=True)
@@ -77,7 +77,7 @@ class ReplacedNodePairs:
 
 @dataclass(frozen=True)
 class LaplaceCells:
-    """Cells 0 or 1 with Laplace noise of scale 1 / eps in floating point, one draw for every slot.
+    """Cells 0 or 1 with Laplace noise of scale 1 / eps in floating point, one draw for every node pair.
 
     >>> stream, edges = RowStream(bytes(32)), np.array([0, 3])
     >>> LaplaceCells(50.0).largest(stream, edges, 6, 2).tolist()
@@ -91,7 +91,7 @@ class LaplaceCells:
         checks.positive(epsilon=self.epsilon)
 
     def largest(self, stream: RowStream, edges: Integers, slots: int, wanted: int) -> Integers:
-        """Return the slots of the largest cells, ascending: all if more are wanted than there are."""
+        """Return the node pairs of the largest cells, ascending: all if more are wanted than there are."""
         found, values = np.empty(0, dtype=np.int64), np.empty(0)
         for start in range(0, slots if wanted else 0, _PIECE):
             stop = min(start + _PIECE, slots)
@@ -105,9 +105,9 @@ class LaplaceCells:
 
 
 def truncated_laplace(stream: RowStream, epsilon: float) -> int:
-    """Return Laplace noise of scale 1 / eps, cut to a whole number toward zero before a count is added.
+    """Return Laplace noise of scale 1 / eps, truncated toward zero to an integer before a count is added.
 
-    Zero is then more than twice as likely as one: the noisy count costs eps + ln 2, and not eps.
+    Zero is then more than twice as likely as one: the noisy count costs eps + ln 2, not eps.
 
     >>> truncated_laplace(RowStream(bytes(32)), 0.01)
     221
@@ -117,7 +117,7 @@ def truncated_laplace(stream: RowStream, epsilon: float) -> int:
 
 
 def uniforms(stream: RowStream, start: int, stop: int) -> Floats:
-    """Return a uniform in (0, 1) for each slot of a range, the same for any partition."""
+    """Return a uniform in (0, 1) for each node pair of a range, the same for any partition."""
     first, last = start // _ROW, -(-stop // _ROW)
     words = stream.words(np.arange(first, last), words_per_row=_ROW).reshape(-1)
     return _unit(words[start - first * _ROW : stop - first * _ROW])
@@ -136,7 +136,7 @@ def _unit(words: npt.NDArray[np.uint64]) -> Floats:
 
 @dataclass(frozen=True)
 class ChunkQuery(BoundedQuery):
-    """A query about chunks of so many destination rows, each stored edge being in one of them."""
+    """A query about chunks of destination rows of a fixed size; each stored edge is in one chunk."""
 
     chunk: int
 
@@ -158,7 +158,7 @@ class ChunkQuery(BoundedQuery):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChunkDensityData(NodePairData):
-    """The slots, stored edge by stored edge. The answer is a density for each chunk, float64."""
+    """The node pairs, one per stored edge. The answer is a density for each chunk, float64."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class ChunkDensityQuery(ChunkQuery):
     nodes: int
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound that holds, for the edge whose chunks have fewest rows."""
+        """Return the valid bound, for the edge whose chunks have fewest rows."""
         self.sensitivity(unit)
         count, last = 2 if isinstance(unit, UndirectedEdge) else 1, self.nodes % self.chunk
         sizes = [last] * min(last, count) + [min(self.chunk, self.nodes)] * count
@@ -190,7 +190,7 @@ class ChunkDensityQuery(ChunkQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges of a full chunk."""
+        """Standard deviation of the noise in edges of a full chunk."""
         return (2**0.5 * self.chunk / (self.nodes * self.epsilon),)
 
     @forms_private_sum("ChunkDensityQuery")
@@ -218,9 +218,9 @@ class RowCounts(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChunkResponseData(QueryData[Tensor]):
-    """The slots, stored edge by stored edge, and the share of ones that is kept in each chunk, float64.
+    """The node pairs, one per stored edge, and the share of ones that is kept in each chunk, float64.
 
-    The answer are the numbers of the slots that are edges afterwards, ascending, int64.
+    The answer is the indices of the node pairs that are edges afterwards, ascending, int64.
     """
 
     domain: Domain
@@ -229,7 +229,7 @@ class ChunkResponseData(QueryData[Tensor]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedChunks(PreparedNodePairs):
-    """Slots and shares that fit the graph."""
+    """Node pairs and shares that fit the graph."""
 
     shares: tuple[float, ...]
 
@@ -250,17 +250,17 @@ class ChunkResponseQuery(ChunkQuery):
     data: ClassVar[type[ChunkResponseData]] = ChunkResponseData
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound that holds."""
+        """Return the valid bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a slot's unbiased estimate, before any is left out."""
+        """The standard deviation of a node pair's unbiased estimate, before subsampling."""
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check that slots and shares are those of the graph."""
+        """Check that node pairs and shares are those of the graph."""
         super().prepare(NodePairData(data.domain), public)
         shares = tuple(data.shares.tolist())
         if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
@@ -270,14 +270,14 @@ class ChunkResponseQuery(ChunkQuery):
         return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
 
     def answer(self, private: PrivateEdges, data: PreparedChunks, key: bytes) -> Tensor:
-        """Return the slots that are edges afterwards."""
+        """Return the node pairs that are edges afterwards."""
         return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
 
 
 @forms_private_sum("ChunkResponseQuery", note="no sum, each pair of nodes is randomized on its own")
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedRows(BlockWork):
-    """The slots of a block's rows that are edges after randomized response, int64."""
+    """The node pairs of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
     epsilon: float
@@ -286,7 +286,7 @@ class PerturbedRows(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy slots; each depends on its own edge alone."""
+        """Return noisy node pairs; each depends on its own edge alone."""
         own, _, _ = self.domain.pairs_in_block(edges)
         parts = [
             self._drawn(own, place, max(edges.start, first), min(edges.stop, first + self.chunk))
@@ -319,7 +319,7 @@ class SeededQuery(BoundedQuery):
 
     @property
     def stream(self) -> RowStream:
-        """The stream that every graph has its noise from."""
+        """The noise stream that all graphs share."""
         return RowStream(PublicStreams(self.seed).derive(self.wire_name).to_bytes(32, "big"))
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -347,12 +347,12 @@ class SeededResponseQuery(SeededQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a slot's unbiased estimate."""
+        """The standard deviation of a node pair's unbiased estimate."""
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     @forms_private_sum("SeededResponseQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return what is stored."""
+        """Return the stored entries."""
         edges = exact_node_pairs(private, data.domain)
         return torch.from_numpy(
             ReplacedNodePairs(self.epsilon).draw(self.stream, edges, data.domain.slots.total)
@@ -361,9 +361,9 @@ class SeededResponseQuery(SeededQuery):
 
 @dataclass(frozen=True)
 class SeededTotalQuery(SeededQuery):
-    """The number of edges with Laplace noise that is cut to a whole number before it is added.
+    """Release the number of edges with Laplace noise that is truncated to an integer before it is added.
 
-    A count that is off by nothing is then 2 e^epsilon times as likely as one that is off by one.
+    An exact count is then 2 e^epsilon times as likely as a count that is off by one.
 
     >>> round(SeededTotalQuery(0.01, seed=42).event(UndirectedEdge()).epsilon, 4)
     0.7031
@@ -375,13 +375,13 @@ class SeededTotalQuery(SeededQuery):
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound that holds."""
+        """Return the valid bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon + TRUNCATION)
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation in edges, before it is cut."""
+        """Standard deviation of the noise in edges, before truncation."""
         return (2**0.5 / self.epsilon,)
 
     @forms_private_sum("SeededTotalQuery", note="in paper mode only, no valid guarantee")
@@ -393,9 +393,9 @@ class SeededTotalQuery(SeededQuery):
 
 @dataclass(frozen=True)
 class SeededCellsQuery(SeededQuery):
-    """Laplace noise on every cell, and the slots of the largest, in time of the order of all slots.
+    """Add Laplace noise to every cell, and release the largest as node pairs; takes time linear in all pairs.
 
-    How many may be negative, as in a slice: all but so many then.
+    The number may be negative, as in a slice: it then selects all but that many.
     """
 
     kind: ClassVar[str] = "graph"
@@ -412,7 +412,7 @@ class SeededCellsQuery(SeededQuery):
 
     @forms_private_sum("SeededCellsQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the chosen slots."""
+        """Return the chosen node pairs."""
         slots, number = data.domain.slots.total, int(data.number)
         wanted = min(number if number > 0 else max(0, slots + number), self.most)
         edges = exact_node_pairs(private, data.domain)

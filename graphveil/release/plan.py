@@ -43,7 +43,7 @@ class ReleasePlan:
     sampler: type[IntegerNoise] = field(default=DiscreteGaussian)
 
     def __post_init__(self) -> None:
-        """Check that the sampler suits the grid, and set its slack aside."""
+        """Check that the sampler suits the grid, and reserve its slack."""
         checks.within(0, 1, slack=self.slack)
         if self.delta:
             check_proved_delta(self.delta)
@@ -92,17 +92,17 @@ class ReleasePlan:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the release at its delta, the sampler's slack included."""
+        """Epsilon of the release at its delta, including the sampler's slack."""
         return privacy_curve(self.event).epsilon(self.delta - self.slack)
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Whether a person's k edges may add up to k times one edge: anything but rows of equal weight."""
+        """Whether k edges of one node may cost k times one edge: False only for rows of equal weight."""
         return any(query.linear_group_scaling for query in self.queries)
 
     @property
     def noise_std(self) -> list[float]:
-        """One figure a query: the noise of the rows that predictions are read from (the last group).
+        """One value per query: the noise of the rows that predictions use (the last group).
 
         For training steps it is the noise multiplier.
         """
@@ -115,7 +115,7 @@ MAX_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the
 def slack_of(
     sampler: type[IntegerNoise], queries: tuple[Query, ...], unit: Unit, epsilon: float, delta: float
 ) -> float:
-    """Return the share of delta that a sampler costs: the most over its widest and its narrowest noise."""
+    """Return the share of delta that a sampler uses: the maximum over its widest and its narrowest noise."""
     changed = sum(query.changed(unit) for query in queries)
     min_noise_steps = min(query.min_noise_steps for query in queries)
     max_noise_steps = max(min_noise_steps, *(query.max_noise_steps for query in queries))
@@ -128,7 +128,7 @@ def slack_of(
 def hops(
     mu: float, count: int, dim: int, unit: Unit | None = None, similarity: Similarity | None = None
 ) -> tuple[NeighborSumQuery, ...]:
-    """Return equal hops that together cost mu (for a unit, one undirected edge by default).
+    """Return equal hops with total privacy cost mu (for a unit, by default one undirected edge).
 
     Their weights are one, or those of a similarity.
     """
@@ -151,9 +151,9 @@ _STRETCHES = 120
 def calibrate_plan(
     unit: Unit, epsilon: float, delta: float, queries: Queries, *, num_nodes: int
 ) -> ReleasePlan:
-    """Return the plan that spends (epsilon, delta) and no more.
+    """Return the plan that uses at most (epsilon, delta).
 
-    The sampler is chosen at the first guess; its slack is set aside from delta; and the final plan is
+    The sampler is chosen at the first guess, its slack is reserved from delta, and the final plan is
     certified: its epsilon with the slack included is at most the target.
 
     If the queries are Gaussian and the scale is their total mu, the plan is exact and in closed form.
@@ -161,14 +161,14 @@ def calibrate_plan(
     to 2e-4 of the target.
 
     Args:
-        unit: what is protected.
-        epsilon, delta: the budget.
-        queries: maps a scale to queries, which cost more the larger it is: a total mu, or the inverse of a
+        unit: The privacy unit.
+        epsilon, delta: The budget.
+        queries: Maps a scale to queries. Their cost increases with the scale: a total mu, or the inverse of a
             noise multiplier.
         num_nodes: N.
 
     Raises:
-        CalibrationError: no scale meets the budget, or the grid is too coarse.
+        CalibrationError: If no scale meets the budget, or the grid is too coarse.
 
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
@@ -210,7 +210,7 @@ def calibrate_plan(
 def _spending(
     unit: Unit, epsilon: float, delta: float, slack: float, queries: Queries, sampler: type[IntegerNoise]
 ) -> ReleasePlan:
-    """Return the plan that spends a budget once the slack is set aside, or its own, which may be more."""
+    """Return the plan that uses a budget with the given slack, or with its own, which may be larger."""
     mu = calibrate_mu(epsilon, delta, slack=slack)
     final = queries(mu)
     event = compose(*(query.event(unit) for query in final))
@@ -229,7 +229,7 @@ def _spending(
 
 
 def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
-    """Return the cost of a scale at a discretization of the privacy loss."""
+    """Return the cost of a scale as a function of the discretization of the privacy loss."""
 
     def cost(scale: float, *, interval: float | None = None) -> float:
         try:
@@ -264,9 +264,9 @@ def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, int
 
 
 def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float | None:
-    """Return a scale that costs at most the aim, and all but 1e-5 of it unless the cost jumps there.
+    """Return a scale whose cost is at most the aim, and within 1e-5 of it unless the cost jumps there.
 
-    Return None if no scale costs the aim.
+    Return None if no scale meets the aim.
     """
     low = high = math.log(start)
     least = most = found = _excess(cost, start, aim)
@@ -285,7 +285,7 @@ def _search(cost: Callable[[float], float], start: float, aim: float, factor: fl
 
 
 def _false_position(cost: Callable[[float], float], aim: float, low: Point, high: Point) -> float:
-    """Narrow down where the cost passes the aim; return the lower end (Illinois rule, halving at jumps)."""
+    """Narrow down where the cost exceeds the aim; return the lower end (Illinois rule, halving at jumps)."""
     (x, y), (end, over) = low, high
     kept = 0  # how often one end has stayed: above zero the lower one, whose weight then shrinks
     while y < -_NEAR and end - x > _NEAR**2:

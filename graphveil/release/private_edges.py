@@ -1,4 +1,4 @@
-"""The protected edges of a release: one object reads them, block by block, and hands no block on."""
+"""The protected edges of a release: one object reads them, block by block, and returns no block."""
 
 from typing import Any
 
@@ -88,18 +88,18 @@ class PrivateEdges:
         return total
 
     def exact(self, work: BlockWork) -> Tensor:
-        """Return what the work makes of the blocks, one after the other: exact, computed in this process."""
+        """Return the work's results for the blocks, concatenated: exact, computed in this process."""
         return _joined([work(block) for block in self._backend.blocks(self._adjacency)])
 
     def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
-        """Return the sources that send to some nodes, one node after the other, and how many each has."""
+        """Return the in-neighbors of the nodes, concatenated node by node, and their number per node."""
         return self._backend.in_edges(self._adjacency, nodes)
 
     def out_neighbors(self) -> tuple[Tensor, Tensor]:
-        """Return every node's own list, one after the other, and where each begins, int64.
+        """Return every node's own list, concatenated, and the start of each, int64.
 
-        Sources decide, for undirected graphs too: where a record is nulled the other ends' records still list
-        it.
+        For undirected graphs, too, lists are defined by sources. If a record is nulled, the records of its
+        neighbors still list it.
         """
         blocks = list(self._backend.blocks(self._adjacency))
         sources = np.concatenate([block.sources.numpy() for block in blocks] or [np.empty(0, np.int32)])
@@ -116,9 +116,9 @@ class PrivateEdges:
         return keyed_digest(key, *self._adjacency.arrays)
 
     def memory(self, rows: int, dim: int) -> Tensor:
-        """Return memory for a table of contributions: that of the last one, if it has the shape.
+        """Return memory for a table of contributions: the last one, if it has the shape.
 
-        Fresh memory costs as much as filling it does.
+        Allocating new memory costs as much time as filling it.
         """
         if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
             self._memory = torch.empty(rows, dim)
@@ -132,7 +132,7 @@ class PrivateEdges:
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """Return whole numbers one after the other; a single part is not copied."""
+    """Return integers concatenated; a single part is not copied."""
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)

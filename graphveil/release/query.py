@@ -78,7 +78,7 @@ class Query(ABC):
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
-        """Return what the query does to what the unit protects; refuse a unit that it has no bound for."""
+        """Return the privacy event of the query under a unit; reject a unit without a proved bound."""
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> float:
@@ -86,7 +86,7 @@ class Query(ABC):
 
     @abstractmethod
     def changed(self, unit: Unit) -> int:
-        """Return how many coordinates may change between neighbors."""
+        """Return the number of coordinates that may change between neighboring datasets."""
 
     @property
     def groups(self) -> int:
@@ -96,16 +96,16 @@ class Query(ABC):
     @property
     @abstractmethod
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviations, one for each kind of row that differs in it."""
+        """Standard deviations of the noise, one for each kind of row."""
 
     @property
     def unit_steps(self) -> float:
-        """Grid steps in a contribution of size one; infinity where there is no grid."""
+        """Grid steps in a contribution of size one; infinity without a grid."""
         return math.inf
 
     @property
     def contribution_steps(self) -> float:
-        """Grid steps in the largest contribution: at least so many, in any row."""
+        """Grid steps in the largest contribution: a lower bound, in any row."""
         return self.unit_steps
 
     @property
@@ -125,7 +125,7 @@ class Query(ABC):
         )
 
     def _parameters(self) -> dict[str, object]:
-        """Return the fields under the query's name, the noise as exact hexadecimal."""
+        """Return the fields under the query's name, with noise as exact hexadecimal numbers."""
         fields = {name: value for name, value in asdict(self).items() if name != "sigma"}
         return {"query": self.wire_name, **fields, "sigma": [sigma.hex() for sigma in self.noise]}
 
@@ -140,20 +140,20 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
-        """Return the answer with its noise, which the key fixes; what is exact lives and dies here."""
+        """Return the noisy answer; the key determines the noise, and exact numbers are discarded here."""
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse a unit that the bounds do not hold for on a graph that is stored in this way."""
+        """Reject a unit that the bounds are not valid for on a graph that is stored in this way."""
         return  # most bounds hold for both ways
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Whether a person's k edges may add up to k times one edge."""
+        """Whether k edges of one node may cost up to k times one edge."""
         return False
 
     @property
     def reads_edge_weights(self) -> bool:
-        """Whether the graph's own weights of edges are read."""
+        """Whether the graph's edge weights are read."""
         return False
 
     @property
@@ -168,7 +168,7 @@ def grid_steps(largest: float, grid_bits: int) -> float:
 
 
 def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
-    """Require one positive standard deviation a group, and a grid that the exact sums can hold."""
+    """Require one positive standard deviation per group, and a grid that allows exact sums."""
     if len(sigma) != groups:
         raise ConfigError(f"sigma has {len(sigma)} entries and needs {groups}: one for each group of rows")
     for value in sigma:
@@ -202,7 +202,7 @@ def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
 
 
 def require_record_unit(unit: Unit) -> NodeUnit:
-    """Return a unit of records; refuse others."""
+    """Return a node-level unit; reject others."""
     if not isinstance(unit, NodeUnit):
         raise UnitError(
             f"unit {unit.name!r} does not protect records: features and labels are public there and need no "
@@ -212,7 +212,7 @@ def require_record_unit(unit: Unit) -> NodeUnit:
 
 
 def by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
-    """Return what a step costs each group; groups that do not pay are not touched."""
+    """Return the cost of a step for each group; groups whose records are not used are not charged."""
     if all(pays):
         return event
     return ByGroup(partition, tuple(event if one else Composed(()) for one in pays))
@@ -225,7 +225,7 @@ def check_pays(pays: tuple[bool, ...]) -> None:
 
 
 def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
-    """Refuse vectors of another shape than the plan's, and what is no plain table of numbers."""
+    """Reject vectors of another shape than the plan's, and values that are not a dense table of numbers."""
     plain = vectors.layout == torch.strided and not vectors.is_complex() and vectors.dtype != torch.bfloat16
     if not plain or vectors.requires_grad:
         raise ReleaseError(
@@ -240,11 +240,11 @@ def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
 
 
 def are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
-    """Whether these are whole numbers, one per node."""
+    """Return whether these are integers, one per node."""
     whole = values is not None and not (values.is_floating_point() or values.is_complex())
     return whole and values is not None and values.shape == (count,)
 
 
 def outside(values: Tensor, count: int) -> bool:
-    """Whether a public value lies outside 0 .. count - 1."""
+    """Return whether a public value lies outside 0 .. count - 1."""
     return bool(((values < 0) | (values >= count)).any())

@@ -35,13 +35,13 @@ from graphveil.release.sites import forms_private_sum
 
 @dataclass(frozen=True, kw_only=True)
 class RecordCountQuery(Query):
-    """A few numbers of records, noisy, under units of records.
+    """Release a few noisy counts of records under node-level units.
 
     Args:
-        sigma: the noise's standard deviation, in records, of each count.
-        partition: the name of the public groups of records.
-        pays: by group, whether its records are counted.
-        grid_bits: one record is 2^grid_bits grid steps.
+        sigma: Standard deviation of the noise, in records, of each count.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: One record is 2^grid_bits grid steps.
     """
 
     reads_edges: ClassVar[bool] = False
@@ -57,10 +57,10 @@ class RecordCountQuery(Query):
         check_pays(self.pays)
 
     def event(self, unit: Unit) -> Event:
-        """Return one Gaussian for every record that pays.
+        """Return one Gaussian for every counted record.
 
         Raises:
-            UnitError: the unit is not about records.
+            UnitError: If the unit is not node-level.
         """
         return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
 
@@ -71,7 +71,7 @@ class RecordCountQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation."""
+        """Standard deviation of the noise."""
         return (self.sigma,)
 
     @property
@@ -81,14 +81,14 @@ class RecordCountQuery(Query):
 
 
 def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
-    """Return counts with their noise, float64; the exact ones die here."""
+    """Return counts with their noise, float64; the exact ones are discarded here."""
     drawn = noise.draw(stream, np.arange(len(exact)), 1)[:, 0]
     return torch.from_numpy((exact * int(steps) + drawn) / steps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AccuracyCountData(QueryData[Tensor]):
-    """Whether each candidate classifies each record of a paying group correctly: bool (M, candidates).
+    """Whether each candidate classifies each counted record correctly: bool (M, candidates).
 
     The answer is float64, shape (candidates).
     """
@@ -98,20 +98,21 @@ class AccuracyCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyCountQuery(RecordCountQuery):
-    """How many of some records each candidate classifies correctly, noisy: to choose one, or to publish.
-
-    Guarantee (units of records): a record that ``pays`` changes each count by at most one, whether it is
-    nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
+    """Release noisy counts of the records that each candidate classifies correctly, to choose or publish one.
 
     Args:
-        candidates: how many counts.
-        sigma: the noise's standard deviation, in records.
-        partition: the name of the public groups of records.
-        pays: by group, whether its records are counted.
-        grid_bits: one record is 2^grid_bits grid steps.
+        candidates: Number of counts.
+        sigma: Standard deviation of the noise, in records.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: One record is 2^grid_bits grid steps.
 
     Raises:
-        ConfigError: a field is outside its range.
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: node-level. A counted record (``pays``) changes each count by at most one, whether it is
+        nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
 
     >>> from graphveil.privacy import NodeRecord
     >>> AccuracyCountQuery(candidates=4, sigma=10.0).event(NodeRecord())
@@ -152,7 +153,7 @@ class AccuracyCountQuery(RecordCountQuery):
 
     @forms_private_sum("AccuracyCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones live and die here."""
+        """Return the noisy counts, float64; the exact ones are discarded here."""
         (correct,) = data.arrays
         noise = data.public.sampler(self.max_noise_steps)
         return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
@@ -163,7 +164,7 @@ _COUNTS = 2  # of correct ones, and of wrong ones
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutcomeCountData(QueryData[Tensor]):
-    """Which records of a paying group have a label that is predicted, and which another one: bool (M), each.
+    """Which counted records are predicted correctly, and which are predicted wrongly: bool (M), each.
 
     A record without a label is neither. The answer is float64, shape (2).
     """
@@ -174,23 +175,25 @@ class OutcomeCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeCountQuery(RecordCountQuery):
-    """How many of some records are classified correctly and how many wrongly, noisy.
+    """Release noisy counts of the records that are classified correctly and of those classified wrongly.
 
-    An accuracy has a numerator and a denominator, and under a unit of records both are secret: who has a
-    label is part of a record. Correct and wrong ones are one histogram, which is cheaper than to count the
-    correct among the labeled: a record stands in one of its bars at most.
-
-    Guarantee (units of records): a record that ``pays`` moves one count by one if it is nulled, and both if
-    it is replaced: mu = 1 / sigma, or sqrt(2) / sigma. A record that the table has in both bars is in none.
+    An accuracy has a numerator and a denominator. Under a node-level unit both are secret, because the
+    existence of a label is part of a record. Correct and wrong records form one histogram. This costs less
+    than counting the correct among the labeled records: a record is in at most one of its two bins.
 
     Args:
-        sigma: the noise's standard deviation, in records, of each count.
-        partition: the name of the public groups of records.
-        pays: by group, whether its records are counted.
-        grid_bits: one record is 2^grid_bits grid steps.
+        sigma: Standard deviation of the noise, in records, of each count.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: One record is 2^grid_bits grid steps.
 
     Raises:
-        ConfigError: a field is outside its range.
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: node-level. A counted record (``pays``) moves one count by one if it is nulled, and both if it
+        is replaced: mu = 1 / sigma, or sqrt(2) / sigma. A record that is in both bins of the data counts in
+        neither.
 
     >>> from graphveil.privacy import NodeRecord
     >>> OutcomeCountQuery(sigma=10.0).event(NodeRecord())
@@ -205,7 +208,7 @@ class OutcomeCountQuery(RecordCountQuery):
     data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1 where a record is nulled, and sqrt(2) where it may go from one bar to the other."""
+        """Return 1 for a nulled record, and sqrt(2) for a replaced one, which may change bins."""
         return math.sqrt(require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
@@ -225,7 +228,7 @@ class OutcomeCountQuery(RecordCountQuery):
 
     @forms_private_sum("OutcomeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones live and die here."""
+        """Return the noisy counts, float64; the exact ones are discarded here."""
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
         noise = data.public.sampler(self.max_noise_steps)

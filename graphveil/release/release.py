@@ -85,20 +85,23 @@ class Release:
         """Record a new release, or resume the one in the journal.
 
         Args:
-            plan: the calibrated plan.
-            adjacency: the private in-edges.
-            groups: the public group of each node, when a query weighs or counts by group.
-            budget: the ledger that is charged before anything is computed.
-            key: fresh by default; a reproducible one voids the guarantee.
-            backend: how the destination blocks are scheduled; it does not change the result.
-            journal: where a killed run resumes from; by default nowhere.
-            label: what the privacy ledger calls it.
+            plan: The calibrated plan.
+            adjacency: The private in-edges.
+            groups: Public group of each node, if a query weights or counts by group.
+            budget: Ledger that is charged before anything is computed.
+            key: Noise key, by default a new one; a reproducible key invalidates the guarantee.
+            backend: Schedules the destination blocks; it does not change the result.
+            journal: Where an interrupted run resumes from; by default none.
+            label: Name of the entry in the privacy ledger.
 
         Raises:
-            ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is recorded.
-            BudgetError: the budget refuses, or has recorded another release under this key; nothing is
-                recorded or computed.
-            ReleaseError: the journal holds a release of another plan, or its key is lost.
+            ConfigError, UnitError: If the groups or the graph do not fit the plan. Nothing is recorded.
+            BudgetError: If the budget is insufficient, or has recorded another release under this key.
+                Nothing is recorded or computed.
+            ReleaseError: If the journal holds a release of another plan, or its key is lost.
+
+        Privacy:
+            Unit: that of the plan. Charges: the whole plan, before any query is answered.
         """
         private = PrivateEdges(adjacency, backend)
         _check_unit(plan, private)
@@ -135,7 +138,7 @@ class Release:
         return f"Release({self.release_id}, {self._position} of {len(self._plan.queries)} queries answered)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be copied: a copy could draw the same noise for other data."""
+        """Raise instead of being copied: a copy could draw the same noise for other data."""
         raise ReleaseError("a release cannot be copied or stored; open a new one, which is charged again")
 
     @property
@@ -145,18 +148,21 @@ class Release:
 
     @property
     def reproducible(self) -> bool:
-        """Whether the noise comes from a seed, which voids the guarantee."""
+        """Whether the noise comes from a seed, which invalidates the guarantee."""
         return self._key.reproducible
 
     def answer(self, data: QueryData[Answer]) -> Answer:
         """Answer the plan's next query with its data, once.
 
         The query's descriptor, which binds its noise to the data, is committed before the first draw. A
-        resumed release answers the same data with the same noise, and refuses others.
+        resumed release answers the same data with the same noise, and rejects other data.
 
         Raises:
-            ReleaseError: the next query takes other data, every query is answered, the release is closed and
-                the answer was not kept, or this is another process than the one that opened the release.
+            ReleaseError: If the next query takes other data, every query is answered, the release is closed
+                without a stored answer, or this is not the process that opened the release.
+
+        Privacy:
+            The answer includes its noise and is charged in ``open``. It may be public.
         """
         check_process(self._process)
         with self._lock:
@@ -184,16 +190,16 @@ class Release:
             return answer
 
     def refund_if_undrawn(self) -> bool:
-        """Give the ledger entry back if nothing was drawn, which the ledger itself knows; whether it was.
+        """Refund the ledger entry if the ledger shows that no noise was drawn; return whether it did.
 
-        Afterwards this release can draw nothing any more.
+        Afterwards this release cannot draw noise.
         """
         check_process(self._process)
         with self._lock:
             return self._ledger.refund(self.release_id)
 
     def close(self) -> None:
-        """Publish: every query must be answered; the noise key is erased."""
+        """Close the release and erase the noise key; every query must be answered."""
         check_process(self._process)
         with self._lock:
             if self._position != len(self._plan.queries):
@@ -204,7 +210,7 @@ class Release:
             self._journal.close()
 
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
-        """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
+        """Commit the next query's descriptor; return its index and its key, which a closed release lacks."""
         index = self._position
         self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *data))
         if index == 0:  # what is closed was drawn elsewhere: it cannot be given back here either
@@ -217,7 +223,7 @@ class Release:
         return index, self._key.query_key(descriptor)
 
     def _record(self, label: str, commitment: dict[str, object]) -> None:
-        """Charge the budget for a new release; its id is written down before, so a killed one pays once."""
+        """Charge the budget for a new release, once: its id is stored before, in case of an interruption."""
         # Durable ledgers would take it for the same, asked for again.
         if self._ledger.contains(self.release_id):
             raise BudgetError(
@@ -237,7 +243,7 @@ class Release:
         return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> bytes:
-        """Return everything that fixes the un-noised integers and their scale, as canonical JSON."""
+        """Return everything that determines the exact integers and their scale, as canonical JSON."""
         groups = self._public.groups
         own = {
             "index": index,
@@ -248,10 +254,10 @@ class Release:
         return joined(self._public_commitment | {name: canonical(part) for name, part in own.items()})
 
     def _digest(self, *arrays: Tensor) -> str:
-        """Return the keyed digest of what a query reads, wherever its key could meet anything else.
+        """Return the keyed digest of a query's inputs, if its key could be used with other inputs.
 
-        A key that this object drew itself and that no journal keeps cannot: it lives and dies with one
-        object, which is never copied and draws each query once.
+        A key that this object drew itself and that no journal stores cannot. It exists in one object, which
+        is never copied and draws each query once.
         """
         return "" if self._alone or self._key.erased else self._key.digest(*arrays)
 
@@ -272,10 +278,10 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
 
 
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
-    """Refuse a plan that would ignore the weights of edges, and one that reads weights which are not there.
+    """Reject a plan that would ignore edge weights, or that reads edge weights that do not exist.
 
     Raises:
-        ConfigError: the plan and the edges do not go together.
+        ConfigError: If the plan and the edges do not match.
     """
     reads = {query.reads_edge_weights for query in plan.queries if query.reads_edges}
     weighted = adjacency.max_weight is not None
@@ -292,7 +298,7 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
 
 
 def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) -> Tensor | None:
-    """Refuse groups that do not fit the plan: a node outside every group would go without noise."""
+    """Reject groups that do not fit the plan: a node outside every group would get no noise."""
     sizes = {query.groups for query in plan.queries if query.needs_groups}
     if not sizes:
         return None
@@ -304,7 +310,7 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
 
 
 def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
-    """Return everything public that fixes a release."""
+    """Return all public values that determine a release."""
     queries = [query.describe().parameters for query in plan.queries]
     return {
         "version": _VERSION,

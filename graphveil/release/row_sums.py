@@ -30,11 +30,11 @@ _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CompactRows:
-    """Contributions as whole numbers: int16 (count + 1, width), filled up with columns and a row of zeros.
+    """Contributions as integers: int16 (count + 1, width), padded with columns and a row of zeros.
 
-    A sum over neighbors waits for memory. Contributions are whole numbers of at most 2^14, so a source's
-    row in 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of
-    it holds two rows of sixteen columns.
+    A sum over neighbors is bound by memory access. Contributions are integers of at most 2^14, so a source's
+    row in 16-bit integers is half as long as in float32. Twice as many rows fit into the cache, and one cache
+    line holds two rows of sixteen columns.
     """
 
     rows: Tensor
@@ -43,18 +43,18 @@ class CompactRows:
 
     @classmethod
     def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
-        """Return memory for so many rows."""
+        """Return memory for this number of rows."""
         rows = _kernels.empty_rows(count + 1, dim)
         rows[-1] = 0
         return cls(rows, dim, bits)
 
     def fits(self, count: int, dim: int, bits: int) -> bool:
-        """Whether this is memory for such rows."""
+        """Return whether this memory has the size for such rows."""
         return (self.count, self.dim, self.bits) == (count, dim, bits)
 
     @property
     def count(self) -> int:
-        """How many rows there are; after them comes the row of zeros."""
+        """The number of rows, without the final row of zeros."""
         return self.rows.shape[0] - 1
 
     @property
@@ -65,27 +65,27 @@ class CompactRows:
     def fill(self, vectors: Tensor, bounds: Tensor, kinds: Tensor | None) -> None:
         """Write truncated contributions: a copy of all for each column of the bounds.
 
-        Row i of copy h is trunc(bounds[kind of i, h] vectors[i]); one that is longer than its bound, which
-        only a vector longer than one or without a length is, counts for nothing.
+        Row i of copy h is trunc(bounds[kind of i, h] vectors[i]). A row that exceeds its bound contributes
+        nothing. This happens only for a vector longer than one or with an undefined length.
 
         Args:
-            vectors: floats, (N, dim).
+            vectors: Floats, (N, dim).
             bounds: float64, (kinds, copies).
-            kinds: the sources' kinds, int64 (N); None for 0.
+            kinds: Kinds of the sources, int64 (N); None for 0.
         """
         _kernels.truncate_rows(vectors, bounds, kinds, self.rows[:-1])
 
     def add_sums(
         self, edges: EdgeBlock, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor
     ) -> bool:
-        """Write the sums over a block's edges with their noise; whether it did: not if a row is too long.
+        """Write the sums over a block's edges with their noise; return False if a row is too long.
 
         Args:
-            edges: the block.
-            shift: what is added to the sources of each row's edges, int32 (rows); None for nothing.
-            noise: whole numbers, int32 (rows, dim).
-            scale: what they are multiplied by, a power of two.
-            out: the noisy sums, float32 (rows, dim), each rounded once.
+            edges: The block.
+            shift: Offset of the sources of each row's edges, int32 (rows); None for zero.
+            noise: Integers, int32 (rows, dim).
+            scale: Factor of the result, a power of two.
+            out: Noisy sums, float32 (rows, dim), each rounded once.
         """
         if edges.most << self.bits >= 1 << _SUM_BITS or not _kernels.available():
             return False
@@ -94,7 +94,7 @@ class CompactRows:
 
 
 def can_compact(dim: int, bits: int) -> bool:
-    """Whether sums of such rows are computed here."""
+    """Return whether sums of such rows are supported by the C extension."""
     return dim <= _kernels.MAX_DIM and bits <= MAX_BITS and _kernels.available()
 
 
@@ -105,9 +105,9 @@ RowKinds = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowNoise:
-    """For each kind of row, the law of its noise (None: not released) and what its grid step is worth.
+    """For each kind of row, the law of its noise (None: not released) and the value of its grid step.
 
-    ``kinds`` are the rows' kinds, None where there is one.
+    ``kinds`` are the rows' kinds, None if there is one.
     """
 
     kinds: Tensor | None
@@ -116,22 +116,22 @@ class RowNoise:
 
     @cached_property
     def laws(self) -> set[IntegerNoise]:
-        """The laws that differ."""
+        """The distinct laws."""
         return {law for law in self.noise if law is not None}
 
     @cached_property
     def most(self) -> float:
-        """What no noise exceeds, in grid steps."""
+        """Maximum absolute value of the noise, in grid steps."""
         return max(law.sigma for law in self.laws) * SIGMAS
 
     @cached_property
     def real(self) -> torch.dtype:
-        """A float type that holds the noise exactly."""
+        """A float type that represents the noise exactly."""
         return torch.float32 if self.most < FLOAT32_EXACT else torch.float64
 
     @cached_property
     def scaled(self) -> float | None:
-        """What a grid step is worth, if it is the same for all rows and each is released."""
+        """The value of a grid step, if it is the same for all rows and each is released."""
         return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
 
     def of(self, edges: EdgeBlock) -> RowKinds | None:
@@ -139,7 +139,7 @@ class RowNoise:
         return None if self.kinds is None else self.kinds[edges.start : edges.stop].numpy()
 
     def scale(self, rows: Tensor, kinds: RowKinds | None) -> None:
-        """Turn noisy integers into answers, in place; rows that are not released are zeros, sign included."""
+        """Scale noisy integers to answers, in place; rows that are not released are zeros without sign."""
         if kinds is None or len(set(self.scales)) == 1:
             rows.mul_(self.scales[0])
         else:
@@ -149,7 +149,7 @@ class RowNoise:
 
 
 def noise_rows(edges: EdgeBlock, noise: RowNoise, stream: RowStream, dim: int) -> Tensor:
-    """Return the integer noise of a block's rows, each by the law of its kind: int32 where it fits."""
+    """Return the integer noise of a block's rows, each by the law of its kind: int32 if it fits."""
     rows, own = np.arange(edges.start, edges.stop), noise.of(edges)
     whole = np.int32 if noise.most < 1 << 31 else np.int64
     if own is None:
@@ -171,11 +171,11 @@ _WEIGHED_EDGES = 1 << 18  # with a weight for each
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sums:
-    """What is summed along the edges: a table of integers in float32 or in 16 bits, one row a source.
+    """The contributions summed along edges: a table of integers in float32 or in 16 bits, one row per source.
 
-    ``longest`` is how many rows float32 adds exactly. With a ``stride`` the table has a copy for each kind of
-    destination, and a source's row in the copy for kind k stands at source + k * stride. With ``pairs`` each
-    row is multiplied by the whole number that belongs to its edge's two ends.
+    ``longest`` is the number of rows that float32 adds exactly. With a ``stride`` the table has a copy for
+    each kind of destination, and a source's row in the copy for kind k is at source + k * stride. With
+    ``pairs`` each row is multiplied by the integer that belongs to its edge's two ends.
     """
 
     rows: Tensor | CompactRows
@@ -194,7 +194,7 @@ class Sums:
         return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
 
     def on(self, device: str) -> "Sums":
-        """Return the same sums with their table on a device of torch's."""
+        """Return the same sums with their table on a torch device."""
         rows = self.rows
         if isinstance(rows, CompactRows):
             rows = replace(rows, rows=rows.rows.to(device)).plain  # two bytes an entry on the way
@@ -215,10 +215,10 @@ class NoisyRows(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the noisy rows; the exact sums live and die here.
+        """Return the noisy rows; the exact sums are discarded here.
 
-        Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
-        addition sees the exact noisy sum only: it is post-processing.
+        Noise and sums are integers in a float type that represents each exactly. The one rounding of their
+        addition therefore depends only on the exact noisy sum: it is post-processing.
         """
         out = torch.from_numpy(np.empty((len(edges), self.sums.dim), dtype=np.float32))  # on large pages
         rows, stream = self.sums.rows, RowStream(self.key)
@@ -233,9 +233,9 @@ class NoisyRows(BlockWork):
         return out
 
     def on(self, device: str) -> "NoisyRows":
-        """Return the same work with its sums on a device: only noisy rows come back from there.
+        """Return the same work with its sums on a device, which returns only noisy rows.
 
-        Pairs are weighed here.
+        Weights of node pairs are applied in this process.
         """
         return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
 
@@ -258,7 +258,7 @@ class NoisyRows(BlockWork):
 
 
 def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
-    """Write answers by the loop in C, if it is there and holds them; whether it did."""
+    """Write answers with the C loop, if it is available and supports them; return whether it did."""
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
     kinds = noise.of(edges)
@@ -270,8 +270,8 @@ def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out:
 def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64.
 
-    The sums are made where the table is. Every partial one is a whole number that its type holds, so the
-    order of additions on a GPU, atomic ones among them, cannot matter.
+    The sums are computed on the table's device. Every partial sum is an integer that its type represents
+    exactly, so the order of additions on a GPU, including atomic ones, does not matter.
     """
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
     device = table.device

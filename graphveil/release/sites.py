@@ -9,7 +9,7 @@ Site = TypeVar("Site", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class PrivateSumSite:
-    """A place where exact numbers about private data exist, and leave with their noise."""
+    """A place where exact numbers about private data exist, and are returned only with noise."""
 
     queries: tuple[str, ...]
     place: str  # module:qualified name
@@ -25,8 +25,8 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
     ``docs/privacy/proofs/noise.md`` lists all of these places, and a test finds other code of this kind.
 
     Args:
-        queries: the names of the queries.
-        note: what a reviewer has to know besides the place.
+        queries: Names of the queries.
+        note: What a reviewer has to know besides the place.
     """
 
     def declare(site: Site) -> Site:

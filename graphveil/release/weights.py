@@ -49,18 +49,19 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Similarity(ABC):
-    """0 <= w(z_u, z_v) <= bound for every ordered pair of nodes, whether an edge joins them or not.
+    """0 <= w(z_u, z_v) <= bound for every ordered pair of nodes, with or without an edge between them.
 
-    Guarantee (edge units): the sum of w(z_u, z_v) c_u over in-neighbors, |c_u| <= 1, moves by at most
-    ``bound`` in one row for a directed edge, and by at most ``bound`` in each of two rows, sqrt 2 * bound
-    together, for an undirected one. Asymmetric weights need no more: max over pairs of
-    sqrt(w_uv^2 + w_vu^2) <= sqrt 2 * bound.
+    ``reads`` names the rows that a model should pass.
 
-    *Proof.* w is a function of rows that do not depend on the edges, so toggling u -> v adds or removes
-    w(z_u, z_v) c_u in row v and leaves every other term as it was. Its norm is at most bound. An undirected
-    edge is two such changes, in different rows.
+    Privacy:
+        Unit: edge-level. The sum of w(z_u, z_v) c_u over in-neighbors, |c_u| <= 1, moves by at most ``bound``
+        in one row for a directed edge. For an undirected edge it moves by at most ``bound`` in each of two
+        rows, sqrt 2 * bound in total. Asymmetric weights need no more: max over pairs of sqrt(w_uv^2 +
+        w_vu^2) <= sqrt 2 * bound.
 
-    ``reads`` names the rows that a model should hand over.
+        *Proof.* w is a function of rows that do not depend on the edges, so toggling u -> v adds or removes
+        w(z_u, z_v) c_u in row v and leaves every other term unchanged. Its norm is at most bound. An
+        undirected edge is two such changes, in different rows.
     """
 
     reads: ClassVar[str] = "rows"
@@ -68,14 +69,14 @@ class Similarity(ABC):
     @property
     @abstractmethod
     def bound(self) -> float:
-        """The largest weight over all ordered pairs of rows that could ever come, from the formula alone."""
+        """The largest weight over all possible ordered pairs of rows, from the formula alone."""
 
     @abstractmethod
     def prepare(self, keys: Any) -> PairWeights:
         """Return the weights' tables for these rows, before any edge is read."""
 
     def describe(self) -> dict[str, object]:
-        """Return what fixes the weight, for a release's descriptor."""
+        """Return the values that determine the weight, for a release's descriptor."""
         return {"weight": type(self).__name__, **asdict(self), "bound": self.bound.hex()}
 
 
@@ -83,12 +84,12 @@ class Similarity(ABC):
 class DotWeight(Similarity):
     """A weight that is a function of one dot product: w(z_u, z_v) = transform(phi(z_u) . psi(z_v)).
 
-    Derive your own from it in one file; only ``transform`` is needed. All three methods are called before the
-    first edge is read: ``phi`` and ``psi`` once, with the rows of all nodes, and ``transform`` once, with a
-    fixed grid over [-1, 1]. None of them has an argument that depends on an edge, and the library evaluates
-    the weights from the tables that they return: the dot product of rows cut to 2^-11, then the value at the
-    nearest of 4,097 places. Negative values count as 0. The bound is the largest value on the grid, and so
-    cannot be misstated.
+    Derive custom weights from this class; only ``transform`` is required. All three methods are called before
+    the first edge is read: ``phi`` and ``psi`` once, with the rows of all nodes, and ``transform`` once, with
+    a fixed grid over [-1, 1]. None of them has an argument that depends on an edge. The library evaluates the
+    weights from the tables that they return: the dot product of rows truncated to 2^-11, then the value at
+    the nearest of 4,097 grid points. Negative values count as 0. The bound is the largest value on the grid,
+    so it is always correct.
 
     >>> class Sharp(DotWeight):
     ...     def transform(self, dots):
@@ -102,11 +103,11 @@ class DotWeight(Similarity):
         """Return the weights of these dot products: finite numbers, the same shape."""
 
     def phi(self, rows: Tensor) -> Tensor:
-        """Return what a source contributes, (N, k); rows longer than one are scaled to one."""
+        """Return the vector of each source, (N, k); rows longer than one are scaled to one."""
         return safe_unit(rows)
 
     def psi(self, rows: Tensor) -> Tensor:
-        """Return what a target contributes, (N, k); rows longer than one are scaled to one."""
+        """Return the vector of each target, (N, k); rows longer than one are scaled to one."""
         return self.phi(rows)
 
     @cached_property
@@ -128,7 +129,7 @@ class DotWeight(Similarity):
 
     @property
     def symmetric(self) -> bool:
-        """Whether both ends of a pair are mapped alike."""
+        """Whether ``phi`` and ``psi`` are the same map."""
         return type(self).psi is DotWeight.psi
 
     def prepare(self, keys: Tensor) -> DotProductWeights:
@@ -146,8 +147,8 @@ class DotWeight(Similarity):
 class SigmoidCos(DotWeight):
     """w = 1 / (1 + exp(-cos(z_u, z_v))), in [0.269, 0.731] (Shpilevskiy, Mello, Liu: Weighted Aggregations).
 
-    The cosine is at most 1, so the bound is sigmoid(1) and not the 1 that the paper charges: at the same
-    budget the noise is 27 % less.
+    The cosine is at most 1, so the bound is sigmoid(1), not the 1 that the paper charges. At the same
+    budget this reduces the noise by 27 %.
 
     >>> round(SigmoidCos().bound, 9)
     0.731058579
@@ -160,7 +161,7 @@ class SigmoidCos(DotWeight):
 
 @dataclass(frozen=True)
 class ExpCos(DotWeight):
-    """w = exp((cos(z_u, z_v) - 1) / t), in (0, 1]: the smaller t, the more alike two nodes have to be.
+    """w = exp((cos(z_u, z_v) - 1) / t), in (0, 1]; a smaller t weights similar nodes more strongly.
 
     >>> ExpCos(0.5).bound, round(float(ExpCos(0.5).values[0]), 6)
     (1.0, 0.018316)
@@ -207,8 +208,9 @@ class ReluCos(DotWeight):
 class LearnedPublic(DotWeight):
     """w = sigmoid(s cos(f(z_u), f(z_v))) for a network f that was trained on public data, at most sigmoid(s).
 
-    f learns from random pairs of nodes, whether linked or not, which of them share a public label. No edge
-    takes part, so training costs nothing. The bound holds for any f; the rows to hand over are f's outputs.
+    f is trained on random pairs of nodes, linked or not, to predict which of them share a public label. It
+    reads no edges, so training does not spend privacy budget. The bound is valid for any f; pass f's outputs
+    as rows.
 
     >>> round(LearnedPublic().bound, 6)
     0.993307
@@ -234,7 +236,7 @@ _MAX_CLASSES = 256
 class ClassAgree(Similarity):
     """w = 1 if both nodes' most probable classes agree, and ``otherwise`` if not.
 
-    Probabilities are public or released, shape (N, C), so the two classes are, too.
+    Probabilities are public or released, shape (N, C), so both classes are as well.
 
     >>> ClassAgree(0.2).bound
     1.0
@@ -245,12 +247,12 @@ class ClassAgree(Similarity):
     otherwise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the weight of a pair that disagrees."""
+        """Check the weight of a pair with different classes."""
         checks.within(0, 1, otherwise=self.otherwise)
 
     @property
     def bound(self) -> float:
-        """One: two nodes may always agree."""
+        """One: any two nodes may agree."""
         return 1.0
 
     def prepare(self, keys: Tensor) -> PairWeights:
@@ -275,7 +277,7 @@ class PosteriorDot(DotWeight):
     reads: ClassVar[str] = "posteriors"
 
     def phi(self, rows: Tensor) -> Tensor:
-        """Return the probabilities as they are: their norm is at most one."""
+        """Return the probabilities unchanged: their norm is at most one."""
         return rows
 
     def transform(self, dots: Values) -> Values:
@@ -290,9 +292,9 @@ _REACH = 8.0  # of logits; the table ends there
 class Attention(Similarity):
     """w = sigmoid(tanh(A z_u + B z_v + b) . w + c), a two-layer network on both rows, at most sigmoid(8).
 
-    The network's own weights are public or were released. The keys are what belongs to one node or to none:
-    (A z_u for all u, B z_v + b for all v, w, c), of shapes (N, h), (N, h), (h) and (). Logits are cut to
-    [-8, 8], in steps of 2^-8, and halves of hidden units, too; the tangent is right to within 0.027, which
+    The network's parameters are public or were released. The keys are values of one node or of none:
+    (A z_u for all u, B z_v + b for all v, w, c), of shapes (N, h), (N, h), (h) and (). Logits and halves of
+    hidden units are clipped to [-8, 8], in steps of 2^-8. The tangent is accurate to 0.027, which
     moves a weight by at most 0.007 |w|_1. Weights are in steps of 2^-5.
 
     >>> round(Attention().bound, 6)
@@ -322,10 +324,10 @@ _LONGER = 4  # times the mean that the longest list may count: bits have to fit 
 
 @dataclass(frozen=True)
 class Jaccard(Similarity):
-    """w = |A_u & A_v| / |A_u | A_v| for the sets A of features that are not zero, in [0, 1].
+    """w = |A_u & A_v| / |A_u | A_v| for the sets A of nonzero features, in [0, 1].
 
-    Two nodes without any feature have similarity 0. Features are public. A pair costs as much as there are
-    features or, if these are sparse and many, as the longest set has members.
+    Two nodes without any feature have similarity 0. Features are public. The time per pair is proportional to
+    the number of features or, if these are sparse and many, to the size of the largest set.
 
     >>> Jaccard().bound
     1.0
@@ -355,18 +357,19 @@ class Jaccard(Similarity):
 
 @dataclass(frozen=True)
 class GivenWeight(Similarity):
-    """w_uv / max_weight: each edge's own weight, as a share of the public bound that it is cut to.
+    """w_uv / max_weight: each edge's own weight, as a share of the public bound that it is clipped to.
 
-    Guarantee (edge units): neighbors differ in the weight of one edge, by any change inside [0, max_weight];
-    an absent edge has weight 0. The sum of w_uv c_u / max_weight, |c_u| <= 1, moves by at most 1 in one row
-    for a directed edge, and in each of two rows for an undirected one, which has one weight: by max_weight,
-    or sqrt 2 max_weight, in the weights' own scale.
+    The rows are in units of ``max_weight``.
 
-    *Proof.* Cutting to [0, max_weight], and then down to multiples of 2^-5 of it, is a function of the one
-    weight. So one whole number between 0 and 2^5 changes, and its edge's term with it, which moves by at most
-    its full size; all other terms stay.
+    Privacy:
+        Unit: edge-level. Neighboring datasets differ in the weight of one edge, by any change inside [0,
+        max_weight]; an absent edge has weight 0. The sum of w_uv c_u / max_weight, |c_u| <= 1, moves by at
+        most 1 in one row for a directed edge, and in each of two rows for an undirected one, which has one
+        weight: by max_weight, or sqrt 2 max_weight, on the scale of the weights.
 
-    The rows come in units of ``max_weight``.
+        *Proof.* Clipping to [0, max_weight], and then truncating to multiples of 2^-5 of it, is a function of
+        the one weight. So one integer between 0 and 2^5 changes, and its edge's term with it, which moves by
+        at most its full size; all other terms stay the same.
 
     >>> GivenWeight().bound
     1.0
@@ -378,7 +381,7 @@ class GivenWeight(Similarity):
         return 1.0
 
     def prepare(self, keys: Any) -> StoredWeights:
-        """Return what reads the edges' own weights; of the keys their number alone."""
+        """Return a reader of the graph's edge weights; only the number of keys is used."""
         return StoredWeights(len(keys))
 
 
@@ -388,13 +391,13 @@ _PAIRS = 1 << 20  # at a time
 def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator[Tensor]:
     """Yield w(z_u, z_v) for some sources u and all nodes v, in blocks of shape (rows, sources), float32.
 
-    They are the very numbers that a hop multiplies with, of pairs that are chosen without looking at an edge:
-    a function of the keys alone.
+    These are the weights that a hop uses, for pairs chosen without reading an edge: a function of the keys
+    alone.
 
     Args:
         similarity: w.
-        keys: what it reads of each node.
-        sources: nodes, in ascending order, shape (S).
+        keys: Inputs of the similarity for each node.
+        sources: Nodes, in ascending order, shape (S).
 
     >>> from graphveil.release.weights import HalfCos
     >>> rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
@@ -426,9 +429,9 @@ _ROWS = 1 << 14  # placed at a time
 class Landmarks(Similarity):
     """w(c_u, c_v) for a weight by dot product w, with c_v the landmark nearest to v's row.
 
-    Landmarks are means of rows, found by Lloyd's algorithm in every (N / 2048)th row. The dot product of two
-    landmarks is the mean of those between their rows, so what is lost is the spread around it. A hop looks
-    two bytes up instead of multiplying two rows. The bound is that of w.
+    Landmarks are means of rows, computed by Lloyd's algorithm on every (N / 2048)th row. The dot product of
+    two landmarks is the mean of those between their rows, so only the spread around it is lost. A hop looks
+    up two bytes instead of multiplying two rows. The bound is that of w.
 
     >>> from graphveil.release.weights import SigmoidCos
     >>> round(Landmarks(SigmoidCos(), 32).bound, 6)
@@ -439,7 +442,7 @@ class Landmarks(Similarity):
     landmarks: int = 32
 
     def __post_init__(self) -> None:
-        """Check that there is a dot product, and the number of landmarks."""
+        """Check that w is a weight by dot product, and the number of landmarks."""
         if not isinstance(self.weight, DotWeight):
             raise ConfigError(
                 f"landmarks are for weights by dot product, not for {type(self.weight).__name__}"
@@ -449,7 +452,7 @@ class Landmarks(Similarity):
 
     @property
     def reads(self) -> str:  # type: ignore[override]
-        """What the weight reads."""
+        """The rows that the weight reads."""
         return self.weight.reads
 
     @property
@@ -477,7 +480,7 @@ class Landmarks(Similarity):
 
 
 def _landmarks(rows: Tensor, count: int) -> Tensor:
-    """Return means of rows, from evenly spaced rows on; whole numbers, so that it is the same everywhere."""
+    """Return means of rows, starting from evenly spaced rows; integers, so they are platform-independent."""
     centers = rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()]
     for _ in range(_ROUNDS):
         member = (_nearest(rows, centers) == torch.arange(len(centers))[:, None]).to(torch.float32)
@@ -487,7 +490,7 @@ def _landmarks(rows: Tensor, count: int) -> Tensor:
 
 
 def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
-    """Return the place of each row's nearest center, the first if several are."""
+    """Return the index of each row's nearest center, the first in case of ties."""
     half = centers.square().sum(dim=1) / 2
     places = torch.zeros(len(rows), dtype=torch.int32)
     for first in range(0, len(rows), _ROWS):

@@ -99,7 +99,7 @@ class AffineGradients:
 
     Args:
         inputs: h, (B, n, d), float64.
-        deltas: the gradients by outputs, (B, n, e), float64.
+        deltas: Gradients by outputs, (B, n, e), float64.
     """
 
     inputs: Tensor

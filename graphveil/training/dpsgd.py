@@ -27,18 +27,18 @@ class PrivateSchedule:
     """How long, how fast and how tightly clipped to train. All of it is public configuration.
 
     Args:
-        epochs: expected passes over the records.
-        batch_size: records expected in a batch; None is every record in every step.
+        epochs: Expected passes over the records.
+        batch_size: Records expected in a batch; None is every record in every step.
         clip: C, the norm that a record's gradient is clipped to.
-        learning_rate: the step size.
+        learning_rate: Step size.
         optimizer: ``"adam"`` or ``"sgd"``, on the noisy mean gradient.
-        momentum, dampening: of ``"sgd"``, which moves along v = momentum v + (1 - dampening) g.
-        weight_decay: the penalty on squared weights.
-        decay: how the rate falls: ``"constant"`` or ``"cosine"``.
-        average: the share of the steps, counted from the last, whose iterates are averaged; 0 keeps the last.
+        momentum, dampening: Of ``"sgd"``, which moves along v = momentum v + (1 - dampening) g.
+        weight_decay: Penalty on squared weights.
+        decay: How the rate falls: ``"constant"`` or ``"cosine"``.
+        average: Share of the steps, counted from the last, whose iterates are averaged; 0 keeps the last.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
 
     >>> schedule = PrivateSchedule(epochs=10, batch_size=256)
     >>> schedule.steps(20_000), round(schedule.sampling_rate(20_000), 6)
@@ -72,7 +72,7 @@ class PrivateSchedule:
         """Return q for so many records: the batch size over their number, a multiple of 2^-32.
 
         Raises:
-            ConfigError: the batch is larger than the data.
+            ConfigError: If the batch is larger than the data.
         """
         return public_rate(count if self.batch_size is None else self.batch_size, count)
 
@@ -149,19 +149,19 @@ def descend(
     weights of that step into the model.
 
     Args:
-        gradients: holds the weights, which are changed.
-        schedule: steps and rates.
-        noisy_means: the noisy mean of each step's clipped gradients.
-        binding: what a checkpoint must agree in.
-        on_step: called after each step with the number done.
-        checkpoint: where to save the state; a file that is there already is resumed from, to the same bits.
-        checkpoint_every: steps between two saves.
+        gradients: Holds the weights, which are changed.
+        schedule: Steps and rates.
+        noisy_means: Noisy mean of each step's clipped gradients.
+        binding: What a checkpoint must agree in.
+        on_step: Called after each step with the number done.
+        checkpoint: Where to save the state; a file that is there already is resumed from, to the same bits.
+        checkpoint_every: Steps between two saves.
 
     Returns:
         The last iterate, or the average of the last ones, float64 (p).
 
     Raises:
-        ArtifactError: the checkpoint is another training's.
+        ArtifactError: If the checkpoint is another training's.
     """
     checks.integer_at_least(1, checkpoint_every=checkpoint_every)
     steps = schedule.steps(gradients.count)

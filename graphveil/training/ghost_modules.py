@@ -119,7 +119,7 @@ class Activation(GhostModule):
     Shapes: (width, B) to (width, B).
 
     Raises:
-        ConfigError: another name.
+        ConfigError: If another name.
 
     >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
     tensor([[0., 2.]])

@@ -19,7 +19,7 @@ class TaskHead(ABC):
         """Return what is learned of a graph, one row per node.
 
         Raises:
-            GraphError: the graph does not have it.
+            GraphError: If the graph does not have it.
         """
 
     @abstractmethod

@@ -40,14 +40,14 @@ def run_masking_failures(
     A record fails if a batch of copies of it raises, which depends on that record alone.
 
     Args:
-        run: takes tensors (B, ..), and treats records one by one.
-        records: the batch.
+        run: Takes tensors (B, ..), and treats records one by one.
+        records: Batch.
 
     Returns:
         What ``run`` returns, None if all records fail; and a mask (B) of those that do, None if none does.
 
     Raises:
-        torch.OutOfMemoryError: an accelerator has no room for batches of this size, which is public.
+        torch.OutOfMemoryError: If an accelerator has no room for batches of this size, which is public.
 
     >>> found, failed = run_masking_failures(torch.linalg.inv, (torch.tensor([[[2.0]], [[0.0]]]),))
     >>> found.flatten().tolist(), failed.tolist()

@@ -2,7 +2,7 @@
 
 Each record passes the module alone, as a batch of one, under ``vmap``, where torch keeps a batch's records
 apart; and each batch passes a fresh copy of the module (``copies.py``). Layers that are known to couple
-records are refused by type, since they mean something else alone. A record on which the module raises has
+records are rejected by type, since they mean something else alone. A record on which the module raises has
 the gradient zero (``nulls.py``).
 """
 
@@ -24,10 +24,10 @@ from graphveil.training.records import Inputs
 
 
 def reject_row_mixing(module: nn.Module) -> None:
-    """Refuse a module in which one record's output depends on the other records of the batch.
+    """Reject a module in which one record's output depends on the other records of the batch.
 
     Raises:
-        ConfigError: it holds batch norm, or instance norm that tracks running statistics.
+        ConfigError: If it holds batch norm, or instance norm that tracks running statistics.
 
     >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
     >>> reject_row_mixing(nn.BatchNorm1d(2))
@@ -58,7 +58,7 @@ class PerSampleClippedSum(ClippedSum):
     """
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
-        """Refuse what cannot be trained privately this way."""
+        """Reject what cannot be trained privately this way."""
         reject_row_mixing(module)
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
@@ -144,7 +144,7 @@ def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) ->
 
 
 def _to_float64(values: Tensor) -> Tensor:
-    """Return floats as float64, and whole numbers as they are."""
+    """Return floats as float64, and integers as they are."""
     return values.to(torch.float64) if values.is_floating_point() else values
 
 

@@ -189,8 +189,8 @@ def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
     Batches of them are on the device.
 
     Raises:
-        ConfigError: an empty sequence.
-        GraphError: a tensor that is no matrix of floats, or blocks of different lengths.
+        ConfigError: If an empty sequence.
+        GraphError: If a tensor that is no matrix of floats, or blocks of different lengths.
     """
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):

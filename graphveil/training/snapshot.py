@@ -22,7 +22,7 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
     """Return the tensors of a snapshot with this very binding.
 
     Raises:
-        ArtifactError: the file is damaged, or was saved with other settings, other data or other noise.
+        ArtifactError: If the file is damaged, or was saved with other settings, other data or other noise.
     """
     try:
         tensors, words = load_checked(path)

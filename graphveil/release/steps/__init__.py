@@ -1,1 +1,1 @@
-"""Noisy training steps, and the examples that a record reaches."""
+"""Noisy training steps, and the examples that a record affects."""

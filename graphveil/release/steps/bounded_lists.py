@@ -1,4 +1,4 @@
-"""Lists that are cut to a public length by coins for single pairs."""
+"""Lists truncated to a public length by hash values of single pairs."""
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,6 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
 
 
 def _places(owner: Ids) -> Ids:
-    """Return how many entries of the same owner come before each, where owners come in order."""
+    """Return the number of entries of the same owner before each entry; owners must be sorted."""
     first = np.searchsorted(owner, owner, side="left")
     return np.arange(len(owner)) - first

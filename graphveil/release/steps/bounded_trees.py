@@ -61,7 +61,7 @@ class BoundedTrees:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """All that the trees are made of, besides the coins."""
+        """All inputs of the trees besides the hash values."""
         return self._lists, torch.from_numpy(self._owner)
 
     @property
@@ -70,7 +70,7 @@ class BoundedTrees:
         return len(self.parents) + 1
 
     def draw(self, number: int) -> None:
-        """Draw all trees with the coins of a round; the present one is left as it is."""
+        """Sample all trees with the hash values of a round; the current round is not sampled again."""
         if number != self._round:
             self._levels = [self._level(number, level) for level in range(1, self._depth + 1)]
             self._round = number
@@ -86,7 +86,7 @@ class BoundedTrees:
         return torch.cat(found, dim=1)
 
     def _level(self, number: int, level: int) -> Tensor:
-        """Return who hangs below each node at this depth, (N, M) int32."""
+        """Return the children of each node at this depth, (N, M) int32."""
         source, target = self._kept(self._coins("slots", number, level))
         order = np.lexsort((source, target))
         return cut_lists(
@@ -94,7 +94,7 @@ class BoundedTrees:
         )
 
     def _kept(self, coins: bytes) -> tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", ...]:
-        """Return the pairs (u, v) of which u keeps v."""
+        """Return the pairs (u, v) where u keeps v."""
         if self._slots is None:
             return self._owner, self._lists.numpy()
         slots = cut_lists(self._owner, self._lists.numpy(), self._nodes, self._slots, coins).numpy()
@@ -106,7 +106,7 @@ class BoundedTrees:
 
 
 def _parents(cap: int, depth: int) -> Tensor:
-    """Return the place above each place but the root's."""
+    """Return the parent place of each place but the root's."""
     above, found = torch.zeros(1, dtype=torch.int64), []
     for _ in range(depth):
         parents = above.repeat_interleave(cap)

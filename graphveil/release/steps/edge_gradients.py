@@ -40,7 +40,7 @@ _EDGES = 1 << 14  # and in-edges: their rows stay in the cache
 
 
 class EdgeTrainingParameters(Protocol):
-    """What gradients follow from, besides the examples: public parameters of the query."""
+    """Public parameters of the query that determine the gradients, besides the examples."""
 
     @property
     def dim(self) -> int:
@@ -60,15 +60,15 @@ class EdgeTrainingParameters(Protocol):
 
     @property
     def forward_noise(self) -> float:
-        """The noise of the sums that k follows from."""
+        """The noise of the sums that determines k."""
 
     def parts(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return a vector of weights as its parts."""
+        """Return a parameter vector as its parts."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples:
-    """What the steps read: private in-edges, and public rows (N, d), targets (n) and their classes (n)."""
+    """Inputs of the steps: private in-edges, and public rows (N, d), targets (n) and their classes (n)."""
 
     private: PrivateEdges
     rows: Tensor
@@ -77,7 +77,7 @@ class Examples:
 
 
 class _InEdges(NamedTuple):
-    """In-edges of some targets: sources, places of the targets among the batch's, ascending."""
+    """In-edges of some targets: sources, and the ascending positions of the targets in the batch."""
 
     sources: Tensor
     places: Tensor
@@ -88,14 +88,15 @@ def clipped_sum(
 ) -> Tensor:
     """Return the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), shape (p).
 
-    A target whose gradient is not finite contributes nothing: an exception would be an answer about edges.
+    A target whose gradient is not finite contributes nothing: an exception would reveal information about
+    edges.
 
     Args:
-        weights: shape (p).
-        examples: the data.
-        batch: places in ``examples.targets``, shape (B).
+        weights: Parameters, shape (p).
+        examples: The data.
+        batch: Positions in ``examples.targets``, shape (B).
         noise: n_v for the batch, shape (B, d).
-        query: shapes and clipping norm.
+        query: Shapes and clipping norm.
     """
     total = torch.zeros_like(weights)
     parts = query.parts(weights)
@@ -150,7 +151,7 @@ def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Te
 def _head(
     parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: EdgeTrainingParameters
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss's gradients by the logits (B, C) and by the sums (B, d), and the scaled sums."""
+    """Return the gradients of the loss for the logits (B, C) and the sums (B, d), and the scaled sums."""
     soft = max(1.0, query.forward_noise) * query.dim**0.5
     length = (sums.square().sum(dim=1, keepdim=True) + soft**2).sqrt()
     x = sums / length
@@ -162,7 +163,7 @@ def _head(
 
 
 class _Network(NamedTuple):
-    """Gradients by the network's parts, one a target; that by B follows from ``bias``."""
+    """Gradients with respect to the network's parts, one per target; that for B follows from ``bias``."""
 
     source: Tensor
     bias: Tensor
@@ -176,7 +177,7 @@ class _Network(NamedTuple):
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
     def add(self, parts: dict[str, Tensor], z: Tensor, own: Tensor, by_sum: Tensor, places: Tensor) -> None:
-        """Add what some edges give."""
+        """Add the contributions of some edges."""
         hidden, weight = _weigh(parts, z, own)
         by_logit = weight * (1 - weight) * (z * by_sum).sum(dim=1)
         by_hidden = by_logit[:, None] * parts["readout"] * (1 - hidden.square())
@@ -203,7 +204,7 @@ def _in_edges(examples: Examples, nodes: Tensor, query: EdgeTrainingParameters) 
 
 
 def _pieces(edges: _InEdges) -> Iterator[_InEdges]:
-    """Yield the edges in pieces that fit the cache, however many one target has."""
+    """Yield the edges in pieces that fit the cache, for any number of edges per target."""
     split = (torch.split(part, _EDGES) for part in edges)
     for sources, places in zip(*split, strict=True):
         if len(sources):

@@ -41,15 +41,15 @@ Descent = Callable[[Tensor, Gradients], Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeAttentionData(QueryData[Tensor]):
-    """What is trained on, and how; the answer are the last weights, float64, shape (p).
+    """Training inputs; the answer is the last parameters, float64, shape (p).
 
     Args:
         rows: z, public or released earlier, shape (N, d), of norm at most one.
-        labels: class numbers, shape (N); only those of targets are read.
-        targets: the nodes that are learned from, each once, shape (n).
-        start: the weights to start from, public, shape (p).
-        descend: maps the start and the noisy gradients to the last weights. It must do the same again
-            for the same numbers: a resumed release draws the same noise.
+        labels: Class indices, shape (N); only those of targets are read.
+        targets: Training nodes, each once, shape (n).
+        start: Initial parameters, public, shape (p).
+        descend: Maps the start and the noisy gradients to the last parameters. It must be deterministic,
+            because a resumed release draws the same noise.
     """
 
     rows: Tensor
@@ -61,7 +61,7 @@ class EdgeAttentionData(QueryData[Tensor]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _PreparedTraining(PreparedData):
-    """Rows, targets, their classes and the start; and how to descend."""
+    """Rows, targets, their classes, the start, and the descent."""
 
     descend: Descent
 
@@ -124,7 +124,7 @@ class EdgeAttentionQuery(Query):
     forward_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field, those of the noise by making one that draws nothing."""
+        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, dim=self.dim, steps=self.steps)
         checks.integer_at_least(2, classes=self.classes)
         checks.positive(learning_rate=self.learning_rate, clip=self.clip)
@@ -132,7 +132,7 @@ class EdgeAttentionQuery(Query):
         self.randomness(bytes(32))
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of all steps, which a key fixes."""
+        """Return the batches and the noise of all steps, which a key determines."""
         return OneProcessNoise(
             key,
             parameters=self.parameters,
@@ -144,7 +144,7 @@ class EdgeAttentionQuery(Query):
         """Return the sampled steps.
 
         Raises:
-            UnitError: a unit of records, whose labels and features are not public.
+            UnitError: If the unit is node-level, where labels and features are not public.
         """
         require_edge_unit(
             unit, "attention is learned from rows and labels as if they were public (weights='one')"
@@ -155,11 +155,11 @@ class EdgeAttentionQuery(Query):
         )
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 2 C for each target that an edge may move, for the sum of one step."""
+        """Return the sensitivity of the sum of one step: 2 C for each target that an edge may move."""
         return 2 * self.clip * self._targets_moved(unit)
 
     def changed(self, unit: Unit) -> int:
-        """Return the coordinates of all steps."""
+        """Return the number of coordinates of all steps."""
         return self.parameters * self.steps
 
     def _targets_moved(self, unit: Unit) -> int:
@@ -170,10 +170,10 @@ class EdgeAttentionQuery(Query):
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedTraining:
-        """Refuse rows beyond norm one, and targets that are no nodes, have no class, or come twice.
+        """Reject rows of norm above one, and targets that are not nodes, have no class, or occur twice.
 
-        One edge would move two examples of a target that comes twice. Rows are bounded because rounding is:
-        what clipping leaves room for is the rounding of rows of norm one.
+        One edge would move two examples of a target that occurs twice. Rows are bounded because rounding
+        errors must be: the clipping margin covers rounding of rows of norm at most one.
         """
         check_rows(data.rows, public.num_nodes, self.dim)
         if not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()):
@@ -194,25 +194,25 @@ class EdgeAttentionQuery(Query):
         return _PreparedTraining(public, arrays, data.descend)
 
     def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
-        """Return the last weights of the descent."""
+        """Return the last parameters of the descent."""
         rows, targets, classes, start = data.arrays
         gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
         return data.descend(start.to(torch.float64), gradients).to(torch.float64)
 
     @property
     def parameters(self) -> int:
-        """The number of weights: of the network, and of the head that it is trained with."""
+        """The number of parameters: of the network, and of the head that it is trained with."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The parts of the vector of weights, in order."""
+        """The parts of the parameter vector, in order."""
         d, c = self.dim, self.classes
         network = {"source": (d, d), "target": (d, d), "bias": (d,), "readout": (d,), "offset": (1,)}
         return network | {"head_own": (d, c), "head_sum": (d, c), "head_bias": (c,)}
 
     def parts(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return a vector of weights (p) as its parts, in their shapes, without copying."""
+        """Return a parameter vector (p) as its parts, in their shapes, without copying."""
         split = torch.split(weights, list(map(math.prod, self.shapes.values())))
         return {
             name: part.view(shape) for part, (name, shape) in zip(split, self.shapes.items(), strict=True)
@@ -225,7 +225,7 @@ class EdgeAttentionQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise multiplier z: the standard deviation of a step, over C."""
+        """The noise multiplier z: the standard deviation of a step divided by C."""
         return (self.noise_multiplier,)
 
     @property
@@ -240,12 +240,12 @@ class EdgeAttentionQuery(Query):
 
     @property
     def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws none of it."""
+        """Return 0: the plan's sampler draws none of this noise."""
         return 0.0
 
     @property
     def linear_group_scaling(self) -> bool:
-        """Return True: all of a person's edges may count at that person."""
+        """Return True: all edges of one node may count at that node."""
         return True
 
 
@@ -266,7 +266,7 @@ class NoisyGradients:
     """
 
     def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
-        """Fix data, law and randomness; nothing is read yet."""
+        """Store data, law and randomness; no data are read yet."""
         self._examples, self._query = examples, query
         self._noise = query.randomness(key)
         self._done, self._lock = 0, threading.Lock()
@@ -280,7 +280,7 @@ class NoisyGradients:
         """Return the next step's noisy mean gradient, float64.
 
         Raises:
-            ReleaseError: all steps are taken, or the weights are not p finite numbers.
+            ReleaseError: If all steps are done, or the parameters are not p finite numbers.
         """
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
@@ -288,7 +288,7 @@ class NoisyGradients:
         return self._noisy(weights.to(torch.float64).clamp(-MAX_WEIGHT, MAX_WEIGHT), self._step())
 
     def _step(self) -> int:
-        """Return the number of the next step, each once."""
+        """Return the index of the next step, each once."""
         with self._lock:
             step = self._done
             if step >= self._query.steps:
@@ -297,7 +297,7 @@ class NoisyGradients:
         return step
 
     def _noisy(self, weights: Tensor, step: int) -> Tensor:
-        """Return a step's noisy mean; the clipped sum lives and dies here."""
+        """Return a step's noisy mean; the clipped sum is discarded here."""
         query, noise, count = self._query, self._noise, len(self._examples.targets)
         batch = noise.batch(step, count)
         shown = torch.randn(

@@ -36,18 +36,20 @@ from graphveil.training import ClippedSum, PrivateSchedule, dpsgd
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DPSGDData(QueryData[Tensor]):
-    """What is trained; the answer are the weights, float64 (p). A resumed release goes on where it was.
+    """Training inputs; the answer is the parameters, float64 (p).
 
-    The noise is bound to the very arrays that gradients are formed from (``gradients.arrays``): a resumed
-    release refuses others.
+    A resumed release continues from its checkpoint.
+
+    The noise is bound to the arrays that gradients are computed from (``gradients.arrays``): a resumed
+    release rejects other arrays.
 
     Args:
-        gradients: the records' clipped gradients, at weights of its own.
-        schedule: steps, rates, clipping: those of the query.
-        settings: what else fixes the gradients, all of it public: initial weights, code, the device.
-        on_step: called after each step with the number done.
-        checkpoint: where to save the state of the training.
-        checkpoint_every: steps between two saves.
+        gradients: The records' clipped gradients, with their own copy of the parameters.
+        schedule: Steps, rates, clipping: those of the query.
+        settings: All other public values that determine the gradients: initial parameters, code, the device.
+        on_step: Called after each step with the number of completed steps.
+        checkpoint: File to save the training state to.
+        checkpoint_every: Steps between two saves.
     """
 
     gradients: ClippedSum
@@ -119,7 +121,7 @@ class DPSGDQuery(Query):
     reach: int = 0
 
     def __post_init__(self) -> None:
-        """Check every field, those of the noise by making one that draws nothing."""
+        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
         checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
         checks.integer_at_least(0, reach=self.reach)
@@ -127,7 +129,7 @@ class DPSGDQuery(Query):
         self.randomness(bytes(KEY_BYTES))
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of all steps, which a key fixes."""
+        """Return the batches and the noise of all steps, which a key determines."""
         return OneProcessNoise(
             key,
             parameters=self.parameters,
@@ -139,7 +141,7 @@ class DPSGDQuery(Query):
         """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise.
 
         Raises:
-            UnitError: the unit is not about records.
+            UnitError: If the unit is not node-level.
         """
         protected = require_record_unit(unit)
         if self.reach:
@@ -152,11 +154,11 @@ class DPSGDQuery(Query):
         return by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return change * C, for the sum of one step; a reach D makes that 2 D + 1 times as much."""
+        """Return change * C for the sum of one step, multiplied by 2 D + 1 with a reach D."""
         return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
 
     def changed(self, unit: Unit) -> int:
-        """Return the coordinates of all steps."""
+        """Return the number of coordinates of all steps."""
         return self.parameters * self.steps
 
     def describe(self) -> QueryDescription:
@@ -164,7 +166,7 @@ class DPSGDQuery(Query):
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
-        """Refuse a training that is not the one that is paid for."""
+        """Reject a training that differs from the one that is charged."""
         gradients, schedule = data.gradients, data.schedule
         count = gradients.count
         planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
@@ -178,7 +180,7 @@ class DPSGDQuery(Query):
         return _PreparedTraining(public, (*gradients.arrays, *data.settings), data)
 
     def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
-        """Take the steps and return the weights; the noise is drawn here, and is gone afterwards."""
+        """Run the steps and return the parameters; the noise is drawn here, and discarded afterwards."""
         training, noise, taken = data.training, self.randomness(key), -1
         gradients, schedule = training.gradients, training.schedule
 
@@ -215,7 +217,7 @@ class DPSGDQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The noise multiplier z: the standard deviation of a step, over C."""
+        """The noise multiplier z: the standard deviation of a step divided by C."""
         return (self.noise_multiplier,)
 
     @property
@@ -230,24 +232,25 @@ class DPSGDQuery(Query):
 
     @property
     def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws none of it."""
+        """Return 0: the plan's sampler draws none of this noise."""
         return 0.0
 
 
 class OneProcessNoise(StepNoise):
     """The noise of steps for the process that opened it, one thread at a time.
 
-    A copy in a forked process would add the same noise to other sums: their difference is exact. And what is
-    drawn ahead for several steps belongs to one thread at a time, or a step could get the noise of another.
+    A copy in a forked process would add the same noise to other sums: their difference is exact. Noise that
+    is drawn ahead for several steps belongs to one thread at a time. Otherwise a step could get the noise of
+    another.
     """
 
     def __init__(self, key: bytes, **law: Any) -> None:
-        """Remember the process."""
+        """Store the process id."""
         super().__init__(key, **law)
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be copied."""
+        """Raise instead of being copied."""
         raise ReleaseError("the noise of training steps cannot be copied or stored; resume the run instead")
 
     def batch(self, step: int, count: int) -> Tensor:
@@ -268,8 +271,8 @@ class OneProcessNoise(StepNoise):
 def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) -> Tensor:
     """Return the noisy mean of clipped gradients over the batch that a step draws, float64 (p).
 
-    The clipped sum is overwritten by it and seen nowhere else. The mean is over the expected size of a batch,
-    which is public.
+    It overwrites the clipped sum, which is not exposed elsewhere. The mean is over the expected size of a
+    batch, which is public.
     """
     sums = gradients.sums.zero_()
     gradients.begin(step)

@@ -15,9 +15,9 @@ MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum b
 
 @dataclass(frozen=True)
 class Reach:
-    """How many roots one record can change, with D own slots and trees of depth r.
+    """The number of roots that one record can change, with list bound D and trees of depth r.
 
-    ``slots`` is None where lists are used whole, which an asserted degree bounds.
+    ``slots`` is None if whole lists are used, which an asserted degree bounds.
 
     >>> from graphveil.privacy import NodeRecord
     >>> Reach.from_unit(NodeRecord(), slots=2, depth=2), Reach.from_unit(NodeRecord(replace_one=True),
@@ -87,7 +87,7 @@ class TreeStepsQuery(DPSGDQuery):
             raise ConfigError("a tree's reach follows from slots and depth, and everybody pays for it")
 
     def event(self, unit: Unit) -> Event:
-        """Return the steps as Theorem A prices them."""
+        """Return the steps with the privacy cost of Theorem A."""
         records = require_record_unit(unit)
         roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
         event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)
@@ -99,7 +99,7 @@ class TreeStepsQuery(DPSGDQuery):
         return event
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return (2 N - 1) C for the sum of one step, or 2 N C where a record is replaced."""
+        """Return (2 N - 1) C for the sum of one step, or 2 N C under replace-one."""
         records = require_record_unit(unit)
         roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
         return (2 * roots - (not records.replace_one)) * self.clip
