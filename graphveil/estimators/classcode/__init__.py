@@ -1,4 +1,4 @@
-"""ClassCode: noisy counts of neighbors by class, or sums of their codes, and what they say about labels."""
+"""ClassCode: node classification from noisy counts of neighbors by class, or noisy sums of class codes."""
 
 from graphveil.estimators.classcode.estimator import ClassCode
 

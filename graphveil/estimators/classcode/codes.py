@@ -26,5 +26,5 @@ def simplex_codes(classes: int) -> Tensor:
 
 
 def soft_codes(log_posteriors: Tensor, codes: Tensor) -> Tensor:
-    """Return the codes' mean under each posterior: norm at most one, float64, shape (N, C-1)."""
+    """Return the mean code under each posterior: norm at most one, float64, shape (N, C-1)."""
     return log_posteriors.exp().to(torch.float64) @ codes

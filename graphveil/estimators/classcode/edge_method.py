@@ -1,14 +1,14 @@
-"""ClassCode at edge level: features and labels are public, and edges are protected.
+"""ClassCode under edge-level units: features and labels are public, and edges are protected.
 
-A fit (:meth:`EdgeLevelClassCode.fit`) has four steps:
+A fit (``EdgeLevelClassCode.fit``) has four steps:
 
 1. Networks on features, cross-fitted over labeled nodes, give public posteriors.
-2. Each round of the release sends what is known so far and receives noisy rows (``edge_rows.py``).
-3. After each round the rows' likelihood, heads that read posterior and rows, and a gate on validation nodes
-   make the decision. Where labels are few, features are learned a second time from that decision.
-4. The release closes. What holds for other graphs is kept (:class:`InductivePredictor`).
+2. Each round of the release sends the current posteriors and returns noisy aggregates (``edge_rows.py``).
+3. After each round the likelihood of the aggregates, heads that read posteriors and aggregates, and a gate on
+   validation nodes decide the classes. With few labels, feature networks are trained again on that decision.
+4. The release closes. The part that applies to other graphs is stored (``InductivePredictor``).
 
-Everything but the rounds is post-processing of released rows and public labels.
+Everything except the rounds is post-processing of noisy aggregates and public labels.
 """
 
 import itertools
@@ -67,24 +67,24 @@ from graphveil.training import TrainingSchedule, train
 SEEDS = 3
 _MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularized head is used
 _STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
-_CHUNK_SIZE = 1 << 17  # nodes that heads read at once
+_CHUNK_SIZE = 1 << 17  # number of nodes that heads read at once
 GATE_STEP = 0.25
-_MIN_PROBABILITY = 1e-30  # of a probability
+_MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _FEATURES, _IMITATING = "features", "imitating"
 _MAX_SELF_TRAINING_NODES = 5000  # labeled nodes
 
 
 class PosteriorHead(nn.Module):
-    """logits = alpha Q + net(input), alpha learned from one: training starts at the likelihood's answer."""
+    """logits = alpha Q + net(input); alpha is initialized to one, the result of the likelihood."""
 
     def __init__(self, alpha: Tensor, net: FeedForward) -> None:
-        """Take the weights; the network runs from the inputs to the classes."""
+        """Store the parameters; the network maps the inputs to classes."""
         super().__init__()
         self.alpha, self.net = nn.Parameter(alpha.clone()), net
 
     @classmethod
     def restore(cls, state: State) -> "PosteriorHead":
-        """Return a trained head from its weights."""
+        """Return a trained head from its parameters."""
         widths = [
             len(state["net._layers.0.weight"]),
             *(len(state[f"net._layers.{k}.bias"]) for k in range(3)),
@@ -96,16 +96,16 @@ class PosteriorHead(nn.Module):
         return head
 
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
-        """Return logits (B, C) from the starting log-posterior (B, C) and the inputs (B, f)."""
+        """Return logits (B, C) from the initial log-posterior (B, C) and the inputs (B, f)."""
         logits: Tensor = self.alpha * start + self.net(inputs)
         return logits
 
 
 class BatchedHeads(nn.Module):
-    """The heads while they are trained: together, on the same batches, each from weights of its own."""
+    """Heads that are trained together on the same batches, each with its own initial parameters."""
 
     def __init__(self, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> None:
-        """Draw the networks' weights."""
+        """Initialize the networks."""
         super().__init__()
         width, dropout = (16, 0.4) if small else (64, 0.2)  # small: for few training nodes
         self.alpha = nn.Parameter(torch.ones(SEEDS, 1, 1))
@@ -145,7 +145,7 @@ def fit_heads(
     val_nodes: Tensor,
     session: Session,
 ) -> tuple[list[PosteriorHead], Tensor]:
-    """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
+    """Train the heads; return them, and the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _MAX_SMALL_TRAINING_SET
     batch = max(2, min(_BATCH, len(train_nodes) // 4))
     epochs = max(1, round((_SMALL_STEPS if small else _STEPS) * batch / len(train_nodes)))
@@ -192,10 +192,10 @@ def log_mean(logits: Tensor) -> Tensor:
 
 
 def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[tuple[float, ...], Tensor]:
-    """Blend log-posteriors on a grid of weights that sum to one, by likelihood on validation nodes.
+    """Fit a convex combination of log-posteriors on a grid, by likelihood on validation nodes.
 
-    The grid contains each expert alone, the feature network among them, so the blend cannot lose much to
-    a model that never reads the edges.
+    The grid contains each expert alone, including the feature network, so the result is at most slightly
+    worse than a model that never reads the edges.
     """
     levels = [i * GATE_STEP for i in range(round(1 / GATE_STEP) + 1)]
     grid = [w for w in itertools.product(levels, repeat=len(experts)) if abs(sum(w) - 1) < 1e-9]
@@ -216,15 +216,15 @@ def blend(experts: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 def distilled_posteriors(
     graph: Graph, session: Session, public: CrossFitPosteriors, decided: Tensor, name: str
 ) -> CrossFitPosteriors:
-    """Return posteriors that imitate a decision made with the rows, blended with the public ones.
+    """Return posteriors that imitate a decision made with the aggregates, blended with the public ones.
 
-    A feature network learns from every node what its neighborhood said: targets teach it too, and unsure
-    labels count less. It is cross-fitted over all nodes, so what it says of a node is independent of that
-    node's own row. Post-processing of the release and public labels.
+    A feature network is trained on the decisions for all nodes, including targets. Uncertain ones have less
+    weight. It is cross-fitted over all nodes, so its posterior of a node is independent of that node's own
+    aggregate. Post-processing of the release and public labels.
 
     Args:
-        decided: log-posteriors of the decision, (N, C).
-        name: names the stage.
+        decided: Log-posteriors of the decision, (N, C).
+        name: Name of the stage.
     """
     targets = decided.exp().to(torch.float32)
     labeled = graph.mask("train") | graph.mask("val")
@@ -236,7 +236,7 @@ def distilled_posteriors(
 
 @dataclass(frozen=True, eq=False)
 class PosteriorEstimate:
-    """What was decided: the likelihood's shape, its log-posteriors, those of all experts, and how."""
+    """The decision: the likelihood's shape, its log-posteriors, those of all experts, and the gate."""
 
     shape: LikelihoodShape
     likely: Tensor
@@ -246,30 +246,29 @@ class PosteriorEstimate:
 
 
 class PosteriorEstimator:
-    """Decides on what features and the rows so far say; everything it reads is public or was released.
+    """Decides classes from features and current aggregates. Everything it reads is public or was released.
 
     Args:
-        graph: labels and split.
-        session: randomness and progress.
-        public: posteriors from features.
-        self_training: whether features are learned a second time, from what was decided, before a last
-            decision.
+        graph: Labels and split.
+        session: Randomness and progress.
+        public: Posteriors from features.
+        self_training: Whether feature networks are trained again on the decision, before a last decision.
     """
 
     def __init__(
         self, graph: Graph, session: Session, public: CrossFitPosteriors, *, self_training: bool
     ) -> None:
-        """Begin with the public posteriors as the prior."""
+        """Start with the public posteriors as the prior."""
         self._graph, self._session, self._self_training = graph, session, self_training
         self._public, self._prior = public, public
 
     @property
     def distilled(self) -> CrossFitPosteriors | None:
-        """The posteriors that imitate what was decided; None where nothing was distilled."""
+        """The posteriors that imitate the decision; None without self-training."""
         return None if self._prior is self._public else self._prior
 
     def update(self, rounds: AnyAggregationRounds, number: int, affinity: Affinity) -> PosteriorEstimate:
-        """Return what is decided after so many rounds, by how classes are connected."""
+        """Return the decision after these rounds, with estimated class affinities."""
         decision = self._estimate(rounds, affinity)
         if not self._self_training:
             return decision
@@ -296,14 +295,14 @@ class PosteriorEstimator:
 
 @dataclass(frozen=True, eq=False)
 class InductivePredictor:
-    """What a fit knows that holds for other graphs, too.
+    """The part of a fit that applies to other graphs.
 
     Args:
-        networks: the feature networks.
-        distilled: those that imitate the fit's decisions, if there are any: the prior is the mean of both.
-        unit_rows: whether they take features scaled to rows of norm one.
-        affinity: between classes, and the mean degree.
-        shape: the likelihood's.
+        networks: The feature networks.
+        distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
+        unit_rows: Whether their inputs are L2-normalized.
+        affinity: Affinities between classes, and the mean degree.
+        shape: Shape of the likelihood.
     """
 
     networks: tuple[FeedForward, ...]
@@ -321,7 +320,7 @@ class InductivePredictor:
         return public.to(torch.float64)
 
     def read(self, rounds: AnyAggregationRounds, prior: Tensor) -> Tensor:
-        """Return log-posteriors of the nodes that have rows, from their features and rows."""
+        """Return log-posteriors of the nodes with aggregates, from their features and aggregates."""
         rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
         fitted = fit_length(rows, signal, self.shape, prior)
         likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
@@ -336,14 +335,14 @@ class InductivePredictor:
         *,
         previous: bool,
     ) -> Tensor:
-        """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
+        """Query all rounds and return probabilities (N, C), including those of nodes that are kept.
 
         Args:
-            rounds: rounds that have not begun.
-            graph: what they ask.
-            session: has the randomness of estimates.
-            kept: what is known of the first nodes, which speak with it.
-            previous: whether a second round's weights read what the first one said.
+            rounds: Rounds that have not started.
+            graph: Graph to query.
+            session: Randomness of estimates.
+            kept: Cached prediction of the first nodes, which still send GNN messages.
+            previous: Whether the edge weights of a second round read the result of the first.
         """
         prior = self.prior(graph)
         old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
@@ -358,7 +357,7 @@ class InductivePredictor:
         return proba if kept is None else torch.cat([kept.proba, proba])
 
     def state(self) -> State:
-        """Return it as tensors by name."""
+        """Return the parameters as tensors by name."""
         shape = (self.shape.spread, self.shape.overdispersion, self.shape.temperature)
         numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
         return {
@@ -370,10 +369,10 @@ class InductivePredictor:
 
     @classmethod
     def restore(cls, state: State, features: int, classes: int) -> "InductivePredictor":
-        """Return what :meth:`state` was taken from.
+        """Return the predictor from the result of ``state``.
 
         Raises:
-            ArtifactError: it does not read so many features, or tell so many classes apart.
+            ArtifactError: If it does not have this number of features and classes.
         """
         networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
         whole = all(fits(some, features, classes) for some in (networks, distilled or networks))
@@ -391,16 +390,16 @@ class InductivePredictor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedEdgeLevelClassCode(TrainedModel):
-    """What a fit at edge level leaves; heads and gate stay with the graph that they were fitted to.
+    """The result of an edge-level fit. Heads and gate apply only to the fitted graph.
 
     Args:
-        privacy_config: what is protected, at which budget.
-        edge_plan: what is asked of the edges of a graph.
+        privacy_config: Unit and budget.
+        edge_plan: Queries of the edges of a graph.
         classes: C.
-        inductive_predictor: reads rows of graphs that were not fitted.
-        weight_model: what weighs messages; None for weights of one.
-        heads: networks that read rows of the fitted graph.
-        gate: the weights of heads, likelihood and features there.
+        inductive_predictor: Reads aggregates of other graphs.
+        weight_model: Edge weights; None for weights of one.
+        heads: Networks that read aggregates of the fitted graph.
+        gate: Weights of heads, likelihood and features there.
     """
 
     privacy_config: PrivacyConfig
@@ -412,7 +411,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     gate: tuple[float, ...]
 
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
-        """Refuse public labels that do not mean what they meant in training."""
+        """Reject public labels whose classes differ from those in training."""
         check_classes(graph, class_names, self.classes)
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
@@ -420,12 +419,12 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         return replace(super().sizes_for(graph, fitted), labeled=labeled_count(graph))
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return rounds of rows alone."""
+        """Return rounds of aggregates only."""
         return self.edge_plan.prediction_plan(self.privacy_config, sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Ask all rounds; of a graph that has grown, for its new nodes, to which the old ones speak."""
-        assert session.plan is not None  # there is always something to ask
+        """Query all rounds, or those of the new nodes of a graph that has grown; old nodes send to them."""
+        assert session.plan is not None  # the plan always has queries
         first = 0 if kept is None else len(kept.proba)
         groups = prediction_groups(graph, first)
         release = session.open(graph, groups, first=first)
@@ -438,7 +437,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         return CachedPrediction(session.plan, tuple(rounds.rows), proba)
 
     def state(self) -> State:
-        """Return the weights of all networks, and the public figures beside them."""
+        """Return the parameters of all networks, and public values."""
         return {
             "gate": torch.tensor(self.gate),
             **networks_state("heads", self.heads),
@@ -449,13 +448,13 @@ class TrainedEdgeLevelClassCode(TrainedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLevelClassCode(Method):
-    """ClassCode for edge units: counts and steered rounds of rows, one release.
+    """ClassCode for edge-level units: counts and weighted rounds of aggregates as one release.
 
-    Labels are public here, so how many there are is one of the sizes that a plan may depend on.
+    Labels are public here, so a plan may depend on the number of labels.
 
     Args:
-        edge_plan: what is asked of the edges.
-        self_training: whether features are learned a second time, from decisions; None where labels are few.
+        edge_plan: Queries of the edges.
+        self_training: Whether feature networks are trained again on decisions; None with few labels.
     """
 
     supports_growing_graphs: ClassVar[bool] = True
@@ -467,7 +466,7 @@ class EdgeLevelClassCode(Method):
 
     @property
     def samples(self) -> bool:
-        """Return True: networks learn from a sample of very many nodes."""
+        """Return True: networks are trained on a sample of very many nodes."""
         return True
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
@@ -475,11 +474,11 @@ class EdgeLevelClassCode(Method):
         return replace(super().sizes_of(graph), labeled=labeled_count(graph))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the counts and the rounds of rows."""
+        """Return the counts and the rounds of aggregates."""
         return self.edge_plan.fit_plan(self.privacy_config, sizes)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Learn from features, ask counts and rows, and decide after each round of them."""
+        """Train on features, query counts and aggregates, and decide after each round."""
         if session.plan is None:
             raise ConfigError("ClassCode asks under a plan, and this session has none")
         with session.stage("encoder"):
@@ -496,9 +495,9 @@ class EdgeLevelClassCode(Method):
         if self_training is None:
             self_training = labeled_count(graph) < _MAX_SELF_TRAINING_NODES
         estimator = PosteriorEstimator(graph, session, public, self_training=self_training)
-        decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any row
+        decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any aggregate
         for number, _ in enumerate(rounds.hops, start=1):
-            # No node's own label is in either of the two that weights may read.
+            # Neither of the two inputs of edge weights depends on a node's own label.
             seen = decision.likely if self.edge_plan.reads_previous else public.log
             with session.stage("aggregate"):
                 rounds.aggregate(decision.log, seen, session.streams.torch(f"weighed-pairs-{number}"))
@@ -526,10 +525,10 @@ class EdgeLevelClassCode(Method):
         return FitResult(trained=trained, proba=proba, released={**counts, **rows}, learned=learned)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedEdgeLevelClassCode:
-        """Return the fit with these weights.
+        """Return the fit with these parameters.
 
         Raises:
-            ArtifactError: they are not those of so many features and classes.
+            ArtifactError: If they do not have this number of features and classes.
         """
         return TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,

@@ -1,7 +1,7 @@
-"""What ClassCode asks at edge level, from public sizes alone: of the graph of a fit, and of another one.
+"""Edge-level query plan of ClassCode, from public sizes alone: for the fitted graph, and for another graph.
 
-Either each node's neighbors are counted by class, one query under pure noise, or codes of classes are summed
-(:class:`BudgetAllocation`): class-pair counts first, then one round of rows or, for few labels, two.
+Either each node's neighbors are counted by class, which is one query with pure epsilon-DP. Or class codes are
+summed (``BudgetAllocation``): class-pair counts first, then one round of sums, or two for few labels.
 """
 
 import math
@@ -34,13 +34,13 @@ from graphveil.release.weights import Similarity
 TRAIN, VAL, TARGET = 0, 1, 2
 GROUPS = 3
 PARTITION = "train/val/target"
-RANKS = (0, 1, 2)  # of the groups: between two an edge counts at the end of the higher rank
+RANKS = (0, 1, 2)  # rank of the groups: an edge counts at the end of the higher rank
 Noise = Literal["auto", "laplace", "gaussian"]
 _BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends
 
 
 def groups_of(graph: Graph) -> Tensor:
-    """Return each node's public group: train, validation, or target, as all are without a split."""
+    """Return each node's public group: train, validation, or target. Without a split all are targets."""
     groups = torch.full((graph.num_nodes,), TARGET)
     if not graph.has_split:
         return groups
@@ -52,8 +52,8 @@ def groups_of(graph: Graph) -> Tensor:
 def prediction_groups(graph: Graph, first: int) -> Tensor:
     """Return each node's group in a graph to predict.
 
-    Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
-    as if they were labeled.
+    Nodes before ``first`` send GNN messages and have no aggregate. The whole budget of their edges is used at
+    the other end, as if they were labeled.
     """
     groups = groups_of(graph)
     groups[:first] = TRAIN
@@ -66,17 +66,18 @@ def public_labels(graph: Graph, groups: Tensor) -> Tensor:
 
 
 def labeled_count(graph: Graph) -> int:
-    """Return how many nodes have a public label."""
+    """Return the number of nodes with a public label."""
     return int((groups_of(graph) != TARGET).sum())
 
 
 @dataclass(frozen=True)
 class BudgetAllocation:
-    """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
+    """The public parameters of the release: weights by group, and shares of rounds and counts.
 
-    A labeled pair pays for the counts out of its own budget (rows into labeled nodes are noisier by
-    1/sqrt(1 - count_share)); a pair with a target spends everything on rows. Weights of a ``similarity``
-    multiply those of the groups; every code may then be as long as its bound, and the noise grows by it.
+    A labeled pair is charged for the counts from its own budget, so aggregates of labeled nodes have more
+    noise by 1/sqrt(1 - count_share). A pair with a target uses all of its budget for aggregates. Edge weights
+    of a ``similarity`` multiply those of the groups. A code may then be as long as their bound, and the noise
+    grows with it.
     """
 
     weights: GroupWeights
@@ -93,7 +94,7 @@ class BudgetAllocation:
         reverse_weight: float,
         similarity: Similarity | None = None,
     ) -> "BudgetAllocation":
-        """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
+        """Return the allocation for a unit; a directed edge affects one aggregate and needs none."""
         shares = (0.5, 0.5) if few_labels else (1.0,)
         if isinstance(unit, DirectedEdge):
             equal = GroupWeights.equal(PARTITION, GROUPS)
@@ -102,14 +103,14 @@ class BudgetAllocation:
         return cls(weights, shares, count_share, similarity)
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
-        """Return the counts and the rounds of rows that together cost mu in every pair of groups."""
+        """Return the counts and the rounds of aggregates that together cost mu in every pair of groups."""
         cells = EdgeCountQuery(
             self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
         )
         return (cells, *self.rows(mu, classes))
 
     def rows(self, mu: float, classes: int) -> tuple[NeighborSumQuery, ...]:
-        """Return the rounds of rows alone."""
+        """Return the rounds of aggregates only."""
         return tuple(self._round(mu * math.sqrt(share), classes) for share in self.shares)
 
     def _round(self, mu: float, classes: int) -> NeighborSumQuery:
@@ -122,15 +123,15 @@ class BudgetAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeReleaseConfig:
-    """The public choices behind a release at edge level.
+    """The public configuration of an edge-level release.
 
     Args:
-        count_share: share of a labeled pair's budget that goes to class-pair counts (rho).
-        few_labels: whether the variant for few labels is used; None decides by how many nodes have one.
-        reverse_weight: weight from targets back to labeled nodes in that variant (b).
-        edge_weighting: what weighs messages; None for weights of one.
-        noise: ``"laplace"`` for counts of neighbors under pure noise, ``"gaussian"`` for sums of codes, or
-            ``"auto"``: counts where labels are not few, and nothing weighs messages.
+        count_share: Share of a labeled pair's budget for class-pair counts (rho).
+        few_labels: Whether the variant for few labels is used; None decides by the number of labels.
+        reverse_weight: Weight from targets to labeled nodes in that variant (b).
+        edge_weighting: Edge weights; None for weights of one.
+        noise: ``"laplace"`` for counts of neighbors with pure epsilon-DP, ``"gaussian"`` for sums of codes,
+            or ``"auto"``: counts unless labels are few or GNN messages have weights.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> privacy_config = PrivacyConfig(unit=UndirectedEdge(), epsilon=1.0)
@@ -152,17 +153,17 @@ class EdgeReleaseConfig:
 
     @property
     def reads_previous(self) -> bool:
-        """Whether the weights of a second round read what the first one said."""
+        """Whether the edge weights of a second round read the result of the first."""
         return self.edge_weighting is not None and self.edge_weighting.rows == "previous"
 
     def has_few_labels(self, sizes: PublicSizes) -> bool:
-        """Whether labels are few: as configured, or where under half of the nodes are known to have one."""
+        """Whether labels are few: as configured, or if less than half of the nodes are known to have one."""
         if self.few_labels is not None:
             return self.few_labels
         return sizes.labeled is not None and 2 * sizes.labeled < sizes.nodes
 
     def counts_neighbors(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> bool:
-        """Whether neighbors are counted by class, instead of codes summed: pure noise fits whole numbers."""
+        """Whether neighbors are counted by class instead of codes summed; suits discrete Laplace noise."""
         if self.noise != "auto":
             return self.noise == "laplace"
         return (
@@ -172,7 +173,7 @@ class EdgeReleaseConfig:
         )
 
     def fit_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
-        """Return all that a fit asks, as one release."""
+        """Return all queries of a fit, as one release."""
         if self.counts_neighbors(privacy_config, sizes):
             return neighbor_count_query(privacy_config, sizes)
         return _calibrated(
@@ -180,7 +181,7 @@ class EdgeReleaseConfig:
         )
 
     def prediction_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
-        """Return rounds of rows alone: what a fit learns from counts holds for other graphs, too."""
+        """Return rounds of aggregates only; class-pair counts of a fit apply to other graphs."""
         if self.counts_neighbors(privacy_config, sizes):
             return neighbor_count_query(privacy_config, sizes)
         return _calibrated(privacy_config, sizes, self._allocation(privacy_config, sizes, 0.0).rows)
@@ -195,10 +196,10 @@ class EdgeReleaseConfig:
 
 
 def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
-    """Return one query for counts of neighbors, which spends epsilon, or the most that is of any use.
+    """Return one query for counts of neighbors, with the full epsilon up to a useful maximum.
 
-    Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
-    from epsilon 4 an edge between two nodes counts at both, at half the epsilon each
+    With two classes the aggregates are short, and accuracy is limited by the few edges that training nodes
+    receive, not by noise. From epsilon 4 an edge between two nodes counts at both, with half the epsilon each
     (``benchmarks/notes/028-both-ends.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
@@ -220,7 +221,7 @@ def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> R
 def _calibrated(
     privacy_config: PrivacyConfig, sizes: PublicSizes, queries: Callable[[float, int], tuple[Query, ...]]
 ) -> ReleasePlan:
-    """Return the plan of these queries, which are of a total mu and of C classes."""
+    """Return the plan of these queries, which have a total mu, for C classes."""
     return calibrate_plan(
         privacy_config.unit,
         privacy_config.budget,

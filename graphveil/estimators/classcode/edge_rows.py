@@ -1,14 +1,14 @@
-"""The noisy rows of ClassCode at edge level: how they are asked for, and what they say about classes.
+"""The noisy aggregates of edge-level ClassCode: their queries, and class likelihoods from them.
 
-A release asks for rows in rounds: counts of neighbors by class under pure noise (:class:`CountRounds`), or
-sums of codes (:class:`AggregationRounds`). Both return rows in units of their noise and the
-:class:`Signal`, what a row is expected to be given its node's class:
+A release queries aggregates in rounds: counts of neighbors by class with pure epsilon-DP (``CountRounds``),
+or sums of codes (``AggregationRounds``). Both return aggregates in noise units and the ``Signal``, the
+expected value of an aggregate given its node's class:
 
-1. noisy counts say how classes are connected (:class:`Affinity`) and how alike neighbors are;
-2. a row of class k is Gaussian around a D b_k for an unknown degree a D (:func:`row_log_likelihood`);
-3. the shape of that likelihood is chosen on training nodes (:func:`fit_shape`).
+1. Noisy counts estimate how classes are connected (``Affinity``) and the homophily.
+2. An aggregate of class k is Gaussian around a D b_k for an unknown degree a D (``row_log_likelihood``).
+3. The shape of that likelihood is chosen on training nodes (``fit_shape``).
 
-Everything here is computed from released values and public labels, and costs nothing more.
+Everything here is post-processing of released values and public labels.
 """
 
 import itertools
@@ -44,32 +44,34 @@ from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import Query
 from graphveil.release.weights import Similarity, weights_from
 
-# Counts give nothing where there is 0.02 or less, and three points of accuracy where there is 0.10.
+# Counts do not improve accuracy at 0.02 or less, and improve it by three points at 0.10.
 _WEAK_HOMOPHILY = 0.05
-_MAX_CELLS = 1 << 21  # nodes times classes that are looked at together
-_MAX_NODES = 1 << 17  # up to which a shape is chosen on the likelihoods of all nodes
+_MAX_CELLS = 1 << 21  # number of nodes times classes that are computed together
+_MAX_NODES = 1 << 17  # number of nodes up to which a shape is chosen on the likelihoods of all nodes
 DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
 _FACTORS = torch.logspace(-1.5, 1.5, 61, dtype=torch.float64)
-_FACTOR_SPREAD = 1.0  # of the logarithm, beforehand
-_MAX_FITTED_NODES = 1 << 12  # rows say how long rows are
-_SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
-_MIN_RELATIVE_WEIGHT = 1e-3  # of the bound: below it a node is taken to hear next to nothing
-_MIN_UNIT = 0.03  # in edges: heads learn badly from rows of hundreds of units
-_SOFT_CODE_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
-_MIN_LEVEL = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
+_FACTOR_SPREAD = 1.0  # prior standard deviation of the logarithm
+_MAX_FITTED_NODES = 1 << 12  # maximum number of aggregates to fit the length on
+_SOURCES, _PAIRS = 512, 1 << 22  # number of sampled senders, and total number of pairs
+_MIN_RELATIVE_WEIGHT = 1e-3  # share of the bound: lower bound of the mean weight into a node
+_MIN_UNIT = 0.03  # in edges: heads train badly on aggregates of hundreds of units
+_SOFT_CODE_QUALITY = (
+    0.5  # length of a soft code relative to a true label, for the expected length of an aggregate
+)
+_MIN_LEVEL = 0.1  # share of the mean length: limits the scaling of aggregates that are only noise to 10 times
 
 
 @dataclass(frozen=True)
 class Homophily:
-    """(h - e) / (1 - e): h is the share of neighbors of one's own class, e what it would be by chance.
+    """(h - e) / (1 - e): h is the share of neighbors of the same class, e its expectation by chance.
 
-    1 where all neighbors are alike, 0 where classes say nothing about edges (adjusted homophily: Platonov,
-    Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification, 2023). It
-    follows from counts that were released, and so costs nothing more.
+    1 if all neighbors have the same class, 0 if edges are independent of classes (adjusted homophily:
+    Platonov, Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification,
+    2023). It is computed from released counts and does not spend privacy budget.
 
     Args:
-        adjusted: the estimate.
-        error: its standard error, from the noise of the counts alone.
+        adjusted: The estimate.
+        error: Its standard error from the noise of the counts.
     """
 
     adjusted: float
@@ -77,12 +79,11 @@ class Homophily:
 
     @classmethod
     def from_counts(cls, endpoint_counts: Tensor, variance: Tensor) -> "Homophily | None":
-        """Estimate it; None where noise may have made all that was counted.
+        """Estimate it; None if the counts may be noise only.
 
         Args:
-            endpoint_counts: noisy counts of neighbors by the class that hears and the one that is heard, (C,
-                C).
-            variance: of each cell's noise, (C, C).
+            endpoint_counts: Noisy counts of neighbors by the class of the receiver and of the sender, (C, C).
+            variance: Variance of each cell's noise, (C, C).
 
         >>> import torch
         >>> found = Homophily.from_counts(torch.tensor([[80.0, 20.0], [20.0, 80.0]]), torch.ones(2, 2))
@@ -104,29 +105,29 @@ class Homophily:
 
     @property
     def is_weak(self) -> bool:
-        """Whether neighbors surely say little about a class."""
+        """Whether the homophily is low with high confidence."""
         return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY
 
 
 @dataclass(frozen=True)
 class Affinity:
-    """How a class's neighbors are distributed over classes, the mean degree, and how alike they are."""
+    """Distribution of the neighbors of each class over classes, mean degree, and homophily."""
 
     neighbors: Tensor  # (C, C), row k: the class shares among the neighbors of class k
     mean_degree: float
-    homophily: Homophily | None = None  # of a model from a file nobody asks
+    homophily: Homophily | None = None  # not used for a model from a file
 
 
 def affinity_from_counts(
     cells: Tensor, sigma: float, labels: Tensor, num_nodes: int, *, directed: bool = False
 ) -> Affinity:
-    """Estimate affinities from noisy class-edge counts, each cell shrunk to a prior by its noise.
+    """Estimate affinities from noisy class-pair counts, each cell shrunk to a prior by its noise.
 
     Args:
-        cells: noisy counts of edges between labeled nodes, shape (C, C): by source and target class, or
-            one per unordered pair in the upper triangle.
-        sigma: standard deviation of a cell's noise.
-        labels: the labeled nodes' classes.
+        cells: Noisy counts of edges between labeled nodes, shape (C, C), by source and target class, or one
+            per unordered pair in the upper triangle.
+        sigma: Standard deviation of a cell's noise.
+        labels: Classes of the labeled nodes.
         num_nodes: N.
 
     The prior has the released total and same-class share; inside each part it is proportional to the
@@ -135,7 +136,7 @@ def affinity_from_counts(
     classes = len(cells)
     variance = torch.full((classes, classes), sigma**2, dtype=torch.float64)
     if directed:
-        ordered = cells.to(torch.float64).T  # row: the class that receives
+        ordered = cells.to(torch.float64).T  # row: the class of the receiver
     else:
         upper = torch.triu(cells.to(torch.float64))
         ordered = upper + upper.T  # an edge inside a class has both ends there: its cell doubles
@@ -146,13 +147,13 @@ def affinity_from_counts(
 def affinity_from_endpoint_counts(
     ordered: Tensor, variance: Tensor, labels: Tensor, share: float
 ) -> Affinity:
-    """Estimate affinities from noisy counts of neighbors, shrunk as above.
+    """Estimate affinities from noisy counts of neighbors, shrunk in the same way.
 
     Args:
-        ordered: by the class that hears and the class that is heard, (C, C).
-        variance: of each cell's noise, (C, C).
-        labels: the classes of the nodes that hear.
-        share: of all their neighbors that is heard.
+        ordered: Counts by the class of the receiver and of the sender, (C, C).
+        variance: Variance of each cell's noise, (C, C).
+        labels: Classes of the receivers.
+        share: Share of their neighbors that is counted.
     """
     classes = len(ordered)
     total = ordered.sum().clamp_min(1.0)
@@ -166,7 +167,7 @@ def affinity_from_endpoint_counts(
 
 
 def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
-    """Return a symmetric table of shares with the given diagonal mass."""
+    """Return a symmetric table of shares with the given sum of the diagonal."""
     shares = class_counts.clamp_min(0.5) / class_counts.clamp_min(0.5).sum()
     outer = torch.outer(shares, shares)
     diagonal = torch.diag(outer.diagonal())
@@ -176,14 +177,14 @@ def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Signal:
-    """What a row is expected to be, but for its class, its degree and its noise, which has variance one.
+    """Expected value of an aggregate, except for class, degree and noise (of variance one).
 
     Args:
-        length: D, the expected length of a row per unit of mean code, (N).
-        means: b, the mean code of a neighbor of each class, (C, C-1), or (N, C, C-1) where it depends on the
-            node that listens.
-        scatter: mean square over mean of a neighbor's weight, by which single neighbors add to a row's
-            variance: one, or (N).
+        length: D, the expected length of an aggregate per unit of mean code, (N).
+        means: b, the mean code of a neighbor of each class, (C, C-1), or (N, C, C-1) if it depends on the
+            receiver.
+        scatter: Mean square over mean of a neighbor's weight, which scales the variance from single
+            neighbors: one, or (N).
     """
 
     length: Tensor
@@ -191,21 +192,21 @@ class Signal:
     scatter: Tensor
 
     def of(self, nodes: Tensor) -> "Signal":
-        """Return that of some nodes."""
+        """Return the signal of some nodes."""
         means = self.means[nodes] if self.means.ndim == 3 else self.means
         return Signal(self.length[nodes], means, self.scatter[nodes] if self.scatter.ndim else self.scatter)
 
 
 def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersion: float) -> Tensor:
-    """Return log p(row | class) for every node, shape (N, C).
+    """Return log p(aggregate | class) for every node, shape (N, C).
 
-    A mixture over the unknown degree a D (a: Gamma of mean 1): given it, the row is Gaussian around
+    A mixture over the unknown degree a D (a: Gamma of mean 1): given it, the aggregate is Gaussian around
     a D b_k with variance 1 + .3 q a D / (C-1) + om (a D)^2 per dimension, q being the scatter.
 
     Args:
-        rows: noisy rows in noise units, (N, C-1).
+        rows: Noisy aggregates in noise units, (N, C-1).
         signal: D, b and q.
-        spread: coefficient of variation of the degree.
+        spread: Coefficient of variation of the degree.
         overdispersion: om.
     """
     at_once = max(1, _MAX_CELLS // signal.means.shape[-2])
@@ -231,7 +232,7 @@ def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersi
 
 @dataclass(frozen=True)
 class LikelihoodShape:
-    """The likelihood's free shape: spread of degrees, overdispersion, and temper."""
+    """The free parameters of the likelihood: spread of degrees, overdispersion, and temper."""
 
     spread: float
     overdispersion: float
@@ -249,9 +250,8 @@ def fit_shape(
 ) -> tuple[LikelihoodShape, Tensor]:
     """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
 
-    The training nodes' posteriors are cross-fitted and their rows do not carry their own labels, so the
-    choice is not biased towards either. Of very many nodes, the others' are computed with the chosen shape
-    alone.
+    The training nodes' posteriors are cross-fitted and their aggregates do not include their own labels, so
+    the choice is unbiased. For very many nodes, the others are computed with the chosen shape only.
     """
     if len(rows) > max(_MAX_NODES, len(nodes)):
         own = torch.arange(len(nodes))
@@ -270,14 +270,14 @@ def fit_shape(
 
 
 def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteriors: Tensor) -> Signal:
-    """Return the signal with its length fitted to rows of nodes whose classes are not known.
+    """Return the signal with its length fitted to aggregates of nodes whose classes are not known.
 
     The length is that of the signal times the factor f which maximizes
 
         log N(log f; 0, 1) + sum_v log sum_k P_vk p(r_v | k, f D_v),
 
-    the likelihood of the rows under their posteriors from features. Where there are few rows, or only noise
-    in them, it stays as it is.
+    the likelihood of the aggregates under the posteriors from features. With few aggregates, or only noise in
+    them, it is not changed.
     """
     some = torch.linspace(0, len(rows) - 1, min(_MAX_FITTED_NODES, len(rows))).long()
     part = signal.of(some)
@@ -292,28 +292,28 @@ def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteri
 
 @dataclass(frozen=True)
 class WeightMoments:
-    """Mean and mean square of the weights into each node v, by the class j of the other end, each (N, C)."""
+    """Mean and mean square of the weights into each node v, by the class j of the sender, each (N, C)."""
 
     mean: Tensor
     square: Tensor
 
     @staticmethod
     def averaged(several: list["WeightMoments"]) -> "WeightMoments":
-        """Return the moments of rows that are averaged."""
+        """Return the moments of averaged aggregates."""
         mean = torch.stack([one.mean for one in several]).mean(dim=0)
         return WeightMoments(mean, torch.stack([one.square for one in several]).mean(dim=0))
 
     def __getitem__(self, nodes: slice) -> "WeightMoments":
-        """Return those of some nodes."""
+        """Return the moments of some nodes."""
         return WeightMoments(self.mean[nodes], self.square[nodes])
 
 
 @dataclass(frozen=True)
 class EdgeWeightModel:
-    """A weight, and the network of ``learned_public`` if it is that.
+    """An edge weight, and the network of ``learned_public`` if that is used.
 
-    Its keys are functions of cross-fitted posteriors and of features: a labeled node's own label has no part
-    in the weights into it, and thereby none in its row.
+    Its keys are functions of cross-fitted posteriors and of features. So the weights into a labeled node, and
+    its aggregate, do not depend on its own label.
     """
 
     similarity: Similarity
@@ -321,7 +321,7 @@ class EdgeWeightModel:
 
     @torch.no_grad()
     def keys(self, x: Features, log_posteriors: Tensor) -> Keys:
-        """Return what the weight reads: features, probabilities, what the network makes of them, or codes."""
+        """Return the inputs of the edge weight: features, probabilities, outputs of the network, or codes."""
         if self.similarity.reads == "features":
             return x
         probabilities = log_posteriors.exp()
@@ -333,23 +333,25 @@ class EdgeWeightModel:
         return soft_codes(log_posteriors, simplex_codes(log_posteriors.shape[1]))
 
     def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> WeightMoments:
-        """Estimate the moments from a sample of nodes that all others listen to, whatever the edges.
+        """Estimate the moments from a sample of senders to all nodes, independently of the edges.
 
         Args:
-            keys: what the weight reads.
-            classes: what is publicly known of each node's class, probabilities of shape (N, C).
-            generator: draws the sample.
+            keys: Inputs of the edge weight.
+            classes: Public class probabilities of each node, (N, C).
+            generator: Draws the sample.
         """
         count = len(classes)
         drawn = torch.randperm(count, generator=generator)[: min(_SOURCES, max(1, _PAIRS // count))]
         sources = drawn.sort().values
         member = classes[sources].to(torch.float64)
-        total = member.sum(dim=0) + 1  # one more that is like all, for a class that the sample misses
+        total = (
+            member.sum(dim=0) + 1
+        )  # one more sample with the mean of all, for classes that the sample misses
         first, parts = 0, []
         for block in weights_from(self.similarity, keys, sources):
             w = block.to(torch.float64)
             own = sources == torch.arange(first, first + len(w))[:, None]
-            w[own] = w.mean(dim=1, keepdim=True).expand_as(w)[own]  # nobody listens to itself
+            w[own] = w.mean(dim=1, keepdim=True).expand_as(w)[own]  # no node sends to itself
             both = [(p @ member + p.mean(dim=1, keepdim=True)) / total for p in (w, w.square())]
             parts.append(torch.stack(both))
             first += len(w)
@@ -359,7 +361,7 @@ class EdgeWeightModel:
 def fit_weight_model(
     edge_weighting: EdgeWeighting | None, graph: Graph, log_posteriors: Tensor, session: Session
 ) -> EdgeWeightModel | None:
-    """Return the weights and what they learn from public labels; None for weights of one."""
+    """Return the edge weights, trained on public labels if learned; None for weights of one."""
     if edge_weighting is None:
         return None
     network = edge_weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
@@ -375,7 +377,7 @@ def fit_weight_model(
 
 
 def weight_model_state(weight_model: EdgeWeightModel | None) -> State:
-    """Return the weights of the network that weighs messages, if there is one."""
+    """Return the parameters of the network of edge weights, if there is one."""
     network = None if weight_model is None else weight_model.weight_network
     return {} if network is None else networks_state("weights", [network])
 
@@ -383,7 +385,7 @@ def weight_model_state(weight_model: EdgeWeightModel | None) -> State:
 def restore_weight_model(
     edge_weighting: EdgeWeighting | None, state: State, classes: int
 ) -> EdgeWeightModel | None:
-    """Return what :func:`weight_model_state` was taken from."""
+    """Return the model from the result of ``weight_model_state``."""
     if edge_weighting is None:
         return None
     network = edge_weighting.weight_network(classes, PublicStreams(0).torch("restore"))
@@ -395,16 +397,16 @@ def restore_weight_model(
 def weighted(
     signal: Signal, neighbors: Tensor, codes: Tensor, moments: WeightMoments, bound: float
 ) -> Signal:
-    """Return the signal of weighted rows: a neighbor of class j counts as much as its mean weight m_vj.
+    """Return the signal of weighted aggregates: a neighbor of class j counts with its mean weight m_vj.
 
         b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
 
     Args:
-        signal: that of rows with weights of one.
+        signal: Signal of aggregates with weights of one.
         neighbors: B, the class shares among the neighbors of each class, (C, C).
-        codes: c, what a neighbor of each class sends, (C, C-1), or (N, C, C-1).
-        moments: those of the weights into each node.
-        bound: the largest weight.
+        codes: c, the mean code that a neighbor of each class sends, (C, C-1), or (N, C, C-1).
+        moments: Moments of the weights into each node.
+        bound: The largest edge weight.
     """
     gain = moments.mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
     relative = moments.mean / gain[:, None]
@@ -414,21 +416,21 @@ def weighted(
 
 
 class CountRounds:
-    """The noisy counts of one release, read as :class:`AggregationRounds` reads rows of codes.
+    """The noisy counts of one release, with the interface of ``AggregationRounds``.
 
-    With steered weights an edge reaches one row. If what it brings is one class, it moves one whole number
-    by one. Noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
-    deviation that a Gaussian has at delta 1e-7. Nothing else is queried: training rows themselves say how
-    classes are connected. Two classes, from epsilon 4: both ends count the edge, so training rows receive as
-    much as those of targets, which matters more there than noise (``docs/privacy/proofs/classcode.md``).
+    Each edge affects one aggregate. If it adds one class, it changes one integer by one. Discrete Laplace
+    noise at the full epsilon then has a third of the standard deviation of a Gaussian at delta 1e-7. There
+    are no other queries: the aggregates of training nodes estimate how classes are connected. For two
+    classes, from epsilon 4, both ends count the edge. Aggregates of training nodes then receive as many edges
+    as those of targets, which matters more there than noise (``docs/privacy/proofs/classcode.md``).
 
     Args:
-        graph: the graph that is asked.
-        groups: the public group of each node.
-        labels: each node's class, if it is public, and -1 elsewhere, (N).
-        hops: the query, alone.
-        release: where it is asked.
-        first: the first node that has a row; those before it only speak.
+        graph: Graph to query.
+        groups: Public group of each node.
+        labels: Each node's class if it is public, otherwise -1, (N).
+        hops: The query, alone.
+        release: Release that executes it.
+        first: First node that has an aggregate; nodes before it only send.
     """
 
     def __init__(
@@ -440,7 +442,7 @@ class CountRounds:
         release: Release,
         first: int = 0,
     ) -> None:
-        """Begin before the release."""
+        """Start before the release."""
         self.hops = hops
         self.rows: list[Tensor] = []
         self._graph, self._groups, self._labels = graph, groups, labels
@@ -451,7 +453,7 @@ class CountRounds:
         self._count_distribution = torch.empty(0)
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Count every node as its label, or else as its likeliest class; ``seen`` and draws go unused."""
+        """Count every node as its label, otherwise its most likely class; ``seen`` and draws are not used."""
         labeled = self._labels >= 0
         classes = torch.where(labeled, self._labels, log_posteriors.argmax(dim=1))
         self.rows.append(self._release.answer(NeighborCountData(classes)))
@@ -460,9 +462,9 @@ class CountRounds:
         self._count_distribution = self._count_distribution_by_group(known, classes)
 
     def affinity(self) -> Affinity:
-        """Return what the training rows say about how classes are connected; labels are public.
+        """Return how classes are connected, from the aggregates of training nodes; labels are public.
 
-        Where an edge counts at one end, rows of both ends together count it once.
+        If an edge counts at one end, the aggregates of both ends together count it once.
         """
         training = self._groups == TRAIN
         labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
@@ -481,12 +483,12 @@ class CountRounds:
         return affinity_from_endpoint_counts(endpoint_counts, variance, labels, combined_aggregates)
 
     def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
-        """Return the counts in units of their noise, and what they are expected to be.
+        """Return the counts in noise units, and their expected value.
 
         Args:
-            affinity: between classes, and the mean degree.
-            unlabeled: whether most nodes are counted as a guess: then a class counts as its members are
-                guessed, instead of as itself.
+            affinity: Affinities between classes, and the mean degree.
+            unlabeled: Whether most nodes are counted by a predicted class. A class then counts as predicted
+                for its members, instead of as itself.
         """
         groups, unit = self._groups[self._receiving], max(self.hops[0].law.sigma, _MIN_UNIT)
         length = affinity.mean_degree * (self._shares @ self._counted_fractions) / unit
@@ -502,14 +504,14 @@ class CountRounds:
         return counts, Signal(length[groups], means, torch.ones((), dtype=torch.float64))
 
     def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
-        """Return the head's inputs: groups hear different shares, and one head serves them all."""
+        """Return the head's inputs, normalized, since groups receive different shares and share one head."""
         level = (signal.length.mean() / signal.length.clamp_min(1e-9))[:, None]
         return head_inputs(start, prior, [merged * level])
 
     def _count_distribution_by_group(self, known: Tensor, classes: Tensor) -> Tensor:
-        """Return how a neighbor of each class is counted in rows of each group, (groups, C, C).
+        """Return how a neighbor of each class is counted in aggregates of each group, (groups, C, C).
 
-        If posteriors are right on average, class j is counted as sum_u p_uj e_u / sum_u p_uj.
+        If posteriors are calibrated, class j is counted as sum_u p_uj e_u / sum_u p_uj.
         """
         counted = one_hot(classes, known.shape[1]).to(torch.float64)
         reach = self._counted_fractions[self._groups]  # (N, into)
@@ -518,7 +520,7 @@ class CountRounds:
 
 
 def counted_edge_fractions(ranks: tuple[int, ...] | None) -> Tensor:
-    """Return how many of the edges from one group count in rows of another, (from, into): all without ranks.
+    """Return the share of edges from one group that count at another, (from, into): all without ranks.
 
     >>> counted_edge_fractions((0, 1)).tolist()
     [[0.5, 1.0], [0.0, 0.5]]
@@ -533,7 +535,7 @@ def counted_edge_fractions(ranks: tuple[int, ...] | None) -> Tensor:
 def query_class_counts(
     release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
 ) -> tuple[Tensor, Affinity]:
-    """Ask for the class-pair counts of labeled pairs; return them, and what they say."""
+    """Query the class-pair counts of labeled pairs; return them, and the affinities."""
     labeled = groups != TARGET
     cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
     labels, nodes = graph.y[labeled], graph.num_nodes
@@ -541,16 +543,16 @@ def query_class_counts(
 
 
 class AggregationRounds:
-    """What the rows of a release have told so far, in the order of its plan.
+    """The aggregates that a release has returned so far, in the order of its plan.
 
     Args:
-        graph: the graph that is asked.
-        groups: the public group of each node.
-        labels: each node's class, if it is public, and -1 elsewhere, (N).
-        hops: the rounds of rows.
-        release: where they are asked.
-        weight_model: what weighs messages, None for weights of one.
-        first: the first node that has a row; those before it only speak.
+        graph: Graph to query.
+        groups: Public group of each node.
+        labels: Each node's class if it is public, otherwise -1, (N).
+        hops: The rounds of aggregates.
+        release: Release that executes them.
+        weight_model: Edge weights; None for weights of one.
+        first: First node that has an aggregate; nodes before it only send.
     """
 
     def __init__(
@@ -563,7 +565,7 @@ class AggregationRounds:
         weight_model: EdgeWeightModel | None = None,
         first: int = 0,
     ) -> None:
-        """Begin before the first round."""
+        """Start before the first round."""
         self.hops = hops
         self.rows: list[Tensor] = []  # one per round, as they were released
         self._graph, self._groups, self._labels = graph, groups, labels
@@ -573,16 +575,16 @@ class AggregationRounds:
         self._sent: list[Tensor] = []  # one per round: what a neighbor of each class sends to each group
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Send labels and posteriors along the edges; keep the rows that come in.
+        """Send labels and posteriors along the edges, and store the aggregates.
 
         Args:
-            log_posteriors: what nodes without a label send a code of.
-            seen: what weights, if there are any, see of every node: posteriors without its own label.
-            generator: draws the nodes from which the mean of the weights is estimated.
+            log_posteriors: Posteriors whose mean codes unlabeled nodes send.
+            seen: Inputs of edge weights, if any: posteriors that do not depend on a node's own label.
+            generator: Draws the nodes from which the mean of the weights is estimated.
         """
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
-            codes = safe_unit(codes)  # with few labels an unsure code still speaks at full voice
+            codes = safe_unit(codes)  # with few labels an uncertain code still has full norm
         labeled = self._labels >= 0
         codes[labeled] = self._codes[self._labels[labeled]]
         keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
@@ -593,13 +595,13 @@ class AggregationRounds:
             self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])
 
     def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
-        """Return the rounds' rows as one, in noise units, and what they are expected to be.
+        """Return the rounds' aggregates as one, in noise units, and their expected value.
 
-        Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
+        Equal rounds average: the sum of n aggregates over sqrt n has unit noise and sqrt n times the length.
 
         Args:
-            affinity: between classes, and the mean degree.
-            unlabeled: whether most messages are from nodes without a label: then a class sends what its
+            affinity: Affinities between classes, and the mean degree.
+            unlabeled: Whether most messages are from nodes without a label. A class then sends what its
                 members send by their own posteriors, instead of its code.
         """
         groups, count = self._groups[self._receiving], len(self.rows)
@@ -619,7 +621,7 @@ class AggregationRounds:
         return merged, weighted(plain, affinity.neighbors, sent, moments, bound)
 
     def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
-        """Return the head's inputs: nodes receive at different weights, and one head serves them all."""
+        """Return the head's inputs, normalized, since nodes with different weights share one head."""
         mean = signal.length.mean()
         least = 1e-9 if self._weight_model is None else _MIN_LEVEL * float(mean)
         level = (mean / signal.length.clamp_min(least))[:, None]
@@ -628,16 +630,16 @@ class AggregationRounds:
         return head_inputs(start, prior, [row * level for row in rows])
 
     def _classes(self, log_posteriors: Tensor) -> Tensor:
-        """Return what is publicly known of each node's class: its label, or its posterior, (N, C)."""
+        """Return the public class probabilities of each node: its label, or its posterior, (N, C)."""
         classes = log_posteriors.exp().to(torch.float64)
         labeled = self._labels >= 0
         classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
         return classes
 
     def _mean_codes(self, codes: Tensor, classes: Tensor, hop: NeighborSumQuery) -> Tensor:
-        """Return what a node of each class sends to each group on average, (groups, C, C-1).
+        """Return the mean code that a node of each class sends to each group, (groups, C, C-1).
 
-        If posteriors are right on average, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
+        If posteriors are calibrated, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
         """
         weights = torch.tensor(hop.weights.table, dtype=torch.float64)[self._groups]  # (N, into)
         total = classes.sum(dim=0).clamp_min(1e-9)
@@ -646,7 +648,7 @@ class AggregationRounds:
 
 
 def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:
-    """Return each node's expected row length in noise units, per unit of mean code, shape (N)."""
+    """Return each node's expected aggregate length in noise units, per unit of mean code, shape (N)."""
     share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
     quality = torch.tensor([1.0, 1.0, _SOFT_CODE_QUALITY], dtype=torch.float64)
     gain = (share * quality) @ torch.tensor(query.weights.table, dtype=torch.float64)
@@ -654,7 +656,7 @@ def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float)
 
 
 def in_noise_units(rows: Tensor, query: NeighborSumQuery, groups: Tensor) -> Tensor:
-    """Return rows divided by their noise's standard deviation, float64."""
+    """Return aggregates divided by their noise's standard deviation, float64."""
     return rows.to(torch.float64) / torch.tensor(query.sigma, dtype=torch.float64)[groups][:, None]
 
 
@@ -678,7 +680,7 @@ def build_rounds(
     weight_model: EdgeWeightModel | None = None,
     first: int = 0,
 ) -> AnyAggregationRounds:
-    """Return the rounds of a plan's queries of rows, before the first; see :class:`AggregationRounds`."""
+    """Return the rounds of a plan's queries, before the first one; see ``AggregationRounds``."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
         return CountRounds(graph, groups, labels, (queries[0],), release, first)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
@@ -688,7 +690,7 @@ def build_rounds(
 
 
 def estimate_affinity(rounds: AnyAggregationRounds, known: Affinity | None) -> Affinity:
-    """Return how classes are connected: as counts of edges said beforehand, or else as the rows say."""
+    """Return how classes are connected, from class-pair counts if queried, otherwise from aggregates."""
     if isinstance(rounds, CountRounds):
         return rounds.affinity()
     if known is None:

@@ -1,7 +1,7 @@
-"""What a published row says about its node's class: a mixture fitted to the published rows alone.
+"""Class likelihoods from published aggregates: a mixture fitted to the published aggregates alone.
 
-Nothing here reads a label, a feature or an edge, so all of it is post-processing. Which component is which
-class is known from the codes that the nodes sent.
+Nothing here reads a label, a feature or an edge, so all of it is post-processing. The codes that the nodes
+sent determine which component belongs to which class.
 """
 
 import math
@@ -16,20 +16,20 @@ STRENGTHS = 10
 _LOG_STRENGTH_RANGE = (-2.2, 1.4)  # of the strengths' logarithms
 _LENGTH, _SPREAD = 0.5, 0.03  # of the start: mean profiles rho0 M_k with covariance 0.03 I
 _TIES = 50.0  # pseudo-nodes that hold profiles, covariances and class shares at the start
-_BLOCK = 1 << 14  # rows at a time: their joint posteriors stay in the cache
-_MIN_BLOCK = 1 << 8  # below that a block's products wait for the weights that it is multiplied with
-_NEAR = 1 << 22  # bytes of one array of some classes' covariances at all strengths
-_MAX_STORED_BYTES = 1 << 28  # bytes of rows' moments that are there at once
-_COPIES = 4  # of what there is a moment of for each component: its weights, and sums while they add up
+_BLOCK = 1 << 14  # aggregates at a time: their joint posteriors stay in the CPU cache
+_MIN_BLOCK = 1 << 8  # for smaller blocks, reading the coefficients takes longer than the products
+_NEAR = 1 << 22  # maximum bytes of one array of covariances at all strengths
+_MAX_STORED_BYTES = 1 << 28  # maximum bytes of moments in memory
+_COPIES = 4  # arrays with one moment per component: coefficients, and partial sums
 
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """What the rows say of each node.
+    """The decoded aggregate of each node.
 
     Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``uncertainties``
-        (n): the
-    expected strength of a row, and the entropy of its class posterior as a share of the largest possible.
+    (n). The latter are the expected strength of an aggregate, and the entropy of its class posterior as a
+    share of the largest possible.
     """
 
     log_likelihoods: Tensor
@@ -38,12 +38,12 @@ class DecodedRows:
 
 
 def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> DecodedRows:
-    """Fit the mixture to rows (n, C-1) with noise of standard deviation sigma, and read every row by it.
+    """Fit the mixture to aggregates (n, C-1) with noise of standard deviation sigma, and decode each of them.
 
-    A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbors' codes have the mean
-    profile h_k, which varies from node to node with covariance S_k. Ten strengths span the rows' lengths.
-    EM starts from h_k = codes_k / 2, which assumes that friends are alike, and is held near it by 50
-    pseudo-nodes per class. The log-likelihood leaves the classes' shares out.
+    An aggregate of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbors' codes have the
+    mean profile h_k, which varies from node to node with covariance S_k. Ten strengths cover the lengths of
+    the aggregates. EM starts from h_k = codes_k / 2, which assumes homophily, with a prior of 50 pseudo-nodes
+    per class. The log-likelihood excludes the classes' shares.
 
     >>> from graphveil.estimators.classcode.codes import simplex_codes
     >>> codes = simplex_codes(3)
@@ -72,7 +72,7 @@ class _Mixture:
 
     @classmethod
     def start(cls, rows: Tensor, sigma: float, codes: Tensor) -> "_Mixture":
-        """Return the start: strengths around the rows' own length beyond the noise."""
+        """Return the start: strengths around the aggregates' length beyond the noise."""
         classes, dim = codes.shape
         noise = dim * sigma**2
         squared = float(rows.to(torch.float64).square().sum(dim=1).mean()) if len(rows) else noise
@@ -89,13 +89,13 @@ class _Mixture:
         )
 
     def log_densities(self, block: Tensor) -> Tensor:
-        """Return log N(row; strength, class), shape (n, J, C): one product with the rows' moments."""
+        """Return log N(row; strength, class), shape (n, J, C): one product with the aggregates' moments."""
         densities: Tensor = block @ self.weights.flatten(0, 1).T
         return densities.reshape(-1, STRENGTHS, len(self.codes))
 
     @cached_property
     def weights(self) -> Tensor:
-        """What each component's log-density is of a row's moments, shape (J, C, 1 + d + d^2)."""
+        """Coefficients of each component's log-density by the moments, shape (J, C, 1 + d + d^2)."""
         classes, dim = self.codes.shape
         weights = self.codes.new_empty(STRENGTHS, classes, moments_of(dim))
         for part in self.parts:
@@ -111,13 +111,13 @@ class _Mixture:
 
     @property
     def parts(self) -> tuple[slice, ...]:
-        """Some classes at a time: what is computed of each on its own then stays near the processor."""
+        """Blocks of classes, so that their temporary arrays fit into the CPU cache."""
         classes, dim = self.codes.shape
         each = max(1, _NEAR // (STRENGTHS * 8 * dim**2))
         return tuple(slice(first, first + each) for first in range(0, classes, each))
 
     def totals(self, part: slice) -> Tensor:
-        """Return the covariance of a row of each strength and class, noise included, (J, part, d, d)."""
+        """Return the covariance of an aggregate of each strength and class with noise, (J, part, d, d)."""
         s = self.strengths[:, None, None, None]
         eye = torch.eye(self.codes.shape[1], dtype=torch.float64)
         return self.variance * eye + s**2 * self.covariances[part]
@@ -128,7 +128,7 @@ class _Mixture:
         return (self.log_densities(block) + prior).flatten(1).softmax(dim=1)
 
     def read(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return centered log-likelihoods (n, C), expected strengths (n) and doubts (n)."""
+        """Return centered log-likelihoods (n, C), expected strengths (n) and uncertainties (n)."""
         weighted = self.log_densities(block) + self.strength_prior[:, None]
         likely = weighted.logsumexp(dim=1)
         posterior = (likely + self.class_prior).softmax(dim=1)
@@ -141,7 +141,7 @@ class _Mixture:
         )
 
     def updated(self, moments: Tensor) -> "_Mixture":
-        """Return the parameters after one EM step, from the rows' weighted moments, (J C, 1 + d + d^2)."""
+        """Return the parameters after one EM step, from the weighted moments, (J C, 1 + d + d^2)."""
         shaped = moments.reshape(STRENGTHS, len(self.codes), -1)
         each = [self._updated(part, shaped[:, part]) for part in self.parts]
         count, profiles, covariances = (torch.cat(kind) for kind in zip(*each, strict=True))
@@ -156,7 +156,7 @@ class _Mixture:
         )
 
     def _updated(self, part: slice, moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return some classes' counts, profiles and covariances after the step."""
+        """Return counts, profiles and covariances of some classes after the step."""
         count, total, square = (sums.sum(dim=0) for sums in _latent_moments(self, part, moments))
         weight = (count + _TIES)[:, None]
         h = (total + _TIES * _LENGTH * self.codes[part]) / weight
@@ -168,9 +168,9 @@ class _Mixture:
 
 
 def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Tensor, ...]:
-    """Return the moments of the nodes' own profiles f, given their rows: counts, sums and squares.
+    """Return the moments of the nodes' own profiles f, given their aggregates: counts, sums and squares.
 
-    Given a row z, f is N(h + G (z - s h), S - s G S) with the gain G = s S (s^2 S + sigma^2 I)^-1.
+    Given an aggregate z, f is N(h + G (z - s h), S - s G S) with the gain G = s S (s^2 S + sigma^2 I)^-1.
     """
     s = mixture.strengths[:, None, None]
     h, S = mixture.profiles[part], mixture.covariances[part]
@@ -190,9 +190,9 @@ def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Te
 
 @dataclass(frozen=True)
 class _Moments:
-    """The moments of rows, a block at a time: kept if they are few bytes, else made whenever they are read.
+    """The moments of aggregates in blocks: stored if they are small, otherwise computed on each access.
 
-    There are d^2 numbers for each row, so that all of them would be far more than what they are made of.
+    There are d^2 numbers per aggregate, so all of them would be much larger than the aggregates.
     """
 
     blocks: tuple[Tensor, ...]
@@ -210,7 +210,7 @@ class _Moments:
 
 
 def decoding_memory(classes: int) -> float:
-    """Return about how many bytes decoding takes besides its rows, by public sizes.
+    """Return the approximate memory of decoding in bytes, besides the aggregates, by public sizes.
 
     >>> round(decoding_memory(500) / 2**30)
     37
@@ -219,12 +219,12 @@ def decoding_memory(classes: int) -> float:
 
 
 def moments_of(dim: int) -> int:
-    """Return how many moments a row of so many numbers has."""
+    """Return the number of moments of an aggregate of this width."""
     return 1 + dim + dim**2
 
 
 def _moments(rows: Tensor) -> Tensor:
-    """Return [1, z, z z^T] of every row, shape (n, 1 + d + d^2)."""
+    """Return [1, z, z z^T] of every aggregate, shape (n, 1 + d + d^2)."""
     dim = rows.shape[1]
     found = rows.new_ones(len(rows), moments_of(dim))
     found[:, 1 : dim + 1] = rows

@@ -1,15 +1,15 @@
-"""ClassCode on records (unit ``node-record``): labeled codes pushed along the sources' own edges.
+"""ClassCode under unit ``node-record``: codes aggregated along the sources' own out-edges.
 
-A fit (:func:`fit_node_level_classcode`) has three steps, and each is paid for by the records that it reads:
+A fit (``fit_node_level_classcode``) has three steps, and each is charged to the records that it reads:
 
 1. The encoder: a linear classifier of features, trained by noisy steps on labeled nodes.
-2. Noisy pushes of codes along the sources' own edges. Each is steered by what the last ones told, and a
-   mixture fitted to the published rows alone turns them into likelihoods (``node_decoder.py``).
-3. The decision. Recipe S weighs features and rows with two learned numbers. Recipe R also reads the published
-   rows of the nodes on a node's own list: row v is noisy, the rows of v's d own neighbors are noisy
-   independently, and their sum tells v's class with sqrt(d) times less noise. Reading needs no budget
-   (``release/out_edge_sums.py``), since the prediction for v depends on v's own record and published values;
-   training the combiner does, and pays.
+2. Noisy out-edge aggregations of codes. Each is weighted by the results of the previous ones, and a mixture
+   fitted to the published aggregates alone computes likelihoods from them (``node_decoder.py``).
+3. The decision. Recipe S weights features and aggregates with two learned numbers. Recipe R also reads the
+   published aggregates of a node's out-neighbors. The aggregates of v's d out-neighbors have independent
+   noise, and their sum has sqrt(d) times less noise. Reading them does not spend privacy budget
+   (``release/out_edge_sums.py``), since the prediction for v depends on v's own record and published values.
+   Training the combiner is charged.
 """
 
 import math
@@ -53,25 +53,31 @@ from graphveil.training import PrivateSchedule, clipped_sum
 
 Targets = str | tuple[int | str, ...] | None
 _ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
-_SAFETY = 1 + 1e-6  # a message stays below its bound in spite of rounding
-Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy rows (N, d)
+_SAFETY = 1 + 1e-6  # a GNN message stays below its bound in spite of rounding
+Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
 _FLAT, _PREFERRED = 1, 8
 _LATER = 64.0
 _UNCERTAINTY_FLOOR = 0.05
 _WEIGHTS_RATE, _MAX_WEIGHT = 1.0, 2.5
-_MAX_NOISE_STEP = 0.25  # noise in a weight, as a standard deviation: fewer records take smaller steps instead
+_MAX_NOISE_STEP = (
+    0.25  # maximum standard deviation of the noise in a weight: with fewer records steps are smaller
+)
 COMBINER_RATE = 8.0
 _TINY = 1e-12
 _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
-_FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # the start's trust in the sums and in the row's log-likelihoods
-Read = Callable[[Tensor], tuple[Tensor, Tensor]]  # published rows to sums over own lists, and their lengths
+_FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # initial weights of the sums and of the log-likelihoods
+Read = Callable[
+    [Tensor], tuple[Tensor, Tensor]
+]  # published aggregates to sums over out-neighbors, and out-degrees
 
 
 def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
-    """Return the public set of nodes whose rows are released, bool (N); ``"unlabeled"`` ones do not teach.
+    """Return the public set of nodes whose aggregates are released, bool (N).
+
+    ``"unlabeled"`` selects the nodes outside of training.
 
     Raises:
-        ConfigError: an id is no node of the graph, or nothing is left.
+        ConfigError: If an id is not a node of the graph, or the set is empty.
     """
     if targets is None:
         return torch.ones(graph.num_nodes, dtype=torch.bool)
@@ -96,13 +102,13 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
 
 
 def training_members(graph: Graph, plan: ReleasePlan) -> Tensor:
-    """Return the public members of the groups that teach, with or without a label, bool (N)."""
+    """Return the public members of the training groups, with or without a label, bool (N)."""
     pays = next(query.pays for query in plan.queries if isinstance(query, DPSGDQuery))
     return torch.tensor(pays)[record_groups(graph)]
 
 
 def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
-    """Return the encoder's schedule: the step size follows from how loud the noise is, a public figure.
+    """Return the encoder's schedule; the step size is a function of the noise multiplier and public sizes.
 
     rate = clip(5 (m / 900)^1.3, 2, 60) with m = n sqrt(T) / z, the descent's mu times the records.
 
@@ -118,14 +124,14 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Priva
 def train_encoder(
     graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release, session: Session
 ) -> NoisySoftmax:
-    """Train the encoder on labeled members as the release's next question.
+    """Train the encoder on labeled members as the release's next query.
 
     Args:
-        graph: features and labels.
-        query: the steps.
-        labeled: the public members that teach, bool (N).
-        release: open, with the steps as its next question.
-        session: on which device gradients are formed.
+        graph: Features and labels.
+        query: The steps.
+        labeled: Public members of the training groups, bool (N).
+        release: Open release with the steps as its next query.
+        session: Selects the device where gradients are computed.
     """
     nodes = labeled.nonzero()[:, 0]
     return fit_softmax(
@@ -141,16 +147,16 @@ def train_encoder(
 
 @dataclass(frozen=True)
 class NodeMessages:
-    """Who sends what: labeled nodes their class's code, of norm one; the others a soft code, or nothing.
+    """The GNN messages of all nodes: labeled nodes send their class's code of norm one, others a soft code.
 
-    A record without a label pays for nothing but its messages and may use the whole budget for them: its
-    bound B is above one, so that its messages cost as much as a labeled record's everything.
+    An unlabeled record is charged for its messages only and may use the whole budget for them. Its norm bound
+    B is above one, so that its messages cost as much as all queries of a labeled record.
 
     Args:
-        labels: class numbers (N); those outside ``labeled`` are not read, and -1 is null: it sends nothing.
-        labeled: the public members of the labeled group, bool (N).
+        labels: Class numbers (N). Those outside ``labeled`` are not read, and -1 is null: it sends nothing.
+        labeled: Public members of the labeled group, bool (N).
         classes: C.
-        bound: B, the unlabeled records' norm bound; 0 makes them send nothing.
+        bound: B, the unlabeled records' norm bound; with 0 they send nothing.
     """
 
     labels: Tensor
@@ -168,7 +174,7 @@ class NodeMessages:
         return self._with_labels(self._soft(log_posteriors))
 
     def later(self, log_posteriors: Tensor) -> Tensor:
-        """Return messages by better posteriors: an unsure node too speaks at full voice B."""
+        """Return messages by better posteriors: an uncertain node also sends a vector of norm B."""
         soft = self._soft(log_posteriors)
         return self._with_labels(soft / soft.norm(dim=1, keepdim=True).clamp_min(1e-12))
 
@@ -187,10 +193,10 @@ class NodeMessages:
 
 @dataclass(frozen=True)
 class AggregatedCodes:
-    """What the rows said of each node; zero where no row is released.
+    """The decoded aggregates of each node; zero if no aggregate is released.
 
-    Shapes: ``log_likelihoods`` (N, C), ``strengths`` (N), ``rows`` (N, C-1): all pushes together, with noise
-    of standard deviation ``sigma``.
+    Shapes: ``log_likelihoods`` (N, C), ``strengths`` (N), ``rows`` (N, C-1): all aggregations combined, with
+    noise of standard deviation ``sigma``.
     """
 
     log_likelihoods: Tensor
@@ -207,21 +213,21 @@ def aggregate_and_decode(
     released: Tensor,
     prioritized: Tensor,
 ) -> AggregatedCodes:
-    """Push once for every sigma and decode all rows together.
+    """Aggregate once for every sigma and decode all aggregates together.
 
-    The first push gives favored rows four times the weight of others: nodes whose class is known need less
-    to be told about theirs. The next ones give more of every source's bounded weight to rows that are weak
-    and unclear so far: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels, and eight times that for
-    favored ones, whose strengths are larger for their weight. Sources whose class is not known send a
-    better guess each time. Rows add up by their precision.
+    The first aggregation gives prioritized nodes four times the weight of others, since nodes with known
+    classes need less information. The next ones give more of every source's bounded weight to weak and
+    uncertain aggregates: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels, and eight times that
+    for prioritized nodes, whose strengths are larger because of their weight. Sources of unknown class send
+    an improved posterior each time. Aggregates are combined by their precision.
 
     Args:
-        push: answers one query; it bounds every source's weights and adds noise.
-        sigmas: the noise of each push.
-        messages: who sends what.
-        log_posteriors: from the features, (N, C).
-        released: public set of rows, bool (N).
-        prioritized: public set of rows that matter more than the rest, bool (N).
+        push: Executes one query. It bounds every source's weights and adds noise.
+        sigmas: Noise of each aggregation.
+        messages: The GNN messages.
+        log_posteriors: Log-posteriors from features, (N, C).
+        released: Public set of released aggregates, bool (N).
+        prioritized: Public set of nodes with more weight, bool (N).
     """
     codes = simplex_codes(messages.classes)
     vectors = messages.first(log_posteriors)
@@ -242,7 +248,7 @@ def aggregate_and_decode(
 
 
 def allocate_levels(decoded: DecodedRows, prioritized: Tensor) -> Tensor:
-    """Return the level of each decoded row, the smallest weight being one.
+    """Return the level of each decoded aggregate, the smallest weight being one.
 
     >>> even, faint = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.25])
     >>> nobody = torch.zeros(2, dtype=torch.bool)
@@ -258,23 +264,23 @@ def allocate_levels(decoded: DecodedRows, prioritized: Tensor) -> Tensor:
 
 
 def level_of(squared: Tensor) -> Tensor:
-    """Return the nearest level of squared weights that are at least one, by their logarithm."""
+    """Return the nearest level of squared weights that are at least one, on a logarithmic scale."""
     return (2 * squared.log2()).round().clamp(0, len(LEVELS) - 1 - _FLAT).to(torch.int64) + _FLAT
 
 
 @dataclass(frozen=True)
 class EvidenceWeights:
-    """The weights of the features' log-posteriors and of the rows' log-likelihoods, (2)."""
+    """The weights of the features' log-posteriors and of the aggregates' log-likelihoods, (2)."""
 
     weights: Tensor
 
     @classmethod
     def even(cls) -> "EvidenceWeights":
-        """Return weights of one: both are believed."""
+        """Return weights of one."""
         return cls(torch.ones(WEIGHTS, dtype=torch.float64))
 
     def log_posteriors(self, log_posteriors: Tensor, log_likelihoods: Tensor) -> Tensor:
-        """Return the weighed sum as log-posteriors, (N, C)."""
+        """Return the weighted sum as log-posteriors, (N, C)."""
         a, b = self.weights.tolist()
         weighed: Tensor = a * log_posteriors + b * log_likelihoods
         return weighed.log_softmax(dim=1)
@@ -283,15 +289,15 @@ class EvidenceWeights:
 def fit_evidence_weights(
     log_posteriors: Tensor, log_likelihoods: Tensor, labels: Tensor, query: DPSGDQuery, release: Release
 ) -> EvidenceWeights:
-    """Train on labeled nodes from weights of one, as the release's next question.
+    """Train on labeled nodes from weights of one, as the release's next query.
 
-    The result is cut to [0, 2.5]: rows may count for nothing, but not against what they say.
+    The result is clipped to [0, 2.5], so aggregates can be ignored but not inverted.
 
     Args:
-        log_posteriors, log_likelihoods: of the nodes that are learned from, (n, C).
-        labels: their classes (n); a member without a label (-1) is null.
-        query: the steps.
-        release: open.
+        log_posteriors, log_likelihoods: Of the training nodes, (n, C).
+        labels: Their classes (n); a member without a label (-1) is a null record.
+        query: The steps.
+        release: Open release.
     """
     gradients = clipped_sum(WeighedLogits(), (log_posteriors, log_likelihoods), labels)
     schedule = evidence_weights_schedule(query.steps, query.noise_multiplier, len(labels))
@@ -300,10 +306,10 @@ def fit_evidence_weights(
 
 
 class WeighedLogits(nn.Module):
-    """The sum of logits with trained weights, all of them one at the start."""
+    """The sum of logits with trained weights, initialized to one."""
 
     def __init__(self) -> None:
-        """Start with even weights."""
+        """Start with weights of one."""
         super().__init__()
         self.weights = nn.Parameter(torch.ones(WEIGHTS, dtype=torch.float64))
 
@@ -313,7 +319,7 @@ class WeighedLogits(nn.Module):
 
 
 def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
-    """Return the schedule: step size one, or less where the noise would move a weight by more than 0.25.
+    """Return the schedule: step size one, or less if the noise would change a weight by more than 0.25.
 
     Both are in clipping norms.
 
@@ -332,21 +338,21 @@ def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int)
 def own_neighborhood_sum(
     read: Read, rows: Tensor, sigma: float, shrinkage: Tensor, sent: Tensor, out_degree_bound: float = 1.0
 ) -> Tensor:
-    """Return what each node hears on its own list, in noise units: float64 (N, d), zero without a list.
+    """Return the sum over each node's out-neighbors in noise units: float64 (N, d), zero without out-edges.
 
-    With d_v the length of v's list and w_v = 1 / sqrt(max(d_v, D)) the weight it wrote with,
+    With d_v the out-degree of v and w_v = 1 / sqrt(max(d_v, D)) the weight of its messages,
 
-        r_v = sum over the own list of b_u (Z_u - w_v c_v), divided by sigma sqrt(sum of b_u^2).
+        r_v = sum over the out-edges of b_u (Z_u - w_v c_v), divided by sigma sqrt(sum of b_u^2).
 
-    A node takes out what it wrote itself, so a labeled node does not hear its own label.
+    A node's own contribution is subtracted, so a labeled node does not receive its own label.
 
     Args:
-        read: sums published rows over each node's own list.
-        rows: Z, the rows of one push with weights one, (N, d).
-        sigma: their noise.
-        shrinkage: b, a function of published rows, (N); see :func:`row_shrinkage`.
-        sent: c, what each node sent, (N, d).
-        out_degree_bound: D of the push.
+        read: Sums published aggregates over each node's out-neighbors.
+        rows: Z, the result of one aggregation with weights of one, (N, d).
+        sigma: Its noise.
+        shrinkage: b, a function of published aggregates, (N); see ``row_shrinkage``.
+        sent: c, the vector that each node sent, (N, d).
+        out_degree_bound: D of the aggregation.
     """
     trusted = shrinkage.to(torch.float64)[:, None]
     sums, degrees = read(torch.cat([trusted * rows, trusted, trusted.square()], dim=1))
@@ -357,11 +363,11 @@ def own_neighborhood_sum(
 
 
 def row_shrinkage(strengths: Tensor, sigma: float) -> Tensor:
-    """Return how much of a row to add to a sum: s / (sigma^2 + s^2), up to a factor.
+    """Return the weight of an aggregate in a sum: s / (sigma^2 + s^2), up to a factor.
 
-    A row of strength s is s f + noise, and what a friend learns from it is its direction f. Rows below the
-    noise count by their strength, rows above it by their direction alone: otherwise the many friends of a
-    few popular nodes would all hear the same.
+    An aggregate of strength s is s f + noise, and only its direction f is informative. Aggregates below the
+    noise count by their strength, those above it by their direction alone. Otherwise a few nodes of high
+    degree would determine the sums of all their neighbors.
 
     >>> row_shrinkage(torch.tensor([0.5, 1.0, 2.0]), 1.0)
     tensor([0.4000, 0.5000, 0.4000])
@@ -379,7 +385,7 @@ def combiner_inputs(log_posteriors: Tensor, neighborhood_sum: Tensor, log_likeli
 
 
 def prior_combiner_weights(classes: int) -> Tensor:
-    """Return the combiner's start, shape (4 C - 1, C): a public belief that friends resemble each other."""
+    """Return the combiner's initial parameters, shape (4 C - 1, C): a public homophily prior."""
     codes, eye = simplex_codes(classes), torch.eye(classes, dtype=torch.float64)
     directions = torch.zeros(classes - 1, classes, dtype=torch.float64)
     bias = torch.zeros(1, classes, dtype=torch.float64)
@@ -398,13 +404,13 @@ class Combiner:
 
 
 def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -> Combiner:
-    """Train on labeled nodes from the public start, as the release's next question.
+    """Train on labeled nodes from the public start, as the release's next query.
 
     Args:
-        inputs: combiner inputs of the nodes that are learned from, (n, 4 C - 2).
-        labels: their classes (n); a member without a label (-1) is null.
-        steps: of the query.
-        release: open.
+        inputs: Combiner inputs of the training nodes, (n, 4 C - 2).
+        labels: Their classes (n); a member without a label (-1) is a null record.
+        steps: Steps of the query.
+        release: Open release.
     """
     start = prior_combiner_weights((inputs.shape[1] + 2) // 4)
     schedule = PrivateSchedule.full_batch(steps=steps, learning_rate=COMBINER_RATE)
@@ -413,9 +419,10 @@ def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -
 
 @dataclass(frozen=True, eq=False)
 class NodeLevelFitResult:
-    """What a fit comes to: public weights and merged rows, and log-posteriors that are not for everybody.
+    """The result of a fit: public parameters and combined aggregates, and log-posteriors that are not public.
 
-    Shapes: ``rows`` (N, C-1), ``log_posteriors`` (N, C), of which row v is for those entitled to v's record.
+    Shapes: ``rows`` (N, C-1), ``log_posteriors`` (N, C). Row v of the latter is only for people who are
+    authorized to access v's record.
     """
 
     encoder: NoisySoftmax
@@ -433,20 +440,20 @@ def fit_node_level_classcode(
     *,
     read_own_edges: bool = False,
 ) -> NodeLevelFitResult:
-    """Ask the plan's questions in order, and predict every node from what is public and its own record.
+    """Execute the plan's queries in order, and predict every node from public values and its own record.
 
-    Recipe S weighs the features' log-posterior and the row's log-likelihood. Recipe R decides from features,
-    row, and the rows on the node's own list.
+    Recipe S weights the features' log-posterior and the aggregate's log-likelihood. Recipe R decides from
+    features, aggregate, and the aggregates of out-neighbors.
 
-    Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes that do not teach are never read.
+    Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes outside of training are never read.
 
     Args:
-        graph: records and lists.
-        plan: made of an ``NodeLevelReleasePlan``.
-        release: open, with the plan's first question as its next one.
-        session: progress and workspace.
-        released: whose rows are released, bool (N).
-        read_own_edges: recipe R; the plan is made for one of the two.
+        graph: Records and out-edges.
+        plan: Plan of a ``NodeLevelReleasePlan``.
+        release: Open release with the plan's first query as its next one.
+        session: Progress and workspace.
+        released: Nodes whose aggregates are released, bool (N).
+        read_own_edges: Recipe R; the plan has to be made for the same recipe.
     """
     steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
     pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
@@ -454,7 +461,7 @@ def fit_node_level_classcode(
         raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
     last = steps[1] if len(steps) > 1 else None
     labeled = training_members(graph, plan)
-    # A plan that can tell rows apart from the first push on gives more to those that nobody knows yet.
+    # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
     prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
 
     def push(vectors: Tensor, levels: Tensor) -> Tensor:
@@ -495,16 +502,16 @@ def fit_node_level_classcode(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedNodeLevelClassCode(TrainedModel):
-    """The encoder of features, and what decides on features and rows: a weighing (S) or a combiner (R)."""
+    """The encoder of features, and the decision on features and aggregates: weights (S) or a combiner (R)."""
 
     encoder: NoisySoftmax
     decider: EvidenceWeights | Combiner
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Refuse: the pushes of another graph need to know who teaches there.
+        """Raise an error: aggregations of another graph need to know its training nodes.
 
         Raises:
-            NotImplementedGuaranteeError: always.
+            NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
             "classcode with unit 'node-record' asks by who has a public label, which another graph need not "
@@ -513,19 +520,19 @@ class TrainedNodeLevelClassCode(TrainedModel):
         )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Refuse, as :meth:`plan_for` does."""
+        """Raise an error, as ``plan_for`` does."""
         self.plan_for(PublicSizes.from_graph(graph))
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return {**self.encoder.state(), "decider": self.decider.weights}
 
     @classmethod
     def restore(cls, state: State, sizes: PublicSizes) -> "TrainedNodeLevelClassCode":
-        """Return what :meth:`state` was taken from.
+        """Return the model from the result of ``state``.
 
         Raises:
-            ArtifactError: the weights are not those of so many features and classes.
+            ArtifactError: If the parameters do not have this number of features and classes.
         """
         weights, classes = state["decider"], sizes.classes
         known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
@@ -540,14 +547,14 @@ class TrainedNodeLevelClassCode(TrainedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelClassCode(Method):
-    """ClassCode on records: recipe S weighs features and rows, recipe R reads the rows on a node's own list.
+    """ClassCode under ``node-record``: recipe S weights features and aggregates, R also reads out-neighbors.
 
     Args:
-        reads_own_edges: recipe R.
-        targets: whose rows are released; None for all.
-        unlabeled_send: whether nodes that do not teach send messages.
-        encoder_share: share of mu^2 that goes to the encoder; None for what suits.
-        out_degree_bound: D of the pushes.
+        reads_own_edges: Recipe R.
+        targets: Nodes whose aggregates are released; None for all.
+        unlabeled_send: Whether nodes outside of training send GNN messages.
+        encoder_share: Share of mu^2 for the encoder; None for a suitable one.
+        out_degree_bound: D of the aggregations.
     """
 
     reads_own_edges: bool = False
@@ -557,11 +564,11 @@ class NodeLevelClassCode(Method):
     out_degree_bound: int = 1
 
     def room(self, graph: Graph) -> float:
-        """Return about how many bytes a fit takes: decoding has covariances of each class, of C^2 entries."""
+        """Return the approximate memory of a fit in bytes; decoding has C^2 covariance entries per class."""
         return super().room(graph) + decoding_memory(graph.num_classes)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, pushes and counts."""
+        """Return the steps, aggregations and counts."""
         privacy_config, release_plan = self.privacy_config, self.release_plan(sizes)
         delta = privacy_config.delta_for(sizes.nodes)
         return calibrate_plan(
@@ -569,7 +576,7 @@ class NodeLevelClassCode(Method):
         )
 
     def release_plan(self, sizes: PublicSizes) -> NodeLevelReleasePlan:
-        """Return the questions, before the size of their noise is chosen."""
+        """Return the queries, before their noise is chosen."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
             raise UnitError(f"{self.name} on records is for unit 'node-record', not {unit.name!r}")
@@ -587,15 +594,15 @@ class NodeLevelClassCode(Method):
         )
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used: recipe R predicts a node from its own list."""
+        """Return the use of edges: recipe R predicts a node from its own out-edges."""
         return "read" if self.reads_own_edges else super().edge_use(plan)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Ask steps and pushes in order, and release the accuracies that were planned."""
+        """Execute steps and aggregations in order, and release the planned accuracies."""
         plan = session.plan
         if plan is None:
             raise ConfigError("ClassCode asks under a plan, and this session has none")
-        released = released_rows(graph, plan, self.targets)  # refuses wrong names before anything is booked
+        released = released_rows(graph, plan, self.targets)  # rejects wrong names before anything is charged
         release = session.open(graph, record_groups(graph))
         decided = fit_node_level_classcode(
             graph, plan, release, session, released, read_own_edges=self.reads_own_edges
@@ -612,5 +619,5 @@ class NodeLevelClassCode(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
-        """Return the fit with these weights."""
+        """Return the fit with these parameters."""
         return TrainedNodeLevelClassCode.restore(state, sizes)

@@ -1,7 +1,7 @@
-"""What ClassCode asks of records, and how one total mu is divided over it.
+"""Node-level query plan of ClassCode, and the division of one total mu over the queries.
 
-Recipe S: encoder steps, three adaptive pushes, and steps that weigh rows against features. Recipe R: encoder
-steps, one push, and a combiner. Counts for reporting come last.
+Recipe S: encoder steps, three adaptive aggregations, and steps that fit the weights of aggregates and
+features. Recipe R: encoder steps, one aggregation, and a combiner. Accuracy counts come last.
 """
 
 import math
@@ -18,23 +18,22 @@ from graphveil.release import (
     Query,
 )
 
-# Squared weights in sixteenths. Level 0 is a row that is not released; from there on factors of sqrt 2.
+# Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
 FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
 FIRST_LEVELS = LEVELS[:10]  # up to weight four
-WEIGHTS = 2  # of recipe S: how much features and rows are trusted
-WEIGHTS_CLIP = 2.0  # the norm that a record's gradient by them is clipped to
+WEIGHTS = 2  # of recipe S: number of weights of features and aggregates
+WEIGHTS_CLIP = 2.0  # clipping norm of a record's gradient by them
 _ROUNDING = 1e-12
 _SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """The noise that makes a labeled record and an unlabeled one cost the same mu each.
+    """The noise at which a labeled record and an unlabeled one have the same privacy cost mu.
 
-    ``encoder`` and ``combiner`` are noise multipliers of single steps (0: there are no such steps),
-    ``pushes`` standard deviations beside labeled messages of norm one, and ``bound`` the norm that
-    unlabeled messages may have.
+    ``encoder`` and ``combiner`` are noise multipliers of single steps (0 without such steps). ``pushes`` are
+    standard deviations for labeled messages of norm one. ``bound`` is the norm bound of unlabeled messages.
     """
 
     encoder: float
@@ -45,22 +44,22 @@ class NoiseScales:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSplit:
-    """Shares of mu^2: a labeled record pays for everything, an unlabeled one for its messages only.
+    """Shares of mu^2: a labeled record is charged for all queries, an unlabeled one for its messages only.
 
-    With mu^2 = sum of the steps' (shift / noise)^2, a labeled record's shares are fe for T1 encoder steps,
-    fc for T2 combiner steps (recipe S: steps that weigh rows) and fa = 1 - fe - fc for the pushes. An
-    unlabeled record meets the same pushes with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the
-    whole budget.
+    With mu^2 = sum of the steps' (shift / noise)^2, a labeled record's shares are fe for T1 encoder steps, fc
+    for T2 combiner steps (recipe S: steps that weight aggregates) and fa = 1 - fe - fc for the aggregations.
+    An unlabeled record takes part in the same aggregations with messages of norm at most B = 1 / sqrt(fa).
+    With B^2 fa = 1 this is the whole budget.
 
     Args:
-        encoder: fe; :func:`encoder_share` proposes one.
+        encoder: fe; ``encoder_share`` suggests one.
         combiner: fc; 0 without a combiner.
-        pushes: shares of fa, one per push; they sum to one.
+        pushes: Shares of fa, one per aggregation; they sum to one.
         encoder_steps: T1.
         combiner_steps: T2.
 
     Raises:
-        ConfigError: a share or a number of steps is outside its range, or the shares do not add up.
+        ConfigError: If a share or a number of steps is outside its range, or shares do not sum to one.
     """
 
     encoder: float = 0.1
@@ -84,24 +83,24 @@ class BudgetSplit:
 
     @classmethod
     def for_weighted_rows(cls, encoder: float, evidence_weights: float = 0.0) -> "BudgetSplit":
-        """Return recipe S: three adaptive pushes, and steps that weigh rows against features if they may."""
+        """Return recipe S: three adaptive aggregations, and steps that fit evidence weights if enabled."""
         return cls(encoder=encoder, combiner=evidence_weights, combiner_steps=20)
 
     @classmethod
     def neighborhood_sum(cls, encoder: float = 0.2, combiner: float = 0.1) -> "BudgetSplit":
-        """Return recipe R: one push, and a combiner.
+        """Return recipe R: one aggregation, and a combiner.
 
-        Reading needs so little of the budget that one share suits all graphs and budgets that were tried.
+        The encoder needs so little of the budget that one share suits all tested graphs and budgets.
         """
         return cls(encoder=encoder, combiner=combiner, pushes=(1.0,))
 
     @property
     def aggregation(self) -> float:
-        """fa: what the encoder and the combiner leave for the pushes."""
+        """fa: the share of the aggregations."""
         return 1 - self.encoder - self.combiner
 
     def noise(self, mu: float) -> NoiseScales:
-        """Return the noise for a total mu, of records that are nulled; divide mu by the unit's change first.
+        """Return the noise for a total mu under nulled records; divide mu by the unit's change first.
 
         z1 = sqrt(T1 / fe) / mu, sigma_k = 1 / (mu sqrt(fa f_k)), z2 = sqrt(T2 / fc) / mu.
 
@@ -121,12 +120,12 @@ class BudgetSplit:
 def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) -> float:
     """Return the encoder's share fe in recipe S: clip(6.5 k q^0.7, 0.1 k, 0.6) with q = sqrt(p) / (mu n).
 
-    q compares the noise on a linear model of p weights with what n records say. A small budget goes to the
-    features, which need less of it than rows; a larger one to the rows, which say more. Rows of few classes
-    have few coordinates and can be read through more noise: k = max(1, 6 / C). Where 6.5 k q^0.7 is above 1,
-    the features could use more than there is, and the bound 0.6 rises, to 0.8 at 2. The constants were fitted
-    to the test accuracy of four public graphs at epsilon 1 to 16, k and the rise to validation nodes of
-    PubMed and Cora. Every input is public.
+    q compares the noise of a linear model with p parameters to the information in n records. With a small
+    budget the features have more of it, since they need less; with a larger one the aggregates, which are
+    more informative. Aggregates of few classes have few coordinates and tolerate more noise: k = max(1, 6 /
+    C). Where 6.5 k q^0.7 is above 1, the features could use more than there is, and the bound 0.6 rises, to
+    0.8 at 2. The constants were fitted to the test accuracy of four public graphs at epsilon 1 to 16, k and
+    the rise to validation nodes of PubMed and Cora. Every input is public.
 
     >>> [round(encoder_share(mu, 438 * 6, 14235), 2) for mu in (0.268, 0.925, 2.905)]
     [0.32, 0.13, 0.1]
@@ -140,29 +139,29 @@ def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) ->
 
 
 _EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2: two numbers need little
-_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it
+_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the smallest noise of the aggregates
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelReleasePlan:
-    """The questions of a fit, in order, for any total mu; every record's own questions cost at most that.
+    """The queries of a fit, in order, for any total mu; the queries of every record cost at most that.
 
-    Training records pay for everything. Validation records teach too if ``train_on_val``, since nothing is
-    selected on them. Whoever does not teach pays for its messages alone, which may be longer, and with
-    ``metrics`` for one pair of noisy counts instead.
+    Training records are charged for all queries. With ``train_on_val`` validation records are trained on as
+    well, since nothing is selected on them. Records outside of training are charged for their messages, which
+    may have a larger norm, or with ``metrics`` for one pair of noisy counts.
 
     Args:
-        unit: ``node-record``; replaced records double every shift.
+        unit: ``node-record``; replace-one doubles every sensitivity.
         features: f.
         classes: C.
-        records: the public number of labeled nodes, for the encoder's share.
-        reads_own_edges: recipe R in place of S.
-        fits_evidence_weights: whether S learns how much to trust rows; it needs the rows of labeled nodes.
-        share: the encoder's share; None for what suits the recipe.
-        unlabeled_send: whether nodes that do not teach send messages.
-        train_on_val: whether validation labels are used like training labels.
-        metrics: whether accuracies are released.
-        out_degree_bound: D of the pushes.
+        records: Public number of labeled nodes, for the encoder's share.
+        reads_own_edges: Recipe R instead of S.
+        fits_evidence_weights: Whether S learns the weight of aggregates; needs those of labeled nodes.
+        share: The encoder's share; None for a suitable one.
+        unlabeled_send: Whether nodes outside of training send GNN messages.
+        train_on_val: Whether validation labels are used for training.
+        metrics: Whether accuracies are released.
+        out_degree_bound: D of the aggregations.
 
     >>> plan = NodeLevelReleasePlan(unit=NodeRecord(), features=9, classes=3, records=500, share=0.1)
     >>> [query.kind for query in plan.queries(0.5)]
@@ -182,7 +181,7 @@ class NodeLevelReleasePlan:
     out_degree_bound: int = 1
 
     def budget_split(self, mu: float) -> BudgetSplit:
-        """Return how a total mu is divided."""
+        """Return the division of a total mu."""
         if self.reads_own_edges:
             return (
                 BudgetSplit.neighborhood_sum()
@@ -194,7 +193,7 @@ class NodeLevelReleasePlan:
         return BudgetSplit.for_weighted_rows(suits if self.share is None else self.share, evidence_weights)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
-        """Return the questions."""
+        """Return the queries."""
         budget_split = self.budget_split(mu)
         noise = budget_split.noise(mu / self.unit.change)
         first = self._steps((self.features + 1) * self.classes, budget_split.encoder_steps, noise.encoder)
@@ -222,9 +221,7 @@ class NodeLevelReleasePlan:
         )
 
     def _push(self, number: int, sigma: float, bounds: tuple[float, ...]) -> OutEdgeSumQuery:
-        alike = (
-            self.reads_own_edges or not self.fits_evidence_weights
-        )  # nobody waits for more than the others
+        alike = self.reads_own_edges or not self.fits_evidence_weights  # no group has priority
         levels = LEVELS if number else FLAT_LEVELS if alike else FIRST_LEVELS
         loudest = math.sqrt(max(levels) / 16) * max(bounds)
         return OutEdgeSumQuery(
@@ -238,14 +235,14 @@ class NodeLevelReleasePlan:
         )
 
     def _accuracy_count_queries(self, mu: float) -> tuple[Query, ...]:
-        """Return counts of validation and of test nodes, at what teaching costs the others."""
+        """Return counts of validation and of test nodes, at the privacy cost of training."""
         return tuple(accuracy_count_query(self.unit, counted, mu) for counted in (VAL, OTHER) if self.metrics)
 
     def _is_training_group(self, group: int) -> bool:
         return group == TRAIN or (group == VAL and self.train_on_val and not self.metrics)
 
     def _bound(self, group: int, longest: float) -> float:
-        """Return the longest message of a group's records."""
+        """Return the norm bound of messages of a group's records."""
         if self._is_training_group(group):
             return 1.0
         return float(self.unlabeled_send) * (1.0 if self.metrics else longest)
