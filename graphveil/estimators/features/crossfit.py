@@ -3,8 +3,8 @@
 Later stages learn on labeled nodes how to weight these posteriors against noisy aggregates, and apply it to
 unlabeled nodes. A network is more confident and more accurate on the nodes that it was trained on. In-sample
 posteriors would therefore train likelihood, heads and gate to ignore the aggregates. So each labeled node is
-predicted by the one of five networks that was not trained on it, and a target by the mean of all five, whose
-errors are of the same kind. Validation labels can then be used for training and for choosing the gate.
+predicted by the one of five networks that was not trained on it. A target is predicted by the mean of all
+five, with similar errors. Validation labels can then be used for training and for choosing the gate.
 
 Candidates are compared on one held-out fold, with one network each. A network keeps its last epoch, at which
 the step size is zero, since choosing the best epoch would need further labels. The network of the chosen

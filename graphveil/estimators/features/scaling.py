@@ -1,8 +1,8 @@
 """Scaling of feature columns: one unscaled column would otherwise dominate every feature vector.
 
-Where features are public (edge-level units, or no unit), each column of large values is centered by its
-median and divided by a robust spread of the training graph. Where records are protected, nothing may be read
-from the data without a charge. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
+If features are public (edge-level units, or no unit), each column of large values is centered by its median.
+It is then divided by a robust spread of the training graph. If records are protected, nothing may be read
+from the data without a charge. Then a column with a public range (``feature_range``) is mapped to [-1, 1].
 Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own
 record, so that it does not dominate the record. No other record is read.
 """

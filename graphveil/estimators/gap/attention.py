@@ -37,7 +37,8 @@ from graphveil.release.weights import Attention
 from graphveil.training.adam import Adam
 
 PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
-# Not in the paper. Its refusals follow from 279 to 409 (benchmarks/notes/012-learned-attention.md).
+# Not in the paper. Batch sizes from 279 to 409 are infeasible for the same budgets as in the paper
+# (benchmarks/notes/012-learned-attention.md).
 PAPER_BATCH = 320
 PAPER_DEVIATIONS = (
     "the paper's Renyi accounting lets an edge add a clipped gradient or take one away; it replaces one by "

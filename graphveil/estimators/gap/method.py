@@ -1,6 +1,6 @@
 """GAP as frozen methods: at edge level, and on protected records (GAP-NDP).
 
-Both aggregate encoded rows over noisy hops, and train a classifier on the noisy aggregates.
+Both aggregate embeddings over noisy hops, and train a classifier on the noisy aggregates.
 """
 
 import math

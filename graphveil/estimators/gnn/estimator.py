@@ -58,8 +58,8 @@ class PrivateGNN(Estimator):
     ``node-bounded-degree``). There are no predictions, because they would read exact records of other nodes.
     Use ``module_`` where these records may be read, such as on your own graph.
 
-    A module is rejected before anything is charged if it mixes records of a batch, draws random numbers,
-    changes while it runs, fails in its backward pass, or holds long tensors that are not trained. See
+    A module is rejected before anything is charged if it mixes records of a batch, draws random numbers or
+    changes while it runs. It is also rejected if its backward pass fails, or it holds long untrained tensors. See
     ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor of
     the graph cannot be detected: do not write one.
 

@@ -187,7 +187,7 @@ def _random_ego_graphs(inputs: int) -> tuple[Tensor, Tensor]:
     edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
     for number in range(_STARS):
         star = random_tree(rng, inputs, depth=1)
-        leaves = min(number, len(star.x) - 1, _LEAVES)  # the first star has none
+        leaves = min(number, len(star.x) - 1, _LEAVES)  # the first ego graph has none
         x[number, : leaves + 1] = star.x[: leaves + 1]
         edges[number, 0, :leaves], edges[number, 1, :leaves] = torch.arange(1, leaves + 1), 0
     return x, edges
