@@ -59,9 +59,9 @@ class PrivateGNN(Estimator):
     Use ``module_`` where these records may be read, such as on your own graph.
 
     A module is rejected before anything is charged if it mixes records of a batch, draws random numbers or
-    changes while it runs. It is also rejected if its backward pass fails, or it holds long untrained tensors. See
-    ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor of
-    the graph cannot be detected: do not write one.
+    changes while it runs. It is also rejected if its backward pass fails, or it holds long untrained tensors.
+    See ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor
+    of the graph cannot be detected: do not write one.
 
     Args:
         module: Factory of the module, or the name that it was registered under (``graphveil.register``).
