@@ -1,4 +1,4 @@
-"""Graphs: the container, its files, the public data sets, and the papers' ways of preparing them.
+"""Graphs: the container, its files, the public datasets, and the papers' ways of preparing them.
 
 Tables can be checked without torch, so a name is imported when it is first used.
 """

@@ -1,7 +1,7 @@
 """The in-edges of every node, their weights, and the identity of the edge set that they come from.
 
 In-edges are stored in compressed rows, one row per target, because every aggregation reads them in that
-order. A budget hangs on an :class:`EdgeSet` and stored answers on an :class:`AdjacencyVersion`. Both are
+order. A budget hangs on an ``EdgeSet`` and stored answers on an ``AdjacencyVersion``. Both are
 compared as objects, because any digest of the edges would distinguish neighboring graphs. Nothing here
 prints, logs or raises anything from which an edge or an edge count can be computed.
 """
@@ -33,15 +33,15 @@ Weighted = sparse.csr_array[np.float64]
 class EdgeSet:
     """The identity of one protected set of edges, on which a privacy budget can be kept.
 
-    Two edge sets are equal only if they are the same object: a hash of the edges would tell neighboring
-    graphs apart. Copies are the same object too, so that copying a graph does not copy its budget. Pickling
-    is refused, because a budget does not leave its process.
+    Two edge sets are equal only if they are the same object: a hash of the edges would distinguish
+    neighboring graphs. Copies return the same object, so copying a graph does not copy its budget. Pickling
+    raises an error, because a budget does not leave its process.
 
     Args:
-        id: a public name such as ``"dataset:cora"``; by default a random one.
-        parts: the sets of which this one is the union, as of a graph that has grown; none share an edge.
-        released: the guarantee of these edges, as text, where they came out of a mechanism and are public;
-            empty for protected ones.
+        id: Public name such as ``"dataset:cora"``; random by default.
+        parts: Disjoint edge sets whose union this is, for example after ``Graph.grow``.
+        released: Guarantee of these edges, as text, if a mechanism released them and they are public.
+            Empty for protected edges.
 
     >>> import copy
     >>> edges = EdgeSet("dataset:cora")
@@ -65,7 +65,7 @@ class EdgeSet:
 
     @property
     def parts(self) -> tuple[EdgeSet, ...]:
-        """The sets that each have a budget of their own: this one, unless it is a union."""
+        """The sets that each have their own budget: this one, or the parts of a union."""
         return self._parts or (self,)
 
     def __copy__(self) -> EdgeSet:
@@ -77,7 +77,7 @@ class EdgeSet:
         return self
 
     def __reduce_ex__(self, protocol: object) -> Any:
-        """Refuse to be pickled, unless the edges are released: what comes out would have an empty budget."""
+        """Raise an error on pickling protected edges: the unpickled copy would have an unspent budget."""
         if self.released and not self._parts:
             return EdgeSet, (self.id,), (None, {"released": self.released})
         raise GraphError(
@@ -91,17 +91,17 @@ class EdgeSet:
 
 
 class AdjacencyVersion:
-    """The identity of one state of in-edges, for whoever keeps answers about it; it holds no edge."""
+    """The identity of one version of the in-edges, used as a cache key; it stores no edge."""
 
     __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GrowthStep:
-    """One step of growth: ``base`` was there before, and ``added`` are the new edges alone, over all nodes.
+    """One step of growth: ``base`` is the graph before, ``added`` holds only the new edges, over all nodes.
 
-    Nodes below ``base_nodes`` were there before. ``apart`` are the edge sets that the new edges are known not
-    to be in: those that were there before, unless the new edges came under a name that others may have, too.
+    Nodes below ``base_nodes`` existed before. ``apart`` lists the edge sets that are disjoint from the new
+    edges: those of ``base``, except if the new edges have the name of another edge set that may overlap.
     """
 
     base: AdjacencyVersion
@@ -118,16 +118,16 @@ class GrowthStep:
 class Adjacency:
     """In-edges in compressed rows: ``indices[indptr[v]:indptr[v + 1]]`` are the sources that send to ``v``.
 
-    Build one with :meth:`from_edges`. Sources are distinct and ascending within a row, and there are no
-    self-loops: rows given by hand are checked and brought into that order. An undirected graph stores both
-    directions of every edge, which is not checked, since one edge would flip the answer.
+    Build one with ``from_edges``. Sources are distinct and ascending within a row, and there are no
+    self-loops; rows passed directly are checked and sorted. An undirected graph must store both directions
+    of every edge. This is not checked, because one edge would change the result of the check.
 
     Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges), ``weights`` float32 (stored edges).
 
     Where edges have weights, ``weights`` holds their shares of the public bound ``max_weight``, in [0, 1].
 
     Raises:
-        GraphError: offsets that do not fit, a source that does not exist, weights outside [0, 1].
+        GraphError: Offsets are inconsistent, a source does not exist, or a weight is outside [0, 1].
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> path
@@ -238,20 +238,20 @@ class Adjacency:
     ) -> Adjacency:
         """Store the edges ``source[i] -> target[i]``, in any order and with any repeats.
 
-        Self-loops are dropped and repeats stored once. With ``directed=False`` an edge counts for both
+        Self-loops are dropped and duplicates are merged. With ``directed=False`` each edge is stored in both
         directions, whether the input lists one of them or both.
 
         Args:
-            source, target: node ids 0 to N - 1, integer arrays or tensors of one length.
-            num_nodes: the number of nodes N.
-            directed: whether ``u -> v`` says nothing about ``v -> u``.
-            edge_set: the identity to carry; by default a new one.
-            weight: a weight of at least 0 for each edge, if edges have any. Of an edge that is listed several
-                times, or in both directions if it is undirected, the largest counts; weight zero is no edge.
-            max_weight: the public bound that larger weights are cut to.
+            source, target: Node ids 0 to N - 1, integer arrays or tensors of equal length.
+            num_nodes: Number of nodes N.
+            directed: Whether ``u -> v`` does not imply ``v -> u``.
+            edge_set: Identity of the edges; a new one by default.
+            weight: Weight of at least 0 for each edge, if the edges are weighted. The largest weight is used
+                for duplicates, and for both directions of an undirected edge. Weight 0 means no edge.
+            max_weight: Public bound to which larger weights are clipped.
 
         Raises:
-            GraphError: the ids are not integers in range, the lengths differ, or weights are negative or not
+            GraphError: The ids are not integers in range, the lengths differ, or a weight is negative or not
                 finite.
 
         >>> edges = Adjacency.from_edges(
@@ -319,9 +319,9 @@ class Adjacency:
         return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
     def with_stored_zeros(self, weights: Tensor) -> Adjacency:
-        """Return the same entries with weights, those of zero kept, as no other way of making edges does.
+        """Return the same entries with other weights, keeping entries of weight zero.
 
-        What is stored then says more than the edges do. Paper mode needs it, since published code does so.
+        The stored entries then reveal more than the edges do. Paper mode needs this to match published code.
 
         >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
         >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
@@ -346,7 +346,7 @@ class Adjacency:
         return out
 
     def subgraph(self, keep: Tensor) -> Adjacency:
-        """Return the edges between the kept nodes, which are numbered anew in their old order.
+        """Return the edges between the kept nodes, which are renumbered in their old order.
 
         Args:
             keep: bool (N).
@@ -551,7 +551,7 @@ def grow_adjacency(
 
     Args:
         adjacency: what was there.
-        source, target: the new edges, as :meth:`Adjacency.from_edges` takes them.
+        source, target: the new edges, as ``Adjacency.from_edges`` takes them.
         num_nodes: the number of nodes, old and new.
         edge_set: the identity of the new edges; by default a new one.
         weight: the new edges' weights, if edges have any.

@@ -1,9 +1,8 @@
-"""Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere.
+"""Destination blocks: consecutive rows of a graph with all their in-edges, as values that can be pickled.
 
-A block may be a view of a mapped file, which others can change: what is cut off from it ends the process
-that reads it, and compiled sums follow indices unchecked. So a pass over the edges first asks the system
-whether the files are as they were when the graph was opened, which takes microseconds. It cannot see
-changes within a pass.
+A block may be a view of a memory-mapped file. If another process truncates that file, reading it kills this
+process, and compiled sums do not check indices. Each pass over the edges therefore first checks that the
+files have not changed since the graph was opened. Changes during a pass are not detected.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class EdgeBlock:
         return self.stop - self.start
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is sent: the block's own numbers, not the whole graph that they may be views of."""
+        """Return the pickled state: the block's own numbers, not the arrays that they are views of."""
         return {name: part.clone() if isinstance(part, Tensor) else part for name, part in vars(self).items()}
 
     @property
@@ -82,7 +81,7 @@ _whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
-    """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them.
+    """Yield a graph's destination blocks from row ``first`` on, in order, as ``ranges`` cuts them.
 
     Raises:
         GraphError: the graph is mapped from files that have changed.
@@ -109,7 +108,7 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
 
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
-    """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
+    """Return the edges into some rows, as views; there are at most ``MAX_EDGES``."""
     if stop - start < adjacency.num_nodes:
         return _block(adjacency, start, stop)
     if adjacency not in _whole:
@@ -159,7 +158,7 @@ def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
 
 
 class Stamp(NamedTuple):
-    """A file and what the system says of it: which one it is, its size, and when it was last written."""
+    """Identity of a file: its inode, its size, and the time of its last modification."""
 
     path: Path
     facts: tuple[int, int, int, int] | None  # None: it is not there
@@ -183,19 +182,19 @@ def remember_stamps(adjacency: Adjacency, stamps: Iterable[Stamp]) -> None:
 
 
 def check_unchanged(adjacency: Adjacency) -> None:
-    """Refuse to read edges whose files have changed; edges in memory have none.
+    """Raise an error if the files of mapped edges have changed; edges in memory have no files.
 
     Raises:
-        GraphError: a file was written, replaced or removed since the graph was opened; it is named.
+        GraphError: A file was written, replaced or removed since the graph was opened; it is named.
     """
     check_stamps(_stamps.get(adjacency, ()))
 
 
 def check_stamps(stamps: Iterable[Stamp]) -> None:
-    """Refuse files that are not as they were.
+    """Raise an error if a file has changed.
 
     Raises:
-        GraphError: one was written, replaced or removed; it is named.
+        GraphError: A file was written, replaced or removed; it is named.
     """
     for stamp in stamps:
         if Stamp.from_file(stamp.path) != stamp:

@@ -57,7 +57,7 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
 
 
 def refuse_unlabeled() -> NoReturn:
-    """Refuse a graph of which nobody says what is to be learned."""
+    """Raise an error that names the missing label argument."""
     raise GraphError(
         "name the label column with label= (--label); a graph to predict only needs classes= instead"
     )
@@ -108,7 +108,7 @@ def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dic
     """Return a graph of networkx as a table of nodes, where an attribute may be missing, and one of edges.
 
     Raises:
-        GraphError: it is none, nodes are neither all whole numbers nor all text, or an attribute has no type.
+        GraphError: it is none, nodes are neither all integers nor all text, or an attribute has no type.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx takes a graph of networkx, not a {type(graph).__name__}")
@@ -321,7 +321,7 @@ _known_sets: dict[int, tuple[weakref.ref[Any], EdgeSet]] = {}
 def _edge_set_of(held: object) -> EdgeSet:
     """Return the edge set of an object that holds edges, the same as long as that object lives.
 
-    Two conversions of one ``Data`` are one data set: with an edge set each, a second fit would begin with an
+    Two conversions of one ``Data`` are one dataset: with an edge set each, a second fit would begin with an
     empty budget.
     """
     number = id(held)
@@ -334,7 +334,7 @@ def _edge_set_of(held: object) -> EdgeSet:
 
 
 def _labels_of(y: Any) -> Any:
-    """Return labels; where whole numbers stand as floats, as beside NaN, they are whole numbers again."""
+    """Return labels; integers that were stored as floats, for example next to NaN, become integers again."""
     if isinstance(y, np.ndarray) and y.dtype.kind == "f":
         y = torch.from_numpy(y)
     if not isinstance(y, Tensor) or not y.is_floating_point():

@@ -27,10 +27,10 @@ _ENTRIES = 1 << 18  # at a time
 
 
 def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:
-    """Require row k to be ``indices[indptr[k]:indptr[k + 1]]``, whole numbers from 0 to columns - 1.
+    """Require row k to be ``indices[indptr[k]:indptr[k + 1]]``, integers from 0 to columns - 1.
 
     Raises:
-        GraphError: not two vectors of whole numbers, offsets that do not rise from 0 to the number of
+        GraphError: not two vectors of integers, offsets that do not rise from 0 to the number of
             indices, or an index outside the columns; without any of them.
     """
     _whole(indptr, "row offsets", what)

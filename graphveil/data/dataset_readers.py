@@ -387,10 +387,10 @@ class SparsePattern:
 
 
 def read_matlab(path: Path) -> dict[str, Floats | SparsePattern]:
-    """Return the real matrices of a file, and the places of its sparse ones, by name; others are left out.
+    """Return the real matrices of a file and the offsets of its sparse ones, by name; skip all others.
 
     Raises:
-        ValueError: the file is of another version, or an element is not what it says.
+        ValueError: The file has another version, or an element does not match its header.
     """
     content = path.read_bytes()
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
@@ -453,7 +453,7 @@ def _numbers(element: tuple[int, memoryview], order: str) -> npt.NDArray[Any]:
 
 
 def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int, int]) -> SparsePattern:
-    """Return where the entries are, whatever they are; room set aside for more comes after them."""
+    """Return the positions of the nonzero entries of a sparse matrix, without its trailing spare space."""
     rows, starts = _numbers(next(parts), order), _numbers(next(parts), order)
     if starts.dtype.kind != "i" or len(starts) != size[1] + 1 or not 0 <= starts[-1] <= len(rows):
         raise ValueError("has a sparse matrix of another size than it says")
@@ -469,13 +469,13 @@ _HEADER = re.compile(
 
 
 def read_npz(path: Path, names: Collection[str]) -> Arrays:
-    """Return those of the named arrays that an archive has.
+    """Return those of the named arrays that an archive contains.
 
-    NumPy's own reader allocates what a header claims before it looks at what is there. Here the header must
-    be as NumPy writes it, of numbers or text, and say exactly as much as the member holds.
+    NumPy's own reader allocates the size in the header before it checks the data. This reader requires a
+    header as NumPy writes it, of numbers or text, whose size equals that of the archive member.
 
     Raises:
-        ValueError: an array is of another type or size than it says, or unpacks to far more than the file.
+        ValueError: An array differs from its header in type or size, or unpacks to far more than the file.
     """
     with zipfile.ZipFile(path) as archive:
         wanted = {name: f"{name}.npy" for name in names}

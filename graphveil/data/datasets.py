@@ -1,4 +1,4 @@
-"""The datasets by name: load one, list all, count what is public about one; and the catalog of them."""
+"""Public datasets by name: load one, list all, return public statistics; and their catalog."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def load_dataset(
     by_id: bool = False,
     on_clients: bool = False,
 ) -> Graph:
-    """Return a public data set, prepared and split as a paper does it.
+    """Return a public dataset, prepared and split as in a paper.
 
-    Local files come first, in the layout that the catalog names; otherwise the public copy is downloaded
-    into the root, or into the user's cache if no root was given. The edge set is called ``dataset:<name>``.
+    Local files are used first, in the layout that the catalog names. Otherwise the public copy is downloaded
+    into ``root``, or into the user's cache if ``root`` is None. The edge set is called ``dataset:<name>``.
 
     Args:
-        name: such as ``cora`` or ``facebook100/Berkeley13``; :func:`list_datasets` has all.
-        root: the folder of the data sets; by default ``$GRAPHVEIL_DATA``, then the user's cache.
-        recipe: one of gap, lpgnn, weighted and planetoid, or none for the data as they are.
-        seed: of the split, none for a random one. Several seeds split one graph: see ``Recipe.split``.
-        mode: ``paper`` also does what reads protected data, which stays on the graph as its ``deviations``:
-            no model on it, strict or not, has a valid guarantee.
-        by_id: split by a hash of the node ids alone, and leave out what a recipe computes from everybody's
-            features, for units that protect records.
-        on_clients: the same, for unit ``local-attributes``.
+        name: Name such as ``cora`` or ``facebook100/Berkeley13``; ``list_datasets`` returns all of them.
+        root: Folder of the datasets; by default ``$GRAPHVEIL_DATA``, then the user's cache.
+        recipe: One of gap, lpgnn, weighted and planetoid, or None for the unmodified data.
+        seed: Seed of the split, None for a random one. For several splits of one graph see ``Recipe.split``.
+        mode: ``paper`` also applies steps that read protected data and records them in ``deviations``. No
+            model fitted on such a graph has a valid guarantee.
+        by_id: Split by a hash of the node ids alone, and omit the steps of the recipe that read the features
+            of all nodes. For units that protect node records.
+        on_clients: The same, for unit ``local-attributes``.
 
     Raises:
-        ConfigError: an unknown name, recipe or mode.
-        GraphError: the files are neither there nor to be had, or damaged.
+        ConfigError: The name, recipe or mode is unknown.
+        GraphError: The files are damaged, or neither present nor available for download.
 
     >>> load_dataset("synthetic/tiny").mask("train").sum()
     tensor(225)
@@ -92,7 +92,7 @@ def load_dataset(
 
 @checked
 def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any]]:
-    """Return one row per data set: name, nodes, features, classes, where, and whether it is here.
+    """Return one row per dataset: name, nodes, features, classes, where, and whether it is here.
 
     >>> [row["local"] for row in list_datasets() if row["name"] == "synthetic/demo"]
     [True]
@@ -112,9 +112,9 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
 
 
 def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str, Any]:
-    """Return the statistics of a data set as it is, before any recipe.
+    """Return the statistics of a dataset as it is, before any recipe.
 
-    The data sets of the catalog are published, so their edges may be counted. ``edges`` counts undirected
+    The datasets of the catalog are published, so their edges may be counted. ``edges`` counts undirected
     edges once; ``homophily`` is the share of edges with equal labels among those whose ends both have one.
 
     >>> info = dataset_info("synthetic/tiny")
@@ -147,7 +147,7 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
 
 
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
-    """Return a data set as it is."""
+    """Return a dataset as it is."""
     entry = entry_of(name)
     if entry.preset:
         return synthetic(entry.preset)
@@ -182,7 +182,7 @@ def read_or_fetch(entry: Dataset, folders: list[Path]) -> Fields:
 
 
 def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: str) -> Fields:
-    """Call a reader; whatever goes wrong in the libraries below it becomes one line."""
+    """Call a reader, and convert any error of the libraries below it into a one-line error."""
     try:
         return read(folder, entry.name)
     except GraphveilError:
@@ -196,7 +196,7 @@ def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: s
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One data set.
+    """One dataset.
 
     Args:
         name: what ``load_dataset`` is given.
@@ -221,7 +221,7 @@ class Dataset:
     remedy: str = ""
 
     def lies_under(self, root: Path) -> bool:
-        """Return whether the data can be had without a download."""
+        """Return whether the data are available without a download."""
         if self.read is None:
             return bool(self.preset)
         return all((root / file).is_file() for file in self.files)

@@ -1,7 +1,7 @@
 """Tables of edges, larger than memory, in the order of their targets: DuckDB sorts them and spills by itself.
 
-An edge becomes one whole number, target * 2^32 + source in places of nodes, so one column is sorted. Each end
-is read by itself, as :mod:`graphveil.data.tables` does: no edge decides what becomes of another.
+An edge becomes one integer, target * 2^32 + source in places of nodes, so one column is sorted. Each end
+is read by itself, as ``graphveil.data.tables`` does: no edge decides what becomes of another.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class EdgeTables:
             ) from None
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
-        """Return the query; what it reads beside the files is registered in the session."""
+        """Return the query; additional inputs besides the files are registered in the session."""
         ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
         first = self._first_of_a_run()
         if first is not None:
@@ -123,7 +123,7 @@ class EdgeTables:
         )
 
     def _first_of_a_run(self) -> int | None:
-        """Return the first id if ids are consecutive whole numbers, which needs no join."""
+        """Return the first id if ids are consecutive integers, which needs no join."""
         import pyarrow as pa
 
         if not pa.types.is_int64(self.ids.type):
@@ -143,7 +143,7 @@ class EdgeTables:
         return f"SELECT {named} FROM {table}"
 
     def _columns(self, file: Path) -> list[str]:
-        """Return the names of a file's columns; DuckDB tells none apart that differ in case alone."""
+        """Return the column names of a file; DuckDB does not distinguish names that differ in case alone."""
         names = column_names(file, [self.source, self.target], self.csv_format)
         for end in (self.source, self.target):
             if sum(name.lower() == end.lower() for name in names) > 1:

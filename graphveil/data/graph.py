@@ -1,4 +1,4 @@
-"""The graph container: features, labels, split and in-edges. It knows no privacy."""
+"""The graph container: features, labels, split and in-edges. It contains no privacy logic."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ NO_FOLDS = (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Graph:
-    """One graph whose nodes have features and, where known, one label each.
+    """One graph whose nodes have features and, if known, one label each.
 
     Symbols: N nodes, d features, C classes.
 
     Args:
-        x: features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
-        y: labels int64 (N), classes 0 to C - 1, or -1 where there is none; to predict, all may be missing.
-        adjacency: the in-edges.
+        x: Features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
+        y: Labels int64 (N), classes 0 to C - 1, or -1 for missing. All may be missing for prediction.
+        adjacency: The in-edges.
         num_classes: C, from 2 to 16,384.
-        train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
-            may have no label: :meth:`mask` leaves out the members without one.
-        name: what tables and reports call the graph.
-        ids: the caller's own node ids (N), in node order.
-        class_names: the caller's own label per class, in class order.
-        notes: what a guarantee has to say about how the data were prepared.
-        deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
-        public: under unit ``"edge-subset"``: the public edges, and who may have private ones.
-        encoding: how the columns of a table of nodes became the features, where it was read from one.
-        label_sets: labels that do not exclude each other, bool (N, L), for models with ``multi_label``; every
-            other model learns ``y``, which also says who has labels at all.
+        train_mask, val_mask, test_mask: The split, bool (N) each, disjoint; all three or none. Members may
+            have no label: ``mask`` leaves these out.
+        name: Name of the graph in tables and reports.
+        ids: The caller's own node ids (N), in node order.
+        class_names: The caller's own label per class, in class order.
+        notes: Notes on data preparation that every guarantee includes.
+        deviations: Preparation steps that read protected data; each makes a guarantee invalid.
+        public: Under unit ``"edge-subset"``: the public edges, and the nodes that may have private ones.
+        encoding: How the columns of the node table became features, if it was read from a table.
+        label_sets: Multi-label targets, bool (N, L), for models with ``multi_label``. All other models learn
+            ``y``, which also defines which nodes are labeled.
 
     Raises:
-        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
+        GraphError: Shapes do not match, features are not finite, labels or C are out of range, or N is 0.
 
     >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
     >>> graph
@@ -128,7 +128,7 @@ class Graph:
         )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse to be an array, which is what cross-validation asks for first."""
+        """Raise an error on conversion to an array, which cross-validation would attempt first."""
         raise GraphError(f"a graph is no array of rows that can be cut into folds: {NO_FOLDS}")
 
     @property
@@ -143,7 +143,7 @@ class Graph:
 
     @property
     def directed(self) -> bool:
-        """Whether an edge u -> v says nothing about v -> u."""
+        """Whether an edge u -> v does not imply v -> u."""
         return self.adjacency.directed
 
     @property
@@ -196,7 +196,7 @@ class Graph:
         return self.replace(train_mask=train, val_mask=val, test_mask=test)
 
     def with_public(self, edges: Adjacency, private_nodes: Tensor) -> Graph:
-        """Return the graph with word of which edges are public, and of who may have private ones.
+        """Return the graph with the given public edges, and with the nodes that may have private ones.
 
         >>> path = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
         >>> one = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
@@ -239,21 +239,21 @@ class Graph:
     ) -> Graph:
         """Return the graph with new nodes appended, and the edges that came with them.
 
-        A model that predicted this graph, or was fitted on it, predicts the grown one by asking the new edges
-        alone. Which edges are new must follow from public facts, such as ids or times of arrival: each has an
-        end among the new nodes.
+        A model that was fitted on this graph, or has predicted it, predicts the grown graph by querying the
+        new edges alone. The set of new edges must follow from public facts, such as ids or times of arrival.
+        Each new edge has an end among the new nodes.
 
         Args:
-            x: the new nodes' features, one row each.
-            y: their labels, -1 where there is none; None for no labels.
-            source, target: the new edges; new nodes have the numbers from N on.
-            ids: the new nodes' ids, if the graph has ids.
-            edge_set: the identity of the new edges, by default a new one. Name that of other edges if these
-                are among them.
-            weight: the new edges' weights, if edges have any.
+            x: Features of the new nodes, one row each.
+            y: Their labels, -1 for missing; None for no labels.
+            source, target: The new edges; new nodes are numbered from N on.
+            ids: Ids of the new nodes, if the graph has ids.
+            edge_set: Identity of the new edges, a new one by default. Pass that of other edges if these are
+                among them.
+            weight: Weights of the new edges, if the edges are weighted.
 
         Raises:
-            GraphError: an edge joins two nodes that were there before; shapes, labels or ids do not fit.
+            GraphError: An edge joins two existing nodes, or shapes, labels or ids do not match.
 
         >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
         >>> grown = graph.grow([[0.0, 1.0, 1.0]], [0], [3, 3], [0, 2])
@@ -312,11 +312,11 @@ class Graph:
     ) -> Graph:
         """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
 
-        Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
-        (:meth:`Adjacency.from_edges`). With ``x=None`` every node has one constant feature, 1, and accuracy
-        comes from the edges only. ``num_classes`` is by default the largest label plus one, which the
-        graph's notes then say; further fields of :class:`Graph` go by their names. Labels may be text, None
-        where there is none: then the classes are those that occur, sorted.
+        Self-loops are dropped and duplicates are merged. Edges may have weights, up to a public
+        ``max_weight`` (``Adjacency.from_edges``). With ``x=None`` every node has one constant feature, 1, and
+        accuracy comes from the edges only. ``num_classes`` is the largest label plus one by default, which
+        the graph's notes then record. Further fields of ``Graph`` are keyword arguments. Labels may be text,
+        with None for missing: the classes are then the sorted labels that occur.
 
         >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
         ('a', 'b')
@@ -369,13 +369,13 @@ class Graph:
         max_weight: float | None = None,
         name: str = "frames",
     ) -> Graph:
-        """Build a graph from two frames, of pandas, polars, Arrow or anything that speaks its interface.
+        """Build a graph from two frames of pandas, polars, Arrow or any library with the Arrow interface.
 
-        A mapping of columns does, too. The other arguments, and what columns become, are those of
-        :func:`read_graph`. Each call makes a new edge set, on which a new budget hangs: keep the graph.
+        A mapping of columns is also accepted. The other arguments and the column rules are those of
+        ``read_graph``. Each call creates a new edge set with a new budget, so keep the graph.
 
         Raises:
-            GraphError: everything that is wrong with the two frames, in one error (``errors.TableError``).
+            GraphError: All validation errors of the two frames are reported in one ``errors.TableError``.
 
         >>> people = {"user": ["u", "v", "w"], "team": ["red", "blue", None], "age": [31, 45, 28]}
         >>> knows = {"a": ["u"], "b": ["v"]}
@@ -415,7 +415,7 @@ class Graph:
 
         Parallel edges count once and loops not at all. ``label`` and ``split`` are attributes of nodes,
         ``weight`` one of edges (1 where it is missing), with its public bound. ``features``, ``drop``,
-        ``categories``, ``missing`` and ``classes`` are those of :func:`read_graph`.
+        ``categories``, ``missing`` and ``classes`` are those of ``read_graph``.
 
         >>> import networkx
         >>> path = networkx.path_graph(3)
@@ -531,7 +531,7 @@ class Graph:
 
 
 def check_kind(graph: object) -> None:
-    """Refuse anything but a graph, such as another library's.
+    """Raise an error for anything but a graph, such as another library's.
 
     >>> check_kind("karate")
     Traceback (most recent call last):
@@ -575,7 +575,7 @@ def _labels(y: Any) -> Tensor:
 
 
 def _as_mask(given: Any) -> Any:
-    """Return a list or an array of bools as the tensor that it stands for, anything else as it was.
+    """Convert a list or an array of bools to a tensor; return anything else unchanged.
 
     >>> as_mask([True, False])
     tensor([ True, False])

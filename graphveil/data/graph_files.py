@@ -60,48 +60,48 @@ def read_graph(
 ) -> Graph:
     """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
 
-    Every column of ``nodes`` that has no other role is a feature: a number as it is, a bool as 0 or 1, a date
-    as years since 2000-01-01 (UTC), a list of numbers as so many. A node without a label is unlabeled. Nodes
-    keep the order of the file. The defaults are those of the command; everything that is wrong with the two
-    tables is said in one error, with the keywords that would pass.
+    Every column of ``nodes`` without another role is a feature: a number is unchanged, a bool becomes 0 or 1,
+    a date becomes years since 2000-01-01 (UTC), a list of k numbers becomes k features. A node without a
+    label is unlabeled. Nodes keep the order of the file. The defaults are those of the command. All
+    validation errors of the two tables are reported in one error, with the keywords that would pass.
 
     Args:
-        nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
-            the folder of a released graph, which is then known to be one: its edge set has its guarantee.
-        id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their
+        nodes, edges: Paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
+            the folder of a released graph; the edge set then carries its guarantee.
+        id: Column of ``nodes`` that holds integers or text. Ids of a CSV are text and keep their
             spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
-        source, target: columns of ``edges`` that hold ids.
-        directed: whether ``source -> target`` says nothing about the opposite direction.
-        label: column of ``nodes`` that holds labels: text, numbers, bools or dates. A CSV's are taken as they
-            are written, but for a whole number's point with zeros. A graph to predict only needs none, if
-            the classes are given.
-        split: column of ``nodes`` with train, val (valid, validation), test or nothing.
-        features: the feature columns, if not all the others.
-        drop: columns of ``nodes`` that are no features.
-        categories: columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
-            ``"country=hash:32"`` hashed into so many places, or ``"plan"`` with the values that occur, which
-            units that protect records refuse. A mapping of names to lists, numbers or None does, too.
-        missing: ``"refuse"``; ``"indicator"``, 0 and one more column for each that says so;
-            ``"constant=V"``; or ``"median"`` of the table, which units that protect records refuse.
+        source, target: Columns of ``edges`` that hold ids.
+        directed: Whether ``source -> target`` does not imply the opposite direction.
+        label: Column of ``nodes`` that holds labels: text, numbers, bools or dates. Labels of a CSV are used
+            as written, except that integers lose a trailing ``.0``. May be omitted for prediction only, if
+            ``classes`` is given.
+        split: Column of ``nodes`` with train, val (valid, validation), test or nothing.
+        features: Feature columns; by default all columns without another role.
+        drop: Columns of ``nodes`` that are not features.
+        categories: Columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
+            ``"country=hash:32"`` hashed into so many buckets, or ``"plan"`` with the values that occur, which
+            units that protect node records reject. Also a mapping of names to lists, numbers or None.
+        missing: ``"refuse"``; ``"indicator"``, 0 and an additional 0/1 column for each such column;
+            ``"constant=V"``; or ``"median"`` of the table, which units that protect node records reject.
         unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the
             nodes that they name, which is for unit ``none`` alone: one secret edge would publish a node.
-        null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
+        null_values: Words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
             pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
-        delimiter, decimal: what stands between the columns of CSV files (one character, or ``"tab"``), and
-            before the decimals of a number (``"."`` or ``","``), in both tables and ``node_ids``.
-        node_ids: a table with the column ``id``, a public list of nodes: each is a node, with a row or not.
-        encoding: that of another graph (``graph.encoding``): columns become features as they did there.
-        aside: columns of ``nodes`` that are not among the others. They need not be there.
-        classes: the labels in class order, if the classes are to be fixed beforehand and not by this file.
-            Any other label then counts as missing: a refusal would tell about it. By default the labels that
-            occur, sorted, so that a class may show that somebody has its label; the graph's notes say so.
-        weight: column of ``edges`` that holds weights of at least 0, if they have any.
-        max_weight: the public bound that larger weights are cut to.
+        delimiter, decimal: Column separator of CSV files (one character, or ``"tab"``), and decimal
+            separator (``"."`` or ``","``), in both tables and ``node_ids``.
+        node_ids: Table with the column ``id``, a public list of nodes; nodes without a row are included.
+        encoding: Encoding of another graph (``graph.encoding``) to apply to the columns.
+        aside: Columns of ``nodes`` to leave out of all other roles. They may be missing.
+        classes: Labels in class order, if the classes are fixed in advance and not by this file. Any other
+            label then counts as missing, because an error would reveal it. By default the labels that occur,
+            sorted: a class then reveals that some node has its label, which the graph's notes state.
+        weight: Column of ``edges`` that holds weights of at least 0, if the edges are weighted.
+        max_weight: Public bound to which larger weights are clipped.
 
     Raises:
-        GraphError: a file or column is missing or unusable, ids are repeated or unknown, features are not
-            finite numbers, there is no node or only one class (``errors.TableError`` lists all
-            of it). Messages name columns, never values.
+        GraphError: A file or column is missing or unusable, ids are repeated or unknown, features are not
+            finite numbers, or there is no node or only one class (``errors.TableError`` lists all
+            errors). Messages name columns, never values.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -170,9 +170,9 @@ def read_topology(
     directed: bool,
     csv_format: CsvFormat = COMMAS,
 ) -> Graph:
-    """Read who is connected with whom, and nothing else of the nodes than their ids.
+    """Read an unlabeled graph from edges and node ids alone.
 
-    Every node has the one feature 1 and no label. Arguments and errors as for :func:`read_graph`.
+    Every node has the one feature 1 and no label. Arguments and errors as for ``read_graph``.
     """
     node_path = Path(nodes)
     check_columns(node_path, [id], csv_format)
@@ -199,17 +199,17 @@ def read_edges(
     directed: bool,
     csv_format: CsvFormat = COMMAS,
 ) -> Adjacency:
-    """Return a table of edges between nodes that are known, or the folder of a released graph.
+    """Return a table of edges between known nodes, or the folder of a released graph.
 
     Args:
-        edges: the table or the folder.
-        ids: the nodes' ids in node order, whole numbers or text.
-        source, target: columns that hold ids.
-        directed: whether an edge says nothing about its opposite.
-        csv_format: how a CSV is read.
+        edges: The table or the folder.
+        ids: Node ids in node order, integers or text.
+        source, target: Columns that hold ids.
+        directed: Whether an edge does not imply its opposite.
+        csv_format: CSV options.
 
     Raises:
-        GraphError: the file or a column is missing or unusable, or names unknown nodes.
+        GraphError: The file or a column is missing or unusable, or names unknown nodes.
     """
     ends = source, target
     return _edges(edges, _as_column(ids), None, ends, directed=directed, csv_format=csv_format)
@@ -230,7 +230,7 @@ def read_ids(
 
 
 def _as_column(ids: npt.NDArray[Any]) -> Column:
-    """Return known ids as a column, whole numbers or text."""
+    """Return known ids as a column, integers or text."""
     import pyarrow as pa
 
     texts = ids.dtype == object or ids.dtype.kind == "U"

@@ -22,11 +22,11 @@ Whole = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class NodePairIndex:
-    """The slots of a graph, in the order of its destination rows.
+    """The node pairs (potential edges) of a graph, in the order of its destination rows.
 
     Undirected: {u, v} with u < v has the number v (v - 1) / 2 + u, and there are N (N - 1) / 2. Directed:
-    u -> v has the number v (N - 1) + u, less one if u > v, and there are N (N - 1). So the slots of
-    destination rows a .. b - 1 are a range, and neither order knows where edges are.
+    u -> v has the number v (N - 1) + u, less one if u > v, and there are N (N - 1). The pairs of destination
+    rows a .. b - 1 are therefore a range, and the order does not depend on the edges.
 
     >>> slots = NodePairIndex(4, directed=False)
     >>> slots.total, slots.number(np.array([0, 1]), np.array([1, 3])).tolist()
@@ -127,7 +127,7 @@ class PublicPart:
             raise GraphError("public and private edges of one graph are undirected here; use directed=False")
 
     def check_nodes(self, num_nodes: int) -> None:
-        """Refuse to be about another number of nodes than a graph has."""
+        """Raise an error if the number of nodes differs from that of a graph."""
         if len(self.private_nodes) != num_nodes:
             raise GraphError(
                 f"the public edges are of {len(self.private_nodes)} nodes and the graph has {num_nodes}; "
@@ -150,15 +150,15 @@ class PublicPart:
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """Everything that it says, for digests."""
+        """All public contents, for digests."""
         return self.private_nodes, self.edges.indptr, self.edges.indices
 
     def subgraph(self, keep: Tensor) -> PublicPart:
-        """Return what is public of the graph of the kept nodes, bool (N)."""
+        """Return the public part of the subgraph of the kept nodes, bool (N)."""
         return PublicPart(self.edges.subgraph(keep), self.private_nodes[keep])
 
     def without_crossing(self, side: Tensor) -> PublicPart:
-        """Return what is public of the graph without edges between ``side`` and all others, bool (N)."""
+        """Return the public part of the graph without edges between ``side`` and all others, bool (N)."""
         return PublicPart(self.edges.without_crossing(side), self.private_nodes)
 
 
@@ -224,7 +224,7 @@ class Domain:
 
         Args:
             public: the public edges, undirected.
-            listed: which nodes may have private edges, as :class:`PublicPart` takes them. It is
+            listed: which nodes may have private edges, as ``PublicPart`` takes them. It is
                 public, and never read from the edges.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Two tables of any size become a folder that :func:`~graphveil.data.stored_graph.open_graph` opens.
+"""Two tables of any size become a folder that ``open_graph`` opens.
 
 Node arrays go through memory, edges do not: they are sorted outside of it and appended, block by block, to
 two files: the sources of all edges by target, 32 bits each, and where each row ends. A block counts once
@@ -85,28 +85,27 @@ def prepare(
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
 ) -> PreparedGraph:
-    """Write a graph's edges to disk in destination blocks, sorted, each once, and its node arrays beside.
+    """Write a graph to disk: sorted, deduplicated edges in destination blocks, and node arrays.
 
-    The table of nodes is read as :func:`read_graph` reads it, into memory; the tables of edges
-     are sorted by DuckDB (extra ``disk``) and may be larger than memory. A call that was killed goes
-    on behind its last block when it is given again; a finished folder is left as it is. The bytes of the
-    edges depend on the tables alone, not on memory, threads or interruptions.
+    The table of nodes is read into memory, as by ``read_graph``. The tables of edges are sorted by DuckDB
+    (extra ``disk``) and may be larger than memory. Repeat an interrupted call to resume after its last
+    block; a finished folder is left unchanged. The stored edges depend on the tables alone, not on memory,
+    threads or interruptions.
 
     Args:
-        nodes: a parquet or CSV file.
-        edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
-        out: the folder, which nobody but its owner may read: it is as private as the tables.
+        nodes: A parquet or CSV file.
+        edges: Files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
+        out: Output folder, readable by its owner only: it is as private as the tables.
         id, source, target, directed, label, split, features, drop, categories, missing, null_values,
-            delimiter, decimal, classes: as for
-            :func:`read_graph`.
+            delimiter, decimal, classes: As for ``read_graph``.
         unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
-        memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
-        block_rows: rows a block; it changes no result.
+        memory: Memory limit of the sort, such as ``"1GB"``; the rest is temporarily stored in the folder.
+        block_rows: Rows per block; does not affect results.
 
     Raises:
         ConfigError: DuckDB is not installed, or an argument is out of range.
-        GraphError: a file or column is missing or unusable, an edge names an unknown id, the disk is full,
-            the folder holds another graph, another process is at work in it, or a table changed meanwhile.
+        GraphError: A file or column is missing or unusable, an edge names an unknown id, the disk is full,
+            the folder holds another graph or is in use, or a table changed meanwhile.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -176,7 +175,7 @@ def prepare(
 def _nodes(
     path: Path, roles: Roles, choices: EncodingOptions, classes: Sequence[str] | None
 ) -> TableInspection:
-    """Look at the table of nodes beside a table of no edges, and refuse all that is wrong with it."""
+    """Validate the table of nodes together with an empty table of edges."""
     nothing = FrameSource.from_frame(
         {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
     )
@@ -186,7 +185,7 @@ def _nodes(
 
 
 def _released(files: Sequence[Path]) -> str:
-    """Return what the tables say of themselves, which must be the same in all."""
+    """Return the guarantee of the released graph that the tables come from; empty if they are protected."""
     described = {tables.released(path) for path in files}
     if len(described) > 1:
         raise GraphError("the tables of edges are not of one released graph; prepare each graph by itself")
@@ -221,7 +220,7 @@ class SourceTables:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder that its owner alone may read, and hold the system's lock on it.
+    """Make a folder that its owner alone may read, and hold the operating system's lock on it.
 
     The lock ends with the process. A folder that is new, and to which nothing worth keeping was written,
     goes again with an error.
@@ -251,10 +250,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
-    """Return the manifest of a folder that is to be finished, None for a new one.
+    """Return the manifest of an unfinished folder, None for a new one.
 
     Raises:
-        GraphError: the folder holds something else.
+        GraphError: The folder holds something else.
     """
     manifest = read_manifest(folder)
     if manifest is not None:
@@ -276,7 +275,7 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
 
 
 def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
-    """Write the node arrays, and the manifest of a graph whose blocks are to come."""
+    """Write the node arrays, and the manifest of a graph without blocks."""
     key = secrets.token_hex(32)
     with full_disk_named(folder):
         sums, facts = write_arrays(folder, graph, key)
@@ -296,10 +295,10 @@ def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, re
 
 
 def complete_manifest(folder: Path, manifest: Manifest, inputs: SourceTables) -> Manifest:
-    """Say that all blocks are there, if they are of the tables that the first of them is of.
+    """Mark the graph as complete, if all blocks come from the same tables as the first one.
 
     Raises:
-        GraphError: a table has changed since.
+        GraphError: A table has changed since.
     """
     if inputs.text() != manifest.inputs:
         raise GraphError(
@@ -320,13 +319,13 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
     """Append the blocks that a manifest lacks, and return it with all of them.
 
     Args:
-        folder: where to.
-        manifest: what is done.
-        edges: yields sorted batches of edges into rows from one on.
+        folder: Output folder.
+        manifest: Finished blocks.
+        edges: Function that yields sorted batches of edges from a row on.
 
     Raises:
-        GraphError: the disk is full; what is done stays, and the same call goes on behind it. Or what was
-            done is not there.
+        GraphError: The disk is full, or a finished block is missing. After a full disk, repeat the same call
+            to resume after the last finished block.
     """
     with (
         full_disk_named(folder),
@@ -393,7 +392,7 @@ def _by_block(batches: Iterator[Keys], manifest: Manifest) -> Iterator[Keys]:
 
 @contextmanager
 def full_disk_named(folder: Path) -> Iterator[None]:
-    """Say which disk is full, and what to do."""
+    """Convert errors of a full disk into a ``GraphError`` that names the folder and a fix."""
     try:
         yield
     except OSError as error:

@@ -32,20 +32,20 @@ def split(
     unit: str | None = None,
     seed: int | None = 0,
 ) -> Graph:
-    """Return the graph with a generated split, of the shares and in the manner of the command.
+    """Return the graph with a generated split, with the shares and the method of the command.
 
-    Where ``unit`` protects edges or nothing, the labeled nodes are split at random in exact shares. Where it
-    protects records, and where no unit is named, all nodes are split by a hash of their ids: who has a label
-    may then be secret, and no membership depends on it.
+    If ``unit`` protects edges or nothing, the labeled nodes are split at random in exact shares. If it
+    protects node records, or is None, all nodes are split by a hash of their ids. The set of labeled nodes
+    may then be secret, and the split does not depend on it.
 
     Args:
-        graph: a graph, whose own split is replaced.
-        train, val: the shares of nodes to learn from and to select on; the rest is test.
-        unit: what a model will protect.
-        seed: of the split, public; None for a random one.
+        graph: A graph, whose own split is replaced.
+        train, val: Shares of the training and validation nodes; the rest is test.
+        unit: Privacy unit of the model.
+        seed: Seed of the split, public; None for a random one.
 
     Raises:
-        ConfigError: shares that do not add up, or an unknown unit.
+        ConfigError: The shares do not add up, or the unit is unknown.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> split(graph, 0.4, 0.4, unit="undirected-edge").has_split
@@ -78,10 +78,10 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
 
 
 def hash_split(graph: Graph, *, train: float, val: float, seed: int | None) -> Graph:
-    """Split all nodes by a hash of the seed and the node's id, so that no label and no other node counts.
+    """Split all nodes by a hash of the seed and the node id, independently of labels and other nodes.
 
-    This is the split for units that protect records: a node stays in its part whatever its record says, and
-    whether it has a label is not read. The shares hold on average. Graphs without ids use row numbers.
+    This is the split for units that protect node records: a node keeps its part for every value of its
+    record, and missing labels are not read. The shares hold on average. Graphs without ids use row numbers.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> masks = hash_split(graph, train=0.75, val=0.1, seed=0)
@@ -121,7 +121,7 @@ _ABOUT_RECORDS = (CLASSES_FROM_LABELS, CLASSES_PUBLIC, RANGES_PUBLIC)
 
 
 def about_edges(note: str) -> bool:
-    """Whether a note matters where edges are protected: what is public there anyway need not be said."""
+    """Whether a note matters if edges are protected; it is omitted for data that are public anyway."""
     return note not in _ABOUT_RECORDS
 
 
@@ -136,7 +136,7 @@ class ClassFilter:
     largest: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        """Return the graph of the classes that stay, numbered anew in their old order."""
+        """Return the graph restricted to the classes that are kept, renumbered in their old order."""
         counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
         by_size = counts.argsort(descending=True, stable=True)[: self.largest]
         kept = by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values
@@ -166,17 +166,17 @@ class DatasetRecipe:
     """One paper's preparation and split.
 
     Args:
-        name: the name in :data:`RECIPES`.
-        shares: the shares of train and val among the nodes that are split, the rest being test; none for the
-            split that the data come with.
-        class_filters: by data set (``facebook100/Reed98``) or family (``facebook100``).
-        unit_features: scale every feature to [0, 1].
-        drop_crossing: remove the edges between the nodes of test and all others.
-        public_notes: what a guarantee has to say about this recipe; goes with the graph (``Graph.notes``).
-        paper_deviations: what paper mode does on top, each of which voids a guarantee; goes with the graph
-            (``Graph.deviations``).
-        by_id: split by a hash of the ids alone, and say that a class filter picks nodes by their labels: for
-            units that protect records, whether they were randomized or not.
+        name: Name in ``RECIPES``.
+        shares: Shares of train and val among the nodes that are split, the rest being test; None for the
+            split of the data.
+        class_filters: By dataset (``facebook100/Reed98``) or family (``facebook100``).
+        unit_features: Scale every feature to [0, 1].
+        drop_crossing: Remove the edges between test nodes and all others.
+        public_notes: Notes that a guarantee includes about this recipe; stored in ``Graph.notes``.
+        paper_deviations: Additional steps of paper mode, each of which makes a guarantee invalid; stored in
+            ``Graph.deviations``.
+        by_id: Split by a hash of the ids alone, and note that a class filter selects nodes by label. For
+            units that protect node records, randomized or not.
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -192,11 +192,10 @@ class DatasetRecipe:
     by_id: bool = False
 
     def on_clients(self) -> DatasetRecipe:
-        """Return the recipe for protected records: without what is computed from all of them.
+        """Return the recipe for protected node records, without steps that read all records.
 
-        Features stay as they are, since their range is somebody's record, and the split hashes ids, since
-        who has a label is protected too. Which classes stay is read from labels all the same; a guarantee
-        then says so.
+        Features are not scaled, since their range depends on single records. The split hashes ids, since
+        missing labels are protected. The class filter still reads labels, which a guarantee then notes.
 
         >>> RECIPES["lpgnn"].on_clients().unit_features
         False
@@ -231,20 +230,20 @@ class DatasetRecipe:
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
     def split(self, graph: Graph, seed: int | None, *, by_id: bool = False) -> Graph:
-        """Return a prepared graph with the split that the seed gives.
+        """Return a prepared graph with the split that the seed defines.
 
-        Several seeds are several splits of one prepared graph: split that graph, not a graph split before.
+        For several splits pass the same prepared graph with several seeds, not a graph that is already split.
 
         Args:
-            graph: the prepared graph.
-            seed: of the split, none for a random one.
-            by_id: split all nodes by a hash of their ids, reading no label, as units that protect records
-                need it (:meth:`on_clients` does); otherwise the labeled nodes are split at random, in exact
-                shares.
+            graph: The prepared graph.
+            seed: Seed of the split, None for a random one.
+            by_id: Split all nodes by a hash of their ids without reading labels, as units that protect node
+                records require (``on_clients`` does so). Otherwise the labeled nodes are split at random, in
+                exact shares.
 
         Raises:
-            GraphError: the recipe uses the data's own split and there is none, an earlier split took edges
-                away that this one may need, or ``by_id`` is asked of a recipe that scales features.
+            GraphError: The data have no split of their own but the recipe needs it, an earlier split removed
+                edges that this one may need, or ``by_id`` is set for a recipe that scales features.
         """
         by_id = by_id or self.by_id
         if by_id and self.unit_features:

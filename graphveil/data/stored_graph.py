@@ -1,12 +1,12 @@
-"""Graphs outside of this process's memory: prepared folders, mapped when opened, and graphs sent elsewhere.
+"""Graphs outside of this process's memory: prepared, memory-mapped folders and graphs sent elsewhere.
 
-A folder is as private as the tables that it was made of. Its sums are keyed, with a key of the folder's
-own, so that no digest of private data exists that means anything elsewhere. A process that did not open the
-folder gets the manifest from the one that did, and checks each block when it reads it.
+A folder is as private as the tables that it was made of. Its checksums use a secret key stored in the
+folder, so no digest of private data is meaningful elsewhere. A process that did not open the folder receives
+the manifest from the one that did, and verifies each block when it reads it.
 
-An edge set cannot be pickled, because its budget would not go with it. The caller that sends a graph to
-another process answers for that: the ledger of each edge set stays where it is, and the other process asks
-it there.
+An edge set cannot be pickled, because its budget would not be copied with it. The caller that sends a graph
+to another process is responsible for the budget: the ledger of each edge set stays in its process, and the
+other process queries it there.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _manifests: WeakKeyDictionary[Adjacency, Manifest] = WeakKeyDictionary()
 def open_graph(folder: str | PathLike[str]) -> Graph:
     """Open a graph that ``graphveil prepare`` wrote; its edges stay on the disk.
 
-    Every file is read once, and refused if it is not as it was written. Afterwards the operating system keeps
-    in memory what there is room for: what a fit reads of edges are pages of files, block by block. Opened
-    twice in one process, the graph has one edge set, and so one budget.
+    Every file is read once, and an error is raised if its checksum differs. Afterwards the operating system
+    caches as much as fits in memory: a fit reads edges as pages of files, block by block. Opened twice in one
+    process, the graph has one edge set, and therefore one budget.
 
-    Files that are changed, replaced or removed while the graph is open are refused, by name, before the next
-    pass over its edges; a change within a pass may end the process.
+    If a file is changed, replaced or removed while the graph is open, the next pass over its edges raises an
+    error that names it. A change during a pass may kill the process.
 
     Raises:
-        GraphError: there is no prepared graph, it is not finished, or a file of it is damaged, cut short or
+        GraphError: There is no prepared graph, it is not finished, or a file of it is damaged, truncated or
             missing, which is named.
     """
     path = as_path(folder, "folder")
@@ -88,13 +88,13 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
 
 
 def has_split(folder: Path) -> bool:
-    """Whether a prepared graph, finished or not, has a split of its own."""
+    """Whether a prepared graph, finished or not, includes a split."""
     manifest = read_manifest(folder)
     return manifest is not None and "train_mask.npy" in manifest.arrays
 
 
 def manifest_of(adjacency: Adjacency) -> Manifest:
-    """Return what an opened graph's folder said when it was opened, whatever lies there by now."""
+    """Return the manifest of an opened graph's folder as it was when the graph was opened."""
     return _manifests[adjacency]
 
 
@@ -105,17 +105,17 @@ def sources_of(adjacency: Adjacency) -> BinaryIO:
 
 
 def read_ahead(file: BinaryIO, adjacency: Adjacency, row: int, rows: int) -> None:
-    """Ask the system to read the edges into some rows from its disk, where it can be asked."""
+    """Request prefetching of the edges into some rows, if the operating system supports it."""
     if hasattr(os, "posix_fadvise"):
         start, stop = (int(adjacency.indptr[min(end, adjacency.num_nodes)]) for end in (row, row + rows))
         os.posix_fadvise(file.fileno(), 4 * start, 4 * (stop - start), os.POSIX_FADV_WILLNEED)
 
 
 def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
-    """Return a file's numbers, mapped; refuse a file of another length.
+    """Return the memory-mapped numbers of a file, after checking its length.
 
     Raises:
-        GraphError: the file is missing, or longer or shorter than its manifest says.
+        GraphError: The file is missing, or longer or shorter than in its manifest.
     """
     size = np.dtype(dtype).itemsize * count
     if not path.is_file() or path.stat().st_size != size:
@@ -130,10 +130,10 @@ def check_block(
     indptr: npt.NDArray[np.integer],
     indices: npt.NDArray[np.integer],
 ) -> None:
-    """Refuse a block that is not as it was written, or that no graph has.
+    """Raise an error if a block differs from what was written, or cannot belong to a graph.
 
     Raises:
-        GraphError: it is damaged; the message names it.
+        GraphError: The block is damaged; the message names it.
     """
     block, before = manifest.blocks[number], manifest.blocks[number - 1] if number else None
     row, edge = (0, 0) if before is None else (before.stop, before.edges)
@@ -167,7 +167,7 @@ class StoredEdges:
     _checked: set[int] = field(default_factory=set)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is sent: nothing has been checked elsewhere."""
+        """Return the pickled state, in which no block is marked as verified."""
         return {"folder": self.folder, "manifest": self.manifest, "_checked": set()}
 
     def map_files(self) -> None:
@@ -214,9 +214,9 @@ class ManifestBlock(BaseModel):
 
 
 class Manifest(BaseModel):
-    """A prepared graph, whole or under way.
+    """A prepared graph, complete or in progress.
 
-    ``inputs`` says which tables and choices it is made of, so that no other ones are put in its place.
+    ``inputs`` lists the tables and options that it is made of, so that no others can replace them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -262,7 +262,7 @@ def keyed_sum(key: str, part: Any) -> str:
 
 
 def _seal(plain: dict[str, Any]) -> str:
-    """Return the keyed sum of what a manifest says, however its file is laid out."""
+    """Return the keyed checksum of a manifest's contents, independent of the layout of its file."""
     content = {name: value for name, value in plain.items() if name != "seal"}
     return keyed_sum(plain["key"], json.dumps(content, sort_keys=True).encode())
 
@@ -303,7 +303,7 @@ def damaged_file_error(path: Path, part: str = "") -> GraphError:
 
 
 def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Write a graph's node arrays; return the sum of each file, and the facts beside them as plain JSON."""
+    """Write a graph's node arrays; return the checksum of each file, and the metadata as plain JSON."""
     x = graph.x
     parts = {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
     parts |= {"y": graph.y.numpy()} | {name: mask.numpy() for name, mask in graph.masks.items()}
@@ -355,7 +355,7 @@ def mapped_files(names: Iterable[str]) -> list[str]:
 
 
 def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
-    """Write ids, whole numbers or text, as a table: NumPy has no file for text of any length."""
+    """Write ids, integers or text, as a table: NumPy has no file for text of any length."""
     import pyarrow as pa
 
     texts = ids.dtype == object or ids.dtype.kind == "U"
@@ -365,7 +365,7 @@ def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    """Return an array that is mapped and not loaded; what is written to is the process's own."""
+    """Return a memory-mapped array; writes are copied and stay within the process."""
     try:
         return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
     except ValueError:

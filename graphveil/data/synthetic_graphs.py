@@ -203,7 +203,7 @@ def _expected_degrees(preset: Preset, rng: np.random.Generator) -> Floats:
 
 
 def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the two ends of exactly as many distinct edges as the preset says."""
+    """Return the two ends of exactly the preset's number of distinct edges."""
     draw = _EndSampler(y, degrees, preset.homophily, rng)
     keys = np.empty(0, dtype=np.int64)
     # Repeats are common among nodes of high degree. A few more than are missing are drawn, so that two or

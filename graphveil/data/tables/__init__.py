@@ -1,6 +1,6 @@
-"""Tables as they are: parquet, CSV and frames as checked columns, and what each column becomes.
+"""Read parquet, CSV and frames as checked columns, and encode columns as features.
 
-Nothing here imports torch, so that a table is looked at, and refused, within a second.
+Nothing here imports torch, so that a table is validated within a second.
 """
 
 from graphveil.data.tables.files import (

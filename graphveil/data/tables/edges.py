@@ -29,9 +29,9 @@ class Endpoints:
 
 @dataclass(frozen=True, eq=False)
 class NodeIds:
-    """The ids of the nodes, what their column is called, and of what type it was before they were read.
+    """The node ids, the name of their column, and its type before conversion.
 
-    ``written`` says that they come from a CSV, so that they are text without a type.
+    ``written`` marks ids from a CSV, which are text without a type.
     """
 
     ids: Column
@@ -50,19 +50,19 @@ class NodeIds:
 def read_endpoints(
     given: TableSource, columns: list[str], nodes: NodeIds, unknown: str
 ) -> tuple[Endpoints, list[str], bool]:
-    """Read a table of edges, and return what is wrong with ids in it, and whether dropping edges mends that.
+    """Read a table of edges; return what is wrong with its ids, and whether dropping edges fixes it.
 
-    With ``unknown="drop"`` an edge goes if one of its ends is no node: that follows from the edge and from
-    the list of nodes alone. How many go is never said.
+    With ``unknown="drop"`` an edge is dropped if one of its ends is not a node. This depends on the edge and
+    on the list of nodes alone. The number of dropped edges is never reported.
 
     Args:
-        given: the table.
-        columns: those of the two ends, and of the weight if there is one.
-        nodes: the nodes' ids.
+        given: The table.
+        columns: Columns of the two ends, and of the weight if there is one.
+        nodes: The node ids.
         unknown: ``"refuse"``, ``"drop"`` or ``"add"``.
 
     Raises:
-        GraphError: the table cannot be read, ids of its type can be no node's, or no edge is left.
+        GraphError: The table cannot be read, its id type cannot match any node, or no edge is left.
     """
     import pyarrow as pa
 
@@ -106,7 +106,7 @@ def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
 def _problem(
     end: Column, name: str, places: NodePositions, nodes: NodeIds, *, any_left: bool
 ) -> tuple[str, bool]:
-    """Return what is wrong with a column of ends, if something is, and whether dropping edges mends it."""
+    """Return what is wrong with a column of ends, if anything, and whether dropping edges fixes it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -168,7 +168,7 @@ def id_difference_hint(strangers: Column, ids: Column) -> str:
 
 
 def _as_numbers(texts: Column) -> Column:
-    """Return whole numbers as their digits, other text as it is."""
+    """Return integers as their digits, other text as it is."""
     import pyarrow.compute as pc
 
     return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")

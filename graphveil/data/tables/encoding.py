@@ -39,7 +39,7 @@ class Category:
     places: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an empty or repeated list, and a number of places that is none."""
+        """Validate the list of values, or the number of hash buckets."""
         if self.values is not None and (not self.values or len(set(self.values)) < len(self.values)):
             raise ConfigError(
                 f"categories: the list of {self.name!r} is empty or names a value twice; write "
@@ -64,7 +64,7 @@ class Category:
         return cls(name=name, values=tuple(rest.split("|")) if equals else None)
 
     def __str__(self) -> str:
-        """Return the text that :meth:`parse` reads."""
+        """Return the text that ``parse`` reads."""
         if self.places is not None:
             return f"{self.name}=hash:{self.places}"
         return self.name if self.values is None else f"{self.name}={'|'.join(self.values)}"
@@ -72,19 +72,19 @@ class Category:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
-    """Which columns become features, how, and what becomes of edges to unknown nodes.
+    """Options for feature columns and for edges to unknown nodes.
 
     Args:
-        features: the feature columns; None for all that have no other role.
-        drop: columns that are no features.
-        categories: columns that are one-hot.
-        missing: ``"refuse"``, ``"indicator"`` (0 and a column that says so), ``"constant=V"`` or ``"median"``
-            (read from the table, so for edge units alone).
+        features: Feature columns; None for all that have no other role.
+        drop: Columns that are not features.
+        categories: Columns to one-hot encode.
+        missing: ``"refuse"``, ``"indicator"`` (0 and a column that marks it), ``"constant=V"`` or
+            ``"median"`` (read from the table, so for edge-level privacy units only).
         unknown_ids: ``"refuse"``, ``"drop"`` such edges, or ``"add"`` their nodes.
-        null_values: the words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
+        null_values: Words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
             is always missing.
-        delimiter, decimal: what stands between the columns of both tables, if they are CSV files, and before
-            the decimals of a number; None for a comma and a point.
+        delimiter, decimal: Column separator and decimal separator of both tables, if they are CSV files;
+            None for a comma and a point.
     """
 
     features: tuple[str, ...] | None = None
@@ -97,7 +97,7 @@ class EncodingOptions:
     decimal: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse words that are not known, and columns that are named twice."""
+        """Validate the options, and raise an error for columns that are named twice."""
         if self.delimiter is not None:
             object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         if self.decimal is not None:
@@ -164,7 +164,7 @@ class EncodingOptions:
 
     @property
     def constant(self) -> float | None:
-        """What takes the place of a missing number, where that was said."""
+        """Replacement of a missing number, if one was given."""
         if not self.missing.startswith(CONSTANT):
             return None
         try:
@@ -184,7 +184,7 @@ class EncodingOptions:
         return self._encoded.get(name)
 
     def flags(self) -> list[str]:
-        """Return the flags that say this."""
+        """Return the equivalent command-line flags."""
         words = {
             "--features": None if self.features is None else ",".join(self.features),
             "--drop": ",".join(self.drop),
@@ -198,7 +198,7 @@ class EncodingOptions:
         return given if self.null_values is None else [*given, "--null-values", ",".join(self.null_values)]
 
     def keywords(self) -> str:
-        """Return the keywords of ``read_graph`` that say this.
+        """Return the equivalent keywords of ``read_graph``.
 
         >>> EncodingOptions.from_arguments(drop="a", missing="indicator").keywords()
         "drop=['a'], missing='indicator'"
@@ -268,22 +268,22 @@ _NAN_WORDS = "holds NaN, infinite or larger than float32 values; fill or drop th
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRule:
-    """One column of a table of nodes, and what it becomes.
+    """One column of a table of nodes, and its encoding.
 
     Numbers stay as they are, bools become 0 and 1, a list becomes as many columns as it is long. A date
     becomes years since 2000-01-01 (UTC, 365.25 days), a duration days. A category becomes one column for each
-    value, or for each place that values are hashed to; a value that is on no list, or missing, is 0 in all.
-    A constant is no column of the table: it is 1 for every node, where no column is a feature.
+    value, or for each hash bucket; a value that is unlisted or missing is 0 in all of them. A constant is not
+    a column of the table: it is 1 for every node, if no column is a feature.
 
     Args:
-        name: the column.
-        kind: what it holds.
-        width: how long its lists are.
-        values: of a category: its values.
-        places: of a category: how many places values are hashed to, instead.
-        fill: what a missing value becomes, one number a column; None refuses it.
-        indicator: whether one more column says that a value was missing.
-        fitted: whether values or fill were read from the table.
+        name: Name of the column.
+        kind: Type of its values.
+        width: Length of its lists.
+        values: Values of a category.
+        places: Number of hash buckets of a category, instead of values.
+        fill: Replacement of a missing value, one number per column; with None a missing value is an error.
+        indicator: Whether an additional column marks missing values.
+        fitted: Whether values or fill were read from the table.
     """
 
     name: str
@@ -323,7 +323,7 @@ class ColumnRule:
         return how if self.fill is None else f"{how}, missing ones {self.fill[0]:g}"
 
     def write(self, column: Column, out: Matrix) -> None:
-        """Write a column's features into a matrix (rows, :attr:`columns`).
+        """Write a column's features into a matrix (rows, ``columns``).
 
         Raises:
             GraphError: a value is missing and the rule has no word for that, is not finite, or not of a type
@@ -388,18 +388,18 @@ NO_FEATURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How a table of nodes became features, column by column, and what of two tables was left out.
+    """How a table of nodes became features, column by column, and which columns were left out.
 
     Args:
-        rules: one for each feature column.
-        ignored_nodes: columns of the nodes that are neither features nor anything else.
-        ignored_edges: columns of the edges that nobody reads.
-        unknown_ids: what became of edges to unknown nodes.
-        nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
+        rules: One rule for each feature column.
+        ignored_nodes: Columns of the nodes that have no role.
+        ignored_edges: Columns of the edges that are not read.
+        unknown_ids: Treatment of edges to unknown nodes.
+        nodes_from_edges: Whether nodes were added because an edge names them, which makes their number depend
             on the edges.
-        null_values: the words for a missing value, None for the default ones.
-        delimiter, decimal: how CSV files are read, None for a comma and a point.
-        like_ids: feature columns that look like identifiers, such as telephone numbers.
+        null_values: Words for a missing value, None for the default ones.
+        delimiter, decimal: CSV options, None for a comma and a point.
+        like_ids: Feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
     'age'
@@ -448,7 +448,7 @@ class Encoding:
         return ", ".join(phrases[:most]) + more
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the rules as plain values, for another table (:meth:`from_plain`)."""
+        """Return the rules as plain values, for another table (``from_plain``)."""
         words = None if self.null_values is None else list(self.null_values)
         rules = [asdict(rule) for rule in self.rules]
         read = {"null_values": words, "delimiter": self.delimiter, "decimal": self.decimal}
@@ -456,10 +456,10 @@ class Encoding:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what :meth:`as_plain` gave.
+        """Read what ``as_plain`` gave.
 
         Raises:
-            ArtifactError: it is something else.
+            ArtifactError: The values have another form.
         """
         try:
             words = plain.get("null_values")
@@ -505,7 +505,7 @@ def missing_in(column: Column) -> npt.NDArray[np.bool_]:
 
 
 def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
-    """Return a column without missing values as a matrix, as its own type says."""
+    """Return a column without missing values as a matrix, according to its type."""
     import pyarrow as pa
 
     kind = column.type

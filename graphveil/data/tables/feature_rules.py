@@ -1,4 +1,4 @@
-"""Which columns are features, the rule of each, and the choices that would pass where one is refused."""
+"""Choose the feature columns, the rule of each, and the options that would pass if one is rejected."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class FeatureRuleBuilder:
         private_records: bool,
         written: bool = False,
     ) -> None:
-        """Take what the caller chose, or the rules of another table, which then decide everything.
+        """Store the caller's options, or the rules of another table, which then take precedence.
 
-        ``written`` says that the table is a CSV.
+        ``written`` marks a table from a CSV.
         """
         self._written = written
         self._choices, self.private = choices, private_records
@@ -93,7 +93,7 @@ class FeatureRuleBuilder:
         return () if category is None else category.values or ()
 
     def rule(self, table: Table, name: str, problems: list[str]) -> ColumnRule | None:
-        """Return the rule of a column, or None, having said what is wrong with it."""
+        """Return the rule of a column, or None after recording what is wrong with it."""
         try:
             column = files.column(table, name)
             if self._given is not None:
@@ -181,7 +181,7 @@ class FeatureRuleBuilder:
         )
 
     def _numbers(self, column: Column, name: str, missing: Any) -> Any:
-        """Return the numbers of a column that are there, or refuse what no filling of others would mend."""
+        """Return the non-missing numbers of a column, or recommend dropping it."""
         import pyarrow as pa
 
         kept = column.filter(pa.array(~missing)) if missing.any() else column
@@ -209,11 +209,11 @@ class FeatureRuleBuilder:
         self.mended += 1
 
     def _not_a_number(self, column: Column, name: str) -> str:
-        """Return what is wrong with a column that is no number, and note how it can pass.
+        """Return what is wrong with a column that is not a number, and record options that would pass.
 
-        A column of few different texts that repeat is taken for categories, any other one for free text or
-        names. Under a unit that protects records nothing may follow from what a column holds, so there it is
-        dropped until its values are named.
+        A text column with few distinct, repeated values is classified as categories, any other one as free
+        text or names. Under a unit that protects node records nothing may depend on the values of a column,
+        so it is dropped unless its values are named.
         """
         import pyarrow as pa
 

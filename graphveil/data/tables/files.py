@@ -48,7 +48,7 @@ NULL_VALUES = (  # words for a missing label or feature: those of pandas, and th
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """What stands between the columns of a CSV, and before the decimals of a number."""
+    """The column separator of a CSV, and the decimal separator of a number."""
 
     delimiter: str = ","
     decimal: str = "."
@@ -73,7 +73,7 @@ def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMM
 
 
 def no_column(title: str, name: str, names: Sequence[str]) -> str:
-    """Return that a table has no such column, told by the number of its columns alone.
+    """Return an error for a missing column that lists only the number of columns.
 
     The first row of a CSV without a header is data, so no near name can be suggested.
     """
@@ -295,9 +295,9 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
 
 
 def vector(table: Table, name: str, *, written: bool) -> npt.NDArray[np.float32]:
-    """Return one number per row, of a column of numbers or of text that :func:`read` left as it is.
+    """Return one number per row, of a column of numbers or of text that ``read`` left unchanged.
 
-    ``written`` says that the table comes from a CSV.
+    ``written`` marks a table from a CSV.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -329,7 +329,7 @@ def encode(table: Table, suffix: str) -> bytes:
 
 
 def check_output(path: Path) -> None:
-    """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
+    """Raise an error if the path's suffix is neither parquet nor CSV, or the file cannot be written."""
     if path.suffix not in WRITTEN:
         raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
     if path.is_dir() or not can_create(path):
@@ -337,7 +337,7 @@ def check_output(path: Path) -> None:
 
 
 def write(path: Path, table: Table) -> None:
-    """Write a table, whole or not at all, as the path's suffix says."""
+    """Write a table atomically, in the format of the path's suffix."""
     check_output(path)
     try:
         write_atomic(path, encode(table, path.suffix))
@@ -396,7 +396,7 @@ def _parse_options(csv_format: CsvFormat) -> Any:
 
 
 def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the file's column names as they stand there."""
+    """Return the file's column names as written."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -582,7 +582,7 @@ class FileSource:
         types: Mapping[str, Any],
         null_values: Sequence[str] = NULL_VALUES,
     ) -> Table:
-        """Return some columns; arguments as for :func:`read`."""
+        """Return some columns; arguments as for ``read``."""
         return read(self.path, columns, types, null_values, self.csv_format)
 
 
@@ -595,10 +595,10 @@ class FrameSource:
 
     @classmethod
     def from_frame(cls, frame: Any, title: str) -> FrameSource:
-        """Take a frame of pandas, polars, Arrow or whatever has ``__arrow_c_stream__``, or plain columns.
+        """Convert a frame of pandas, polars, Arrow or any type with ``__arrow_c_stream__``, or plain columns.
 
         Raises:
-            GraphError: it is no frame, or Arrow has no type for a column of it.
+            GraphError: It is not a frame, or Arrow has no type for one of its columns.
         """
         import pyarrow as pa
 
@@ -686,7 +686,7 @@ def reason(values: Any) -> str:
 
 
 def first_duplicate(names: Sequence[str]) -> str | None:
-    """Return a name that stands there twice."""
+    """Return a name that occurs twice."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -697,7 +697,7 @@ def check_columns(path: Path, chosen: list[str], csv_format: CsvFormat = COMMAS)
 
 
 def check_distinct(chosen: Sequence[str]) -> None:
-    """Refuse a column that is named for two roles."""
+    """Raise an error for a column that has two roles."""
     for name in chosen:
         if chosen.count(name) > 1:
             raise GraphError(f"column {name!r} is named for two roles; name one column for each")

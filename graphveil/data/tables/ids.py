@@ -1,4 +1,4 @@
-"""Columns of ids: whole numbers or text, matched between tables, each value by itself."""
+"""Columns of ids: integers or text, matched between tables, each value by itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
 def keys(array: Column, name: str) -> Column:
     """Return a column of ids as int64 or text, the two kinds that can be matched between files.
 
-    Whole numbers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
+    Integers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
     UUIDs become text.
     """
     import pyarrow as pa
@@ -85,13 +85,13 @@ def as_text(array: Column) -> Column | None:
 
 
 def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
-    """Return a column of references as the type of the ids that they refer to; null where a value has none.
+    """Convert a column of references to the type of the ids that they refer to; null where impossible.
 
-    With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
-    ``written`` says that the references come from a CSV: blanks around them count only if ids have some.
+    With ``each`` a missing or invalid value becomes null, for callers that drop such rows. ``written`` marks
+    references from a CSV: surrounding blanks are significant only if some id has them.
 
-    The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
-    references would let one of them, a secret edge, decide what becomes of the others.
+    Each value is converted by itself, by the type of the ids alone. If the references determined the type,
+    one secret edge could change how the others are read.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -116,7 +116,7 @@ def has_blanks(ids: Column) -> bool:
 
 
 def _whole(array: Column) -> Column:
-    """Return whole numbers as int64, all null if one is none: then a value is unknown, whichever it is."""
+    """Return integers as int64, all null if one is none: then a value is unknown, whichever it is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ def _whole(array: Column) -> Column:
 
 
 def _each_whole(array: Column) -> Column:
-    """Return whole numbers as int64, null where a value is none: no value decides about another."""
+    """Return integers as int64, null where a value is none: no value decides about another."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""One look at two tables: what each column is, everything that would be refused, and what would pass."""
+"""Inspect two tables at once: the type of each column, all validation errors, and options that would pass."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ColumnFact:
 
 @dataclass(kw_only=True)
 class TableInspection:
-    """What was found, and everything that was read; :meth:`raise_problems` raises what is wrong."""
+    """What was found, and everything that was read; ``raise_problems`` raises what is wrong."""
 
     choices: EncodingOptions
     problems: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ def inspect_table_files(
 ) -> TableInspection:
     """Look at two files; ``node_ids`` is a table that lists nodes in a column called as that of the nodes.
 
-    The other arguments are those of :func:`~graphveil.data.tables.inspect_tables.inspect_tables`.
+    The other arguments are those of ``inspect_tables``.
     """
     choices = read_as(choices, encoding)
     return inspect_tables(
@@ -181,7 +181,7 @@ def file_sources(nodes: Path, edges: Path, csv_format: CsvFormat) -> tuple[FileS
 
 
 def read_as(choices: EncodingOptions, encoding: Encoding | None) -> EncodingOptions:
-    """Return choices in which what nobody chose about reading files is as it was for another graph."""
+    """Return choices in which unspecified file options are taken from another graph."""
     if encoding is None:
         return choices
     return replace(
@@ -215,17 +215,17 @@ def inspect_tables(
     private_records: bool = False,
     private_edges: bool = False,
 ) -> TableInspection:
-    """Look at both tables once, and collect what is wrong with them.
+    """Read both tables once, and collect all validation errors.
 
     Args:
-        nodes, edges: the tables.
-        roles: which column is what.
-        choices: what the caller chose about columns.
-        classes: the labels, where they are not to be read from the table.
-        rules: those of another table, which this one is to follow; choices of features then have no say.
-        listed: ids of a public list of nodes, all of which are nodes.
-        private_records: whether records are protected, so that no rule may be read from them.
-        private_edges: whether edges are, so that none may name a node that is on no list.
+        nodes, edges: The tables.
+        roles: Role of each column.
+        choices: The caller's options for columns.
+        classes: The labels, if they are not to be read from the table.
+        rules: Rules of another table to apply; feature options are then ignored.
+        listed: Ids of a public list of nodes, all of which are nodes.
+        private_records: Whether node records are protected, so that no rule may be read from them.
+        private_edges: Whether edges are protected, so that each end must be a listed node.
     """
     found = TableInspection(choices=choices, written=nodes.written)
     try:
@@ -265,7 +265,7 @@ def inspect_tables(
 
 
 def _names(given: TableSource, wanted: list[str], found: TableInspection) -> list[str] | None:
-    """Return the columns of a table, among which each wanted one must be, once; collect what is not so."""
+    """Return the columns of a table, each required one exactly once; collect violations."""
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
@@ -361,7 +361,7 @@ def _without_words(
 
 @contextmanager
 def _collecting(found: TableInspection) -> Iterator[None]:
-    """Keep what is wrong, and go on: all problems are reported together."""
+    """Record an error and continue: all problems are reported together."""
     try:
         yield
     except GraphError as error:
@@ -463,10 +463,10 @@ _SPLITS = ("split", "fold")
 def guess_roles(
     nodes: TableSource, edges: TableSource, named: Mapping[str, str | None]
 ) -> tuple[Roles, list[str]]:
-    """Return the roles that were named, and guesses for the others, which are said as ``role = column``.
+    """Return the named roles, and guesses for the others, which are reported as ``role = column``.
 
     Raises:
-        GraphError: a table cannot be read, or has too few columns to be one.
+        GraphError: A table cannot be read, or has too few columns.
     """
     names, ends = nodes.names(), edges.names()
     given = {role: name for role, name in named.items() if name is not None}
@@ -527,6 +527,6 @@ def _ends_of(title: str, names: Sequence[str], taken: Sequence[str]) -> tuple[st
 
 
 def _called(words: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the first name that is one of the words, in their order, whatever its case."""
+    """Return the first name that matches one of the words, in the order of the words, ignoring case."""
     lower = {name.lower().strip(): name for name in reversed(names)}
     return next((lower[word] for word in words if word in lower), None)

@@ -64,7 +64,7 @@ def class_codes(
 
 
 def _labels(column: Column, name: str) -> Column:
-    """Return a column of text, whole numbers, float32 or float64 without NaN, decimals or bools."""
+    """Return a column of text, integers, float32 or float64 without NaN, decimals or bools."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -85,7 +85,7 @@ def _labels(column: Column, name: str) -> Column:
 
 
 def text(value: object) -> str:
-    """Return a label as text; whole numbers lose the point that writers give them beside gaps."""
+    """Return a label as text; integers stored as floats next to missing values lose their decimal point."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value)
     whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
