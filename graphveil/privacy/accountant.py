@@ -1,6 +1,6 @@
 """From events to a privacy curve: closed form for Gaussians, privacy-loss distributions for the rest.
 
-All accounting is exact or pessimistic; Renyi bounds appear in :mod:`graphveil.privacy.renyi` only, as the
+All accounting is exact or pessimistic; Renyi bounds appear in ``graphveil.privacy.renyi`` only, as the
 papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
 """
 
@@ -234,7 +234,7 @@ class PureCurve(Curve):
 
 @dataclass(frozen=True)
 class WorstCurve(Curve):
-    """The worst of several curves: the differing record is in one group, and nobody says in which."""
+    """The worst of several curves: the differing record is in one unknown group."""
 
     curves: tuple[Curve, ...]
 
@@ -419,7 +419,7 @@ class CanonicalComposition:
 def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
     """Return the totals of which the worst counts: one for each combination of groups that costs its own.
 
-    A record has a group in every partition, in any combination; an edge is in one of several data sets. Where
+    A record has a group in every partition, in any combination; an edge is in one of several datasets. Where
     these are too many, a bound on all of them takes their place.
     """
     found: list[CanonicalComposition] = []
@@ -449,7 +449,7 @@ def _limit_cases(totals: list[CanonicalComposition]) -> list[CanonicalCompositio
 
 
 def _by_partition(event: Event) -> list[list[CanonicalComposition]]:
-    """Return, for each partition, the totals of its groups; what concerns everybody is a case of its own."""
+    """Return, for each partition, the totals of its groups; events for all groups are one additional case."""
     plain: list[Event] = []
     pairwise: dict[str, list[PairwiseGaussian]] = defaultdict(list)
     grouped: dict[str, list[ByGroup]] = defaultdict(list)
@@ -538,7 +538,7 @@ def _local_curve(reports: Counter[Event]) -> LocalCurve:
 
 
 def _shifted_curve(total: CanonicalComposition, interval: float | None) -> Curve:
-    """Return the curve of a total that has bounded releases beside others."""
+    """Return the curve of a total that contains (epsilon, delta) releases among others."""
     bounded: Counter[Event] = Counter()
     bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
     sums = _local_curve(bounded)
@@ -632,10 +632,11 @@ _LARGE = 500.0  # of a loss: beyond, no delta is left
 def node_group_epsilon(
     event: Event, num_edges: int, delta: float, *, directed: bool, linear_group_scaling: bool
 ) -> float:
-    """Return epsilon for all of one person's k friendships together.
+    """Return epsilon for all k edges of one person together (group privacy).
 
-    Shifts add up at worst in length: k mu. Rows of equal weight and noise (``linear_group_scaling`` False)
-    leave less: k edges meet in one row only, and k other rows move by one edge each.
+    In the worst case the shifts add up in length: k mu. Aggregates of equal weight and noise
+    (``linear_group_scaling`` False) give less: k edges meet in one aggregate only, and k other aggregates
+    change by one edge each.
 
     >>> round(node_group_epsilon(Gaussian(0.2), 2, 1e-7, directed=False, linear_group_scaling=True), 3)
     1.956
@@ -646,13 +647,13 @@ def node_group_epsilon(
 
 
 def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -> float:
-    """Return epsilon for several edges, whose shifts together are that many times one edge's.
+    """Return epsilon for k edges, whose shifts together are at most k times that of one edge.
 
-    In sampled steps k edges change k sampled gradients. Their sum with noise z tells no more than each of
-    them with noise z / sqrt k of its own, which adds up to z.
+    In sampled steps k edges change k sampled gradients. Their sum with noise z reveals no more than k
+    separate gradients with noise z / sqrt k each, whose noises add up to z.
 
-    Edges may lie in different data sets, where different steps read them: every edge is then charged for
-    what costs at least as much as any of its cases.
+    Edges may belong to different datasets, which different steps read. Every edge is then charged for an
+    event that costs at least as much as any of these cases.
     """
     total = dominating_composition(worst_case_compositions(event))
     pure = not total.mu_squared and all(isinstance(part, ApproximateDP | PureDP) for part in total.rest)
@@ -681,9 +682,9 @@ def _repeated(total: CanonicalComposition, edges: int) -> Iterator[Event]:
 
 
 def _group(part: ApproximateDP, edges: int) -> ApproximateDP:
-    """Return what a release tells about k edges: k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1).
+    """Return the cost of a release for k edges: k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1).
 
-    One edge after the other is changed, and the deltas on the way add up with the factors of what follows.
+    One edge is changed after another; the delta of each change is multiplied by the later factors.
     """
     if not part.delta:
         return ApproximateDP(edges * part.epsilon)

@@ -137,14 +137,14 @@ class PoissonRoots:
 
 @dataclass(frozen=True)
 class NonPrivate:
-    """A release without noise: nothing bounds what it tells."""
+    """A release without noise, whose privacy loss is unbounded."""
 
 
 @dataclass(frozen=True)
 class LocalReport:
-    """What left the randomizer of one record's part: its features, or its label.
+    """The report of a local randomizer for one part of a record: its features or its label.
 
-    It is (epsilon, delta)-indistinguishable whatever the record holds; epsilon inf leaves the part as it is.
+    It is (epsilon, delta)-indistinguishable for all values of the record; epsilon inf means not randomized.
 
     >>> LocalReport("label", 1.0)
     LocalReport(part='label', epsilon=1.0, delta=0.0)
@@ -163,10 +163,10 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class ApproximateDP:
-    """A release that is (epsilon, delta)-indistinguishable for every neighboring pair, whatever its noise.
+    """A release that is (epsilon, delta)-indistinguishable for every neighboring pair, with any noise.
 
-    Randomized response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
-    has more. Such events add up: epsilons and deltas each.
+    Randomized response and Laplace noise have delta 0; a random walk observed for finitely many steps
+    has a larger one. The epsilons and the deltas of such events add up.
 
     >>> ApproximateDP(1.0)
     ApproximateDP(epsilon=1.0, delta=0.0)
@@ -183,11 +183,11 @@ class ApproximateDP:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """What a step does to one record, by the public group of the record: one event per group.
+    """The effect of a step on one record, by the public group of the record: one event per group.
 
-    ``Composed(())`` stands for a group that the step cannot touch. Steps over the same ``partition`` compose
-    group by group, and the cost is the worst group's: a training record pays for training, a validation
-    record for selection, and nobody for both.
+    ``Composed(())`` is a group that the step does not affect. Steps over the same ``partition`` compose
+    group by group, and the cost is that of the worst group. A training record is charged for training, a
+    validation record for selection, and no record for both.
 
     >>> ByGroup("train/val", (Gaussian(1.0), Composed(()))).events[1]
     Composed(events=())
@@ -209,10 +209,10 @@ class ByGroup:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Releases on several data sets, of which what differs is in one only, and nobody says in which.
+    """Releases on several datasets, of which only one, which one is unknown, contains the difference.
 
-    The cost is that of the worst case: the worst at each epsilon, since none need be the worst everywhere.
-    Cases within cases are told apart here.
+    The cost is that of the worst case at each epsilon, since no single case need be the worst everywhere.
+    Nested cases are distinguished.
 
     >>> OneOf((Gaussian(1.0), OneOf((Gaussian(2.0), Gaussian(3.0))))).cases[1:]
     (Composed(events=(Gaussian(mu=2.0),)), Composed(events=(Gaussian(mu=3.0),)))

@@ -162,7 +162,7 @@ that needs delta > 0. Use delta='auto', or a delta from 1e-15 to 1e-3.
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
 
-    The slack pays for a sampler of finite resolution (``docs/privacy/proofs/noise.md``).
+    The slack covers the finite resolution of a sampler (``docs/privacy/proofs/noise.md``).
 
     >>> round(calibrate_mu(4.0, 1e-5), 8)
     0.9249309
@@ -193,7 +193,7 @@ def auto_delta(unit: Unit, bound: int) -> float:
 
 @checked
 def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
-    """Return the delta to use, refusing an explicit one that is not below 1/B.
+    """Return the delta to use; raise an error if an explicit one is not below 1/B.
 
     >>> from graphveil.privacy.unit import UndirectedEdge
     >>> check_delta(UndirectedEdge(), 0.01, 1000)

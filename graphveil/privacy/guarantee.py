@@ -1,6 +1,6 @@
-"""The guarantee of a trained object: a frozen record, and the words that go with it.
+"""The guarantee of a trained object as an immutable object, and its guarantee summary.
 
-The wording is fixed: ``docs/privacy/proofs/statements.md``, gives each sentence and why it says no more.
+The wording is fixed: ``docs/privacy/proofs/statements.md``, derives each sentence and its limits.
 """
 
 import math
@@ -55,11 +55,10 @@ FALSE_POSITIVE_RATE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What a trained object guarantees, to whom, and what it does not.
+    """The guarantee of a trained object: what is protected, against which observer, and what is not.
 
-    ``valid`` is False in paper mode, with reproducible noise, or when any step has a known deviation; the
-    statement then says so first.
-
+    ``valid`` is False in paper mode, with reproducible noise, or if any step has a known deviation. The
+    guarantee summary then begins with the reasons.
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
     >>> round(g.epsilon, 3), round(g.max_tpr(), 4)
@@ -112,29 +111,29 @@ class Guarantee:
         """Account for an event.
 
         Args:
-            unit: what is protected.
-            event: what was done, as the unit prices it.
-            delta: the delta to account for.
-            releases: how many releases the event stands for, each one entry of a privacy ledger, however
-                many queries it answers.
-            slack: the part of delta that the noise's finite resolution costs.
-            mode: strict, or a paper's.
-            deviations: why the guarantee is not valid, if it is not.
-            notes: what the statement says besides.
-            linear_group_scaling: False marks rows alone, of equal weights and noise in both directions of an
-                edge.
-            edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
-                alone, or also ``read`` where a prediction is made, from its node's own list; or those of
-                ``neighbors`` are read, too, so that weights alone are covered and no prediction.
-            edge_mu: under ``node-record``: a bound on the mu of one mutual edge, which stands in two records;
+            unit: Privacy unit.
+            event: The event, accounted for under this unit.
+            delta: Delta to account for.
+            releases: Number of releases in the event; each is one entry of a privacy ledger, for any number
+                of queries.
+            slack: Part of delta that covers the finite resolution of the noise.
+            mode: Strict, or a paper's.
+            deviations: Reasons why the guarantee is not valid, if it is not.
+            notes: Additional sentences of the guarantee summary.
+            linear_group_scaling: False for aggregates alone, of equal weights and noise in both directions of
+                an edge.
+            edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if
+                noisy queries alone read them; ``read`` if a prediction also reads the node's own list; or
+                ``neighbors`` if it also reads their lists, so that only the parameters are covered.
+            edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records;
                 None if there is no such bound.
-            received: under ``local-attributes``: only reports arrived here, and nobody randomized them here.
-            graph: whether a whole graph was released, and everything else follows from it.
-            labels_public: under ``local-attributes``: only features are randomized, and labels are known.
-            additional: guarantees about something else, which are never added to this one.
+            received: Under ``local-attributes``: only LDP reports arrived here, randomized elsewhere.
+            graph: Whether a whole graph was released, from which all other results follow.
+            labels_public: Under ``local-attributes``: only features are randomized, and labels are public.
+            additional: Guarantees for other units or data, which are never added to this one.
 
         Raises:
-            UnitError: a prediction reads edges that the unit protects as somebody else's.
+            UnitError: A prediction reads edges that the unit protects as part of other records.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
         >>> from graphveil.privacy.statements import format_upper_bound, percent_up
@@ -177,11 +176,11 @@ class Guarantee:
 
     @classmethod
     def compose(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
-        """Return the guarantee of several releases on the same data, everything told about them included.
+        """Return the guarantee of several releases on the same data, including all reports on them.
 
-        Each has groups of its own: two runs have two splits, so a record that trains in one may validate in
-        the other, and the worst combination counts. Words and delta are the first one's, deviations are
-        everybody's.
+        Each release has its own groups. Two runs have two splits, so a record that trains in one may validate
+        in the other, and the worst combination counts. Wording and delta are those of the first guarantee;
+        deviations are those of all.
 
         Raises:
             PrivacyError: they protect different units, whose costs do not add up.
@@ -212,17 +211,17 @@ class Guarantee:
 
     @classmethod
     def compose_parallel(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
-        """Return the guarantee of releases on data sets of which any unit is in one only: the worst of them.
+        """Return the guarantee of releases on datasets of which any unit is in one only: the worst of them.
 
-        Each has its own curve, and the worst at each figure counts: an edge with many sampled steps may be
-        worse at one delta, and one with a large mu at another. Words and delta are the first one's,
-        deviations are everybody's, and all releases count. Of records that are randomized one by one it is
-        the largest budget of each part: what somebody in one data set only has told depends on its features
-        no more than the largest sum over one of them, nor on its label. What stands beside them adds up all
-        the same: that no edge is in two data sets says nothing about people.
+        Each release has its own curve, and the worst at each point counts. An edge with many sampled steps
+        may be worse at one delta, and one with a large mu at another. Wording and delta are those of the
+        first guarantee, deviations are those of all, and all releases count. For locally randomized records
+        the result is the largest budget of each part: reports of a person in one dataset depend on its
+        features no more than the largest sum over one dataset, and likewise for its label. Additional
+        guarantees still add up, because disjoint edges do not imply disjoint people.
 
         Raises:
-            PrivacyError: they protect different units, or a record that is in the sums of several data sets.
+            PrivacyError: they protect different units, or a record that is in the sums of several datasets.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> one, two = (
@@ -295,7 +294,7 @@ class Guarantee:
 
     @property
     def edge_epsilon(self) -> float | None:
-        """Epsilon of one mutual edge under ``node-record``, None where no figure is proved."""
+        """Epsilon of one mutual edge under ``node-record``, None if no number is proved."""
         if self.edge_use == "never":
             return 0.0
         if self.edge_mu is None or self.edge_use in ("read", "neighbors"):
@@ -304,15 +303,15 @@ class Guarantee:
 
     @property
     def mutual_epsilon(self) -> float:
-        """Epsilon for both stored directions of one friendship: two rows, or worse."""
+        """Epsilon for both stored directions of one edge: two aggregates, or a larger change."""
         return multi_edge_epsilon(self.event, 2, 2 if self.linear_group_scaling else math.sqrt(2), self._left)
 
     @checked
     def group_epsilon(self, num_edges: int) -> float:
-        """Return epsilon, under units of edges, for all of one person's friendships, if there are so many.
+        """Return epsilon, under edge-level privacy units, for ``num_edges`` edges of one person together.
 
         Raises:
-            UnitError: the unit is no unit of edges.
+            UnitError: The privacy unit is not edge-level.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
@@ -334,7 +333,7 @@ class Guarantee:
         return replace(self, deviations=listed, valid=self.valid and not listed)
 
     def with_additional(self, *others: "Guarantee") -> "Guarantee":
-        """Return the guarantee with others beside it, about something else, which are never added to it."""
+        """Return the guarantee with additional ones for other units or data, which are never added to it."""
         uncovered = _not_covered(self.protected, self.edge_use, labels_public=False, alone=not others)
         return replace(self, additional=others, not_covered=uncovered)
 
@@ -351,7 +350,7 @@ class Guarantee:
 
     @property
     def all_valid(self) -> bool:
-        """Whether this guarantee holds, and all that stand beside it."""
+        """Whether this guarantee and all additional ones are valid."""
         return self.valid and all(one.valid for one in self.additional)
 
     @checked
@@ -377,14 +376,14 @@ class Guarantee:
         return " ".join([text, *(one.summary() for one in self.additional)])
 
     def formal_statement(self) -> str:
-        """Return the guarantee in words, beginning with its deviations if it has any."""
+        """Return the guarantee summary, beginning with its deviations if it has any."""
         if not self.additional:
             return self._alone()
         numbered = enumerate((self, *self.additional), start=1)
         return " ".join([statements.SEVERAL, *(f"({number}) {one._alone()}" for number, one in numbered)])
 
     def _alone(self) -> str:
-        """Return this guarantee in words, without those beside it."""
+        """Return the summary of this guarantee, without the additional ones."""
         parts = [self._core()]
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
@@ -416,7 +415,7 @@ class Guarantee:
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
-        """Return what the record says under units of records only."""
+        """Return the fields that only node-level privacy units have."""
         if self.local_budgets is not None:
             finite = [each if math.isfinite(each) else None for each in self.local_budgets]
             names = ("eps_x",) if self.labels_public else ("eps_x", "eps_y")
@@ -488,7 +487,7 @@ class Guarantee:
 
 
 def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the first of several guarantees with what is said of all of them, however they add up."""
+    """Return the first of several guarantees with the notes and deviations of all, for any composition."""
     return replace(
         guarantees[0],
         releases=sum(one.releases for one in guarantees),
@@ -501,13 +500,13 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
-    """Return what stands beside several guarantees, each kind with all of its own."""
+    """Return the additional guarantees of several guarantees, composed for each kind."""
     kinds = zip(*(one.additional for one in guarantees), strict=True)
     return tuple(Guarantee.compose(kind) for kind in kinds)
 
 
 def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
-    """Return what a guarantee says nothing about."""
+    """Return what a guarantee does not cover."""
     if labels_public:
         return statements.FEATURES_NOT_COVERED
     if edge_use == "neighbors":
@@ -627,10 +626,10 @@ def budgets_of(event: Event, part: Part) -> list[float]:
 
 
 def worst_case_ldp_reports(events: Sequence[Event]) -> Composed:
-    """Return what costs each part as much as the one of these events that costs it most.
+    """Return reports that cost each part at least as much as the most expensive of these events.
 
-    A person who made one event's reports only has told no more about its features than the largest sum over
-    one of them, nor about its label.
+    For a person who made the reports of one event only, the reports depend on its features no more than the
+    largest sum over one event, and likewise for its label.
 
     >>> one = compose(LocalReport("features", 1.0), LocalReport("label", 0.5))
     >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label",

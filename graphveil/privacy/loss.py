@@ -131,10 +131,10 @@ def width(event: PoissonGaussian) -> float:
 
 @lru_cache(maxsize=64)
 def step_loss(event: PoissonGaussian, interval: float) -> Any:
-    """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
+    """Return the loss distribution of one step, ignoring ``event.steps``, on multiples of ``interval``.
 
-    Both directions of the relation are kept apart: whichever of the two neighbors is the real one stays so
-    in all steps, so each direction composes on its own, and the worse one counts.
+    Both directions of the relation are kept separate. The real one of the two neighbors is the same in all
+    steps, so each direction composes by itself, and the worse one counts.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 

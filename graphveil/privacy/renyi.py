@@ -1,7 +1,7 @@
 """The papers' own accounting, in Renyi divergences: for paper mode and as a cross-check, never for a claim.
 
 A Gaussian release with mu has Renyi divergence alpha mu^2 / 2 at every order alpha > 1, and so has each step
-on everybody. A step on a Poisson sample has, between the densities P and Q of section 3 of
+on the full dataset. A step on a Poisson sample has, between the densities P and Q of
 ``docs/privacy/proofs/index.md``,
 
     D(alpha) = 1 / (alpha - 1) log E_Q (P / Q)^alpha.

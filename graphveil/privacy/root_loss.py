@@ -45,7 +45,7 @@ class RootPair:
 
     @classmethod
     def from_event(cls, event: PoissonRoots) -> "RootPair":
-        """Return the pair of an event, whatever its number of steps."""
+        """Return the pair of an event, for any number of steps."""
         rate, most = max(event.sampling_rate, MIN_RATE), event.roots
         others = most if event.relation == "replace" else most - 1
         above, below = (binom.logpmf(np.arange(count + 1), count, rate) for count in (most, others))
@@ -109,7 +109,7 @@ class RootPair:
         """Return the points where log P/Q has these values, to machine precision: an inexact one errs
         downwards.
 
-        Values that are not reached within :attr:`reach` are taken at its ends.
+        Values that are not reached within ``reach`` are taken at its ends.
         """
         low, high = self.reach
         knots = np.linspace(low, high, _KNOTS)
@@ -193,10 +193,10 @@ def width(event: PoissonRoots) -> float:
 
 @lru_cache(maxsize=64)
 def step_loss(event: PoissonRoots, interval: float) -> Any:
-    """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
+    """Return the loss distribution of one step, ignoring ``event.steps``, on multiples of ``interval``.
 
-    As in :func:`graphveil.privacy.loss.step_loss`; for two roots and more it is unbounded at both ends. Both
-    directions are kept apart and passed on: from one alone dp-accounting would take the other to be the same.
+    As in ``graphveil.privacy.loss.step_loss``. For two or more roots it is unbounded at both ends. Both
+    directions are passed on; from one alone dp-accounting would assume that the other is equal.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 

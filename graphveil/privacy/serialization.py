@@ -1,7 +1,7 @@
-"""Events and guarantees as plain JSON values, and back through a closed table of kinds.
+"""Serialize events and guarantees as plain JSON values, and read them back by a closed table of kinds.
 
-What comes back is computed, never believed: a guarantee is accounted anew from its event. Whatever is no
-such record, numbers without measure included, is an :class:`ArtifactError`.
+Stored guarantee numbers are not trusted: a guarantee is recomputed from its event. Anything else, including
+nan and infinite numbers, raises an ``ArtifactError``.
 """
 
 import json
@@ -74,7 +74,7 @@ def events_to_plain(event: Event) -> list[dict[str, Any]]:
 
 
 def events_from_plain(records: object) -> Composed:
-    """Return the event that :func:`events_to_plain` wrote; anything else is an :class:`ArtifactError`.
+    """Return the event that ``events_to_plain`` wrote; anything else is an ``ArtifactError``.
 
     >>> events_from_plain([{"kind": "gaussian", "mu": 0.5}])
     Composed(events=(Gaussian(mu=0.5),))
@@ -91,7 +91,7 @@ def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
-    """Account for a record that :func:`guarantee_to_plain` wrote.
+    """Account for a record that ``guarantee_to_plain`` wrote.
 
     Raises:
         ArtifactError: it is no such record, or has a number without measure.

@@ -1,6 +1,6 @@
-"""The printed sentences of every guarantee: fixed words, with a figure only where the proof has one.
+"""The printed sentences of every guarantee: fixed wording, with a number only where the proof has one.
 
-Why each sentence stands there, and why it says no more: ``docs/privacy/proofs/statements.md``.
+``docs/privacy/proofs/statements.md``, derives each sentence and its limits.
 """
 
 import math
@@ -172,16 +172,16 @@ def edge_statement(
     mutual: float,
     graph: bool = False,
 ) -> str:
-    """Return the core of a statement about edges.
+    """Return the core of a guarantee summary about edges.
 
     Args:
-        unit: which edges.
-        epsilon: of one edge.
-        delta: the statement's.
-        releases: how many releases it covers, as a privacy ledger counts them.
-        groups: epsilon of so many friendships together, for 10 and for 100.
-        mutual: epsilon of both stored directions of one friendship.
-        graph: whether a whole graph was released, from which everything else follows.
+        unit: Privacy unit.
+        epsilon: Epsilon of one edge.
+        delta: Delta of the guarantee.
+        releases: Number of releases, as counted by a privacy ledger.
+        groups: Epsilon of 10 and of 100 edges together.
+        mutual: Epsilon of both stored directions of one edge.
+        graph: Whether a whole graph was released, from which all other results follow.
     """
     text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
     figures = {f"eps_{count}": format_upper_bound(each) for count, each in groups.items()}
@@ -195,12 +195,12 @@ def edge_statement(
 
 
 def edge_subset_statement(epsilon: float, delta: float, *, alone: bool = True) -> str:
-    """Return the core of a statement about private edges among public ones.
+    """Return the core of a guarantee summary about private edges among public ones.
 
     Args:
-        epsilon: of one slot.
-        delta: the statement's.
-        alone: whether no other guarantee stands beside it.
+        epsilon: Epsilon of one node pair.
+        delta: Delta of the guarantee.
+        alone: Whether there is no additional guarantee.
     """
     by_this = "" if alone else _THIS_ONE
     sentence = PRIVATE_SLOT.format(
@@ -269,7 +269,7 @@ def format_delta(value: float) -> str:
 
 
 def format_epsilon_delta(epsilon: float, delta: float) -> str:
-    """Return both figures of a guarantee in words.
+    """Return epsilon and delta of a guarantee as text.
 
     >>> format_epsilon_delta(5.99201, 1e-7)
     'epsilon 5.993 at delta 1e-07'
@@ -278,7 +278,7 @@ def format_epsilon_delta(epsilon: float, delta: float) -> str:
 
 
 def counted(count: int, what: str, several: str = "") -> str:
-    """Return how many there are of something, in words.
+    """Return a number with its noun in singular or plural.
 
     >>> counted(1, "release"), counted(2000, "release")
     ('1 release', '2,000 releases')

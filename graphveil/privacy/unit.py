@@ -1,6 +1,6 @@
-"""The unit of protection: what may differ between two neighboring graphs, and how changes combine.
+"""The privacy unit: what may differ between two neighboring graphs, and how changes combine.
 
-A unit is chosen once, by name, and everything that depends on it (sensitivity, wording, defaults) asks it.
+A unit is chosen once, by name. Sensitivity, wording and defaults are its methods and attributes.
 Docs: ``docs/privacy/proofs/sensitivity.md``.
 """
 
@@ -31,9 +31,9 @@ class Unit(ABC):
 
 @dataclass(frozen=True)
 class UndirectedEdge(Unit):
-    """One friendship: both stored directions of one pair may be present or absent together.
+    """One undirected edge: both stored directions of one pair are present or absent together.
 
-    Both end rows change, so the two changes add in squares.
+    Both end rows change, so the two changes add up in squares.
 
     >>> round(UndirectedEdge().pair_sensitivity(1.0, 1.0), 6)
     1.414214
@@ -108,7 +108,7 @@ class NodeRecord(NodeUnit):
     )
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Refuse: one record may have edges to everybody, so a plain sum has no bound."""
+        """Raise an error: one record may have edges to all nodes, so a plain sum has no bound."""
         raise UnitError(
             "a sum over in-neighbors has no bound under unit 'node-record', since one node may declare edges "
             "to all others: ask with a OutEdgeSumQuery, whose weights share one budget a source"
@@ -117,9 +117,10 @@ class NodeRecord(NodeUnit):
 
 @dataclass(frozen=True)
 class NodeBoundedDegree(NodeUnit):
-    """One node with all its edges, given the data owner's word that no degree passes ``max_degree``.
+    """One node with all its edges, given the data owner's assumption that no degree exceeds ``max_degree``.
 
-    The node's own row and prediction are not covered: they go to nobody but those entitled to its record.
+    The node's own aggregate and prediction are not covered: only those authorized to access its record
+    receive them.
 
     >>> NodeBoundedDegree(9).pair_sensitivity(1.0, 1.0)
     3.0
@@ -138,15 +139,15 @@ class NodeBoundedDegree(NodeUnit):
         checks.integer_at_least(1, max_degree=self.max_degree)
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Return sqrt(max_degree) times the larger change: the node speaks into that many rows at most."""
+        """Return sqrt(max_degree) times the larger change: a node is in at most that many aggregates."""
         return self.change * math.sqrt(self.max_degree) * max(forward, backward)
 
 
 @dataclass(frozen=True)
 class LocalAttributes(Unit):
-    """Each node's own features and label, randomized before they leave the node. Edges are public.
+    """The features and the label of each node, randomized on the client. Edges are public.
 
-    The two have budgets of their own (``eps_x``, ``eps_y``), which add up for one record.
+    The two have separate budgets (``eps_x``, ``eps_y``), which add up for one record.
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
@@ -172,9 +173,9 @@ any sum: nothing is left to protect in sums of what was said
 
 @dataclass(frozen=True)
 class EdgeSubset(Unit):
-    """One pair of nodes of a public list that is no public edge: whether it is a private edge.
+    """One node pair from a public list of nodes, without a public edge: whether it is a private edge.
 
-    The public edges and the list say which pairs are meant; both are given, and never read from the edges.
+    The public edges and the list define these pairs. Both are given, and never read from the edges.
 
     >>> EdgeSubset().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
@@ -231,7 +232,7 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
 
     Args:
         name: the unit's name.
-        replace_one: for node units: neighbors have another record in place of a null record.
+        replace_one: for node-level privacy units: neighbors have another record in place of a null record.
         max_degree: the degree that the data owner asserts, for ``node-bounded-degree``.
 
     >>> parse_unit("undirected-edge")
