@@ -1,8 +1,8 @@
-"""The privacy ledger: what was released of each data set, how much more may be, and who is charged.
+"""The privacy ledger: what was released of each dataset, how much more may be, and who is charged.
 
 Start with ``interface.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
-``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of data sets, each of them
-a ``DataSetLedger``. Docs: ``docs/how-to/budgets.md``.
+``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of datasets, each of them
+a ``DataSetLedger``. Docs: ``docs/ledger.md``.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""The account that a release is charged to: which data set of a ledger some data are, and what it has spent.
+"""The account that a release is charged to: which dataset of a ledger the data match, and what it has spent.
 
 ``RunAccount`` is the account of a command, ``CollectionAccount`` that of people who sent LDP reports, and
-``LedgerRegistry`` finds the ledgers of data that earlier releases were charged to.
+``LedgerRegistry`` finds the ledgers that earlier releases were charged to.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,15 +29,15 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 @dataclass(frozen=True)
 class RunAccount:
-    """A data set's budget under the unit of one command.
+    """A dataset's budget under the privacy unit of one command.
 
     Args:
-        ledger: of the data set.
-        unit: what the command protects, as the ledger calls it.
-        delta: where totals are read off, unless the budget says where.
-        earlier: bookings of this process that belong to other experiments.
-        others: further names of the same data in this ledger, whose releases do not count here.
-        people: the part of the people in the data that each data set of this ledger was bound with.
+        ledger: Ledger of the dataset.
+        unit: Privacy unit of the command, as the ledger names it.
+        delta: Delta of totals, if the budget does not define one.
+        earlier: Ledger entries of this process that belong to other experiments.
+        others: Further names of the same data in this ledger, whose releases do not count here.
+        people: For each dataset of this ledger, the share of its people that are in the data.
     """
 
     ledger: DataSetLedger
@@ -51,17 +51,17 @@ class RunAccount:
     def from_graph(
         cls, graph: "Graph", guarantee: Guarantee, named: str | None, *, charge: "Graph | None" = None
     ) -> "RunAccount":
-        """Attach the ledger of a data set to a graph, and return its account.
+        """Attach the ledger of a dataset to a graph, and return its account.
 
         Args:
-            graph: as it was read, before a recipe.
-            guarantee: that of the command.
-            named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
+            graph: The graph as read, before a recipe.
+            guarantee: Guarantee of the command.
+            named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered dataset; None for the user's own ledger,
                 which recognizes the data, or registers them without a limit.
-            charge: the graph that is asked, where a recipe has made another one of it.
+            charge: The graph that is queried, if a recipe has created another one.
 
         Raises:
-            ConfigError: no such data set is registered, several could be meant, or it has other data.
+            ConfigError: No such dataset is registered, several match, or it has other data.
         """
         account = cls.from_parts(fingerprint_parts(graph), guarantee, named)
         attach_ledger((charge or graph).edge_set, account.ledger)
@@ -76,10 +76,10 @@ class RunAccount:
         *,
         apart: bool = False,
     ) -> "RunAccount":
-        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`.
+        """Return the account of data with these fingerprint parts, attached to nothing; see ``of``.
 
-        ``apart`` is whether the user states that the data are disjoint from others. The data set is bound to
-        the data, or registered for them, with the first release, so a run that is rejected leaves no trace.
+        ``apart`` is whether the user asserts that the data are disjoint from others. The dataset is bound to
+        the data, or registered for them, with the first release, so a rejected run leaves no trace.
         """
         url, name = (None, None) if named is None else split_name(named)
         ledger_store, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
@@ -95,7 +95,7 @@ class RunAccount:
 
     @classmethod
     def from_name(cls, ledger_store: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
-        """Return the account of a data set by its name, or of the only one with a budget under the unit."""
+        """Return the account of a dataset by its name, or of the only one with a budget under the unit."""
         unit = unit_key(guarantee.protected)
         if name is None:
             found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
@@ -109,16 +109,16 @@ class RunAccount:
         return cls(ledger_store.data_set(name), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
-        """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
+        """Check the total of a run against the limit of every privacy unit before the run starts.
 
         Raises:
-            BudgetError: all of it together does not fit.
+            BudgetError: The total exceeds a limit.
         """
         for one in (guarantee, *guarantee.additional):
             self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
 
     def for_next_experiment(self) -> "RunAccount":
-        """Return the account for the next of several experiments, to which no earlier booking belongs."""
+        """Return the account for the next of several experiments; it excludes all earlier ledger entries."""
         return replace(self, earlier=frozenset(receipt.release for receipt in self.ledger.receipts))
 
     @property
@@ -127,7 +127,7 @@ class RunAccount:
         return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
 
     def refund(self) -> None:
-        """Withdraw what this process booked and never drew noise for."""
+        """Refund what this process reserved and never drew noise for."""
         for receipt in self.receipts:
             self.ledger.refund(receipt.release)
 
@@ -164,7 +164,7 @@ class RunAccount:
         return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
 
     def after(self) -> str:
-        """Return what everything released so far costs together."""
+        """Return the total privacy cost of everything released so far."""
         spent, delta = self._spent()
         which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
         return f"{which}: together {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
@@ -178,7 +178,7 @@ class RunAccount:
 
     @property
     def _elsewhere(self) -> str:
-        """Which other data sets have some of these nodes, and are not charged."""
+        """Which other datasets have some of these nodes, and are not charged."""
         found = [
             f"{_percent(part)} of these nodes are in {name!r}, too, which is not charged"
             for name, part in self.people
@@ -200,13 +200,13 @@ class RunAccount:
 
 
 def account_under(ledger: DataSetLedger, unit: str) -> Account:
-    """Return what is spent under one unit; nothing, without a limit, where there is no account."""
+    """Return the budget spent under one unit; zero, without a limit, if there is no account."""
     found = [one for one in ledger.accounts if one.unit == unit]
     return found[0] if found else Account(ledger.name, unit, None, 0, PrivacyCost())
 
 
 def ordinal(number: int) -> str:
-    """Return an ordinal number in words, or in figures from eleven on.
+    """Return an ordinal number, spelled out up to ten.
 
     >>> ordinal(4), ordinal(22), ordinal(113)
     ('fourth', '22nd', '113th')
@@ -225,7 +225,7 @@ def _epsilon(total: PrivacyCost, delta: float) -> str:
 
 
 def _percent(part: float) -> str:
-    """Return a part in words; of a part the exact count is nobody's business.
+    """Return a share as a rounded percentage, which does not reveal the exact count.
 
     >>> _percent(1.0), _percent(0.9983), _percent(0.004)
     ('all', 'about 99 %', 'less than 1 %')
@@ -244,13 +244,13 @@ class CollectionAccount:
     """The account of people who sent LDP reports under one collection protocol.
 
     Randomizing a table of records is charged under unit ``local-attributes``, before the LDP reports are
-    written. The server that receives the LDP reports holds no record: it charges a protocol once, and only
-    for people who are named, however many LDP reports come in later.
+    written. The server that receives the LDP reports stores no record. It charges a protocol once, and only
+    for people with ids, for any number of later LDP reports.
 
     Args:
-        account: of the people.
-        guarantee: of one LDP report.
-        digest: of the protocol.
+        account: Account of the people.
+        guarantee: Guarantee of one LDP report.
+        digest: Digest of the protocol.
     """
 
     account: RunAccount
@@ -264,33 +264,33 @@ class CollectionAccount:
         """Return the account of the people with these ids.
 
         Args:
-            ids: theirs.
-            guarantee: of one LDP report.
-            digest: of the protocol.
-            named: what ``--ledger`` says; None for the user's own ledger, which recognizes the people.
+            ids: Ids of the people.
+            guarantee: Guarantee of one LDP report.
+            digest: Digest of the protocol.
+            named: Value of ``--ledger``; None for the user's own ledger, which recognizes the people.
 
         Raises:
-            ConfigError: no such data set is registered, or it is of other people.
+            ConfigError: No such dataset is registered, or it is of other people.
         """
         account = RunAccount.from_parts(id_fingerprint_parts(ids), guarantee, named)
         return cls(account, guarantee, digest)
 
     @classmethod
     def from_name(cls, named: str, guarantee: Guarantee, digest: bytes) -> "CollectionAccount":
-        """Return the account of people who are named, and of whom only LDP reports are here."""
+        """Return the account of people with ids, of whom this process has only LDP reports."""
         url, name = split_name(named)
         return cls(RunAccount.from_name(Ledger(url, create=False), name, guarantee), guarantee, digest)
 
     def charge_reports(self, encoded_reports: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
-        """Charge LDP reports before they leave this process; the same ones again cost nothing more.
+        """Charge LDP reports before they leave this process; equal ones are charged once.
 
         Args:
-            encoded_reports: ids and texts.
-            records: what each of them is about. A fingerprint of both under the ledger's key names the entry:
-                a record that has changed may happen to send the same few bits, and is reported a second time.
+            encoded_reports: Ids and encoded LDP reports.
+            records: The record of each LDP report. The entry is named by a fingerprint of both under the
+                ledger's key. A changed record may by chance send the same few bits, and is charged again.
 
         Raises:
-            BudgetError: there is no room for them.
+            BudgetError: The remaining budget is too small.
         """
         report_lines = (
             f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in encoded_reports
@@ -300,10 +300,10 @@ class CollectionAccount:
         self._charge(f"answers-{''.join(tag[:20] for tag in tags)}")
 
     def charge_received(self) -> None:
-        """Charge the protocol, unless LDP reports under it are charged already.
+        """Charge the protocol, if no LDP reports under it have been charged.
 
         Raises:
-            BudgetError: there is no room for it.
+            BudgetError: The remaining budget is too small.
         """
         if not any(entry.label == self._label for entry in self.account.ledger.entries):
             self._charge(f"received-{self.digest.hex()}")
@@ -319,7 +319,7 @@ class CollectionAccount:
 
 
 class LedgerRegistry:
-    """The ledgers of other data sets, found again by their places; of one data set there is one object."""
+    """The ledgers of other datasets, found again by their places; of one dataset there is one object."""
 
     def __init__(self, own: DataSetLedger) -> None:
         """Start with the one ledger that is open already."""
@@ -327,7 +327,7 @@ class LedgerRegistry:
         self._known = {(own.location, own.name): own}
 
     def get(self, place: str, name: str) -> DataSetLedger:
-        """Return the ledger of a data set at a place."""
+        """Return the ledger of a dataset at a place."""
         if (place, name) not in self._known:
             if place not in self._places:
                 self._places[place] = open_ledger_at(place)

@@ -1,9 +1,9 @@
-"""Which data set some data are: keyed fingerprints, the versions that a data set is bound to, and shared
+"""Which dataset some data are: keyed fingerprints, the versions that a dataset is bound to, and shared
 people.
 
-How many people two data sets share follows from keyed hashes of the ids, of which the smallest are kept (a
-sketch). Of a data set with up to ``SIZE`` people all hashes are kept, and what two such data sets share is
-counted. Of a larger one the smallest are a sample that does not depend on the data set: a part of at least
+How many people two datasets share follows from keyed hashes of the ids, of which the smallest are kept (a
+sketch). Of a dataset with up to ``SIZE`` people all hashes are kept, and what two such datasets share is
+counted. Of a larger one the smallest are a sample that does not depend on the dataset: a part of at least
 one person in ``SIZE / 4`` or so of the whole is found.
 """
 
@@ -28,14 +28,14 @@ _BYTES = 8
 
 
 class Overlap(NamedTuple):
-    """What two data sets share: as a part of the first one, and of the one with fewer people."""
+    """What two datasets share: as a part of the first one, and of the one with fewer people."""
 
     first: float
     smaller: float
 
 
 def sketch_of(numbers: bytes, key: bytes) -> str:
-    """Return the smallest keyed hashes of people, who are numbers of eight bytes each.
+    """Return the smallest keyed hashes of people, who are given as fingerprints of eight bytes each.
 
     >>> ann, bob = b"aaaaaaaa", b"bbbbbbbb"
     >>> overlap(sketch_of(ann + bob, b"k"), [sketch_of(bob, b"k")])
@@ -83,7 +83,7 @@ _EXACT = {"edges", "records"}  # parts that no two data sets share unless they s
 
 
 def add_version(chain: HashChain, fingerprints: Tags) -> None:
-    """Bind a data set to data, unless it is bound to them already."""
+    """Bind a dataset to data, if it is not bound to them already."""
     known = versions(chain.connection, chain.name)
     if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
         key = state_of(chain.connection).checked
@@ -91,12 +91,12 @@ def add_version(chain: HashChain, fingerprints: Tags) -> None:
 
 
 def versions(connection: sa.Connection, name: str) -> list[dict[str, str]]:
-    """Return the fingerprints of all versions of a data set that it was not unbound from."""
+    """Return the fingerprints of all versions of a dataset that it was not unbound from."""
     return dict(_bound(connection, name)).get(name, [])
 
 
 def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return the data sets that are bound, in alphabetical order, with the fingerprints of their versions."""
+    """Return the datasets that are bound, in alphabetical order, with the fingerprints of their versions."""
     query = sa.select(entries.c.data_set, entries.c.kind, entries.c.body)
     query = query.where(entries.c.kind.in_((BIND, UNBIND))).order_by(entries.c.data_set, entries.c.number)
     found = dict[str, list[dict[str, str]]]()
@@ -111,21 +111,21 @@ def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str
 
 
 def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
-    """Return the data set that these are data of: the one that shares most with them."""
+    """Return the dataset that these are data of: the one that shares most with them."""
     found = shared_with(connection, fingerprints, apart=apart)
     best = max(found, key=lambda name: found[name], default=None)
     return best if best is not None and found[best] >= SAME_NODES_SHARE else None
 
 
 def names_of(connection: sa.Connection, fingerprints: Tags) -> Iterator[str]:
-    """Yield the data sets that these are data of."""
+    """Yield the datasets that these are data of."""
     return (
         name for name, share in shared_with(connection, fingerprints).items() if share >= SAME_NODES_SHARE
     )
 
 
 def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
-    """Return how much data share with each data set: 2 for equal edges or records, else a share of people.
+    """Return how much data share with each dataset: 2 for equal edges or records, else a share of people.
 
     Args:
         connection: the connection.
@@ -163,9 +163,9 @@ def same_data(fingerprints: Tags, version: Tags) -> bool:
 
 
 def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
-    """Whether data are those of some version: of the versions that know most of the same parts.
+    """Whether data match some version, among the versions with the most fingerprint parts in common.
 
-    A version that knows only who is in the data would take any edges of these people for its own.
+    A version with a fingerprint of the people alone would otherwise match any edges of these people.
     """
     most = max((len(_common(fingerprints, one)) for one in known), default=0)
     return any(same_data(fingerprints, one) for one in known if len(_common(fingerprints, one)) == most)
@@ -188,10 +188,10 @@ def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[
 
 
 def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
-    """Refuse data that are not those of a data set.
+    """Raise an error if the data do not match a dataset.
 
     Raises:
-        ConfigError: the data set is bound to other data.
+        ConfigError: The dataset is bound to other data.
     """
     known = versions(connection, name)
     if known and not is_bound_to(data, known):
@@ -203,6 +203,6 @@ def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
 
 
 def next_unnamed_data_set(connection: sa.Connection) -> str:
-    """Return the next name for data that nobody has named."""
+    """Return the next free name for data without a given name."""
     taken = set(connection.execute(sa.select(data_sets.c.name)).scalars())
     return next(name for number in count(1) if (name := f"data-{number}") not in taken)

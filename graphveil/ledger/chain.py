@@ -1,6 +1,6 @@
-"""The rows of a ledger: the locked chain of a data set, its entries, and its accounts.
+"""The rows of a ledger: the locked chain of a dataset, its entries, and its accounts.
 
-Each entry holds the hash of the one before, so that no past is rewritten.
+Each entry contains the hash of the previous one, so earlier entries cannot be changed unnoticed.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ Row = sa.Row[Any]
 
 
 def canonical(record: Mapping[str, Any]) -> str:
-    """Return a record as the one text that stands for it.
+    """Return the canonical text of a JSON object.
 
     >>> canonical({"b": 1, "a": [2]})
     '{"a":[2],"b":1}'
@@ -62,7 +62,7 @@ def link(previous: str, body: str) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """What is spent of a data set under one unit, and what may be."""
+    """Spent budget and limit of a dataset under one unit."""
 
     data_set: str
     unit: str
@@ -73,7 +73,7 @@ class Account:
 
 @dataclass
 class HashChain:
-    """The chain of one data set, locked by the transaction that adds to it."""
+    """The chain of one dataset, locked by the transaction that adds to it."""
 
     connection: sa.Connection
     name: str
@@ -82,7 +82,7 @@ class HashChain:
 
     @classmethod
     def read(cls, connection: sa.Connection, name: str, *, lock: bool = False) -> "HashChain":
-        """Return the chain of a registered data set; whoever adds to it locks it."""
+        """Return the chain of a registered dataset; callers that append to it lock it."""
         checks.letters(name=name)
         query = sa.select(data_sets).where(data_sets.c.name == name)
         known = name.isprintable()  # others are never registered, and no database takes some of them
@@ -100,7 +100,7 @@ class HashChain:
 
     @classmethod
     def locked(cls, connection: sa.Connection, name: str, *, make: bool = False) -> "HashChain":
-        """Return the chain, locked until the transaction ends; ``make`` registers a new data set."""
+        """Return the chain, locked until the transaction ends; ``make`` registers a new dataset."""
         if make:
             lock_names(connection)
             insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
@@ -135,7 +135,7 @@ def unit_key(unit: Unit | str) -> str:
 
 
 def account_in(connection: sa.Connection, name: str, unit: str) -> Account | None:
-    """Return the account of a data set under a unit, if it has one."""
+    """Return the account of a dataset under a unit, if it has one."""
     query = sa.select(accounts).where(accounts.c.data_set == name, accounts.c.unit == unit)
     row = connection.execute(query).one_or_none()
     return None if row is None else account_of(row)
@@ -152,7 +152,7 @@ def account_of(row: Row) -> Account:
 
 
 def unit_delta(key: str) -> float:
-    """Return the largest delta that a unit is sold at: where a total is read off if nobody says where.
+    """Return the largest allowed delta of a unit, used for totals without an explicit delta.
 
     >>> unit_delta("undirected-edge"), unit_delta("node-record/replace-one")
     (1e-07, 1e-05)
@@ -170,7 +170,7 @@ def open_account_in(chain: HashChain, unit: str, limit: Limit | None) -> None:
 
 
 def update_account(connection: sa.Connection, name: str, unit: str, **values: object) -> None:
-    """Change what is kept of an account."""
+    """Update the stored account."""
     where = (accounts.c.data_set == name) & (accounts.c.unit == unit)
     connection.execute(accounts.update().where(where).values(**values))
 
@@ -184,7 +184,7 @@ def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def reservation(connection: sa.Connection, name: str, reference: str) -> Row | None:
-    """Return the entry that booked a release, if there is one."""
+    """Return the entry that reserved a release, if there is one."""
     query = sa.select(entries).where(
         entries.c.data_set == name, entries.c.reference == reference, entries.c.kind == RESERVE
     )
@@ -198,13 +198,13 @@ def states_of(connection: sa.Connection, name: str, reference: str) -> set[str]:
 
 
 def rows_of(connection: sa.Connection, name: str) -> list[Row]:
-    """Return the entries of a data set in order."""
+    """Return the entries of a dataset in order."""
     query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
     return list(connection.execute(query))
 
 
 def body_of(row: Row) -> dict[str, Any]:
-    """Return what an entry says; raises one of ``UNREADABLE`` or an error of ours if no ledger wrote it."""
+    """Parse an entry; raise one of ``UNREADABLE`` or an error of ours if no ledger wrote it."""
     body = json.loads(row.body)
     if (body["number"], body["kind"], body["data_set"]) != (row.number, row.kind, row.data_set):
         raise ValueError("an entry's columns and its text differ")
@@ -222,7 +222,7 @@ def body_of(row: Row) -> dict[str, Any]:
 
 
 def entry_of(body: Mapping[str, Any]) -> Entry:
-    """Return what a reservation booked."""
+    """Return the release of a reservation."""
     event = events_from_plain(body["events"])
     name = body["unit"].removesuffix(_REPLACE)
     unit = parse_unit(name, replace_one=name != body["unit"], max_degree=body["max_degree"])

@@ -1,7 +1,7 @@
-"""What a data set has spent, and what may be, kept so that no size grows with the number of releases.
+"""Spent budget and limits of a dataset, in a form whose size does not grow with the number of releases.
 
-Gaussian releases add up in mu squared, equal ones of any other kind are counted, and both sums are exact:
-fractions, never floats that are compared with floats. A figure that was given as a decimal counts as that
+Gaussian releases add up in mu squared, and equal ones of any other kind are counted. Both sums are exact
+fractions, never floats that are compared with floats. A number that was given as a decimal counts as that
 decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 """
 
@@ -41,7 +41,7 @@ _LARGEST = float(1 << 40)  # size of a release that is searched for
 
 
 def exact(figure: float | str | Decimal) -> Fraction:
-    """Return a figure as the decimal that it is written as.
+    """Return a number as the decimal that it is written as.
 
     >>> exact(0.1) * 3 == exact(0.3), exact("0.0245") == exact(0.0245)
     (True, True)
@@ -59,12 +59,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class PrivacyCost:
-    """A composition of releases: mu squared of the Gaussian ones, and how many there are of each other kind.
+    """A composition of releases: mu squared of the Gaussian ones, and counts of all other kinds.
 
     Args:
-        mu_squared: of all Gaussian releases together.
-        slack: the part of delta that the finite resolution of noise has cost.
-        others: each event that is no Gaussian, as canonical JSON, and how often it happened.
+        mu_squared: Sum over all Gaussian releases.
+        slack: Part of delta that covers the finite resolution of noise.
+        others: Each non-Gaussian event, as canonical JSON, and its count.
 
     >>> from graphveil.privacy.events import PureDP
     >>> third = PrivacyCost.from_entry(Entry("a", "rows", PureDP(0.1)))
@@ -78,7 +78,7 @@ class PrivacyCost:
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "PrivacyCost":
-        """Return what one release costs."""
+        """Return the privacy cost of one release."""
         mu_squared, others = Fraction(0), dict[str, int]()
         for part in compose(entry.event).events:
             if isinstance(part, Gaussian):
@@ -97,7 +97,7 @@ class PrivacyCost:
         )
 
     def minus(self, other: "PrivacyCost") -> "PrivacyCost":
-        """Return what is left when a release that never drew is given back."""
+        """Return the remaining cost after refunding a release that never drew noise."""
         left = {kind: count - other.others.get(kind, 0) for kind, count in self.others.items()}
         return PrivacyCost(
             self.mu_squared - other.mu_squared,
@@ -106,11 +106,11 @@ class PrivacyCost:
         )
 
     def fits(self, limit: Limit) -> bool:
-        """Whether all of it keeps within a limit.
+        """Whether the total is within a limit.
 
-        A bound that adds up decides where it can, and then a composition of somewhat more than all of it, at
-        somewhat less of delta, which stays the same for many bookings and is kept. All is composed again
-        only where the limit is near.
+        An additive bound decides if it can. Otherwise a cached composition of slightly more than the total,
+        at a slightly smaller delta, decides; it is valid for many entries. The exact total is composed only
+        close to the limit.
         """
         left = exact(limit.delta) - self.slack
         if left < 0:
@@ -145,9 +145,9 @@ class PrivacyCost:
         is admitted. It is the largest such epsilon, up to four digits.
 
         Args:
-            limit: what may be spent.
-            like: the release whose noise is scaled until it fits. Without one the release is pure if
-                everything recorded adds up, and Gaussian otherwise.
+            limit: The limit.
+            like: Release whose noise is scaled until it fits. Without one the release is pure ε-DP if
+                all recorded epsilons add up, and Gaussian otherwise.
         """
         one = (
             PrivacyCost.from_entry(like)
@@ -162,7 +162,7 @@ class PrivacyCost:
         return _round_down(one._scaled(share).epsilon(limit.delta)) if share else 0.0
 
     def _remaining_bounded_epsilon(self, limit: Limit, one: "PrivacyCost") -> float:
-        """Return the room for releases whose epsilons add up: for one whose epsilon is their sum."""
+        """Return the remaining budget for one release whose epsilon is the sum of several additive ones."""
         lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
         pure = all(isinstance(_parsed(kind), PureDP) for kind in one.others)
 
@@ -218,7 +218,7 @@ class PrivacyCost:
 
     @classmethod
     def from_plain(cls, record: Mapping[str, Any]) -> "PrivacyCost":
-        """Return what :meth:`as_plain` wrote; raises ValueError for what it did not write."""
+        """Return what ``as_plain`` wrote; raises ValueError for what it did not write."""
         found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
         sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
         counts = all(type(n) is int and 0 < n <= _MAX_RELEASES for n in found.others.values())
@@ -228,7 +228,7 @@ class PrivacyCost:
 
     @cached_property
     def event(self) -> Event:
-        """All releases as one event that costs the same."""
+        """All releases as one event of the same cost."""
         mu = math.sqrt(self.mu_squared)
         parts: list[Event] = [Gaussian(mu)] if mu else []
         others = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
@@ -245,12 +245,12 @@ class PrivacyCost:
 
     @cached_property
     def _known(self) -> dict[Fraction, float]:
-        """Results of :meth:`epsilon` by what was left of delta: to compose many kinds takes seconds."""
+        """Results of ``epsilon`` by what was left of delta: to compose many kinds takes seconds."""
         return {}
 
     @property
     def _has_pure_epsilon(self) -> bool:
-        """Whether all of it, or all but Gaussian releases, has an epsilon of its own at delta 0."""
+        """Whether all of it, or all but Gaussian releases, has a finite epsilon at delta 0."""
         return all(isinstance(_parsed(kind), PureDP | ApproximateDP | LocalReport) for kind in self.others)
 
     def _sum_of_epsilons(self, delta: Fraction) -> Fraction | float:
@@ -318,7 +318,7 @@ def _parsed(kind: str) -> Event:
 
 
 def _kind(part: Event) -> str:
-    """Return the text that stands for a plain event."""
+    """Return the canonical text of a plain event."""
     return json.dumps(events_to_plain(part), sort_keys=True)
 
 
@@ -343,7 +343,7 @@ def _scale_loss(event: Event, share: float) -> Event:
 
 
 def _round_down(value: float) -> float:
-    """Return a figure with four digits, rounded down."""
+    """Return a number with four digits, rounded down."""
     return float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value))
 
 
@@ -389,10 +389,10 @@ _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures 
 
 
 def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
-    """Return a limit from figures that are given, or none.
+    """Return a limit from given numbers, or None.
 
     Raises:
-        ConfigError: they are no figures, or none that a double can be compared with.
+        ConfigError: They are not numbers, or cannot be compared with a double.
     """
     if (epsilon is None) != (delta is None):
         raise ConfigError(
@@ -433,7 +433,7 @@ def stored_limit(epsilon: object, delta: object) -> Limit | None:
 def limit_from_plain(
     epsilon: str | float | Decimal | None, delta: str | float | Decimal | None
 ) -> Limit | None:
-    """Return a limit from figures that were taken once, or none."""
+    """Return a limit from stored numbers, or None."""
     if epsilon is None or delta is None:
         return None
     return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
@@ -447,5 +447,5 @@ def limit_plain(limit: Limit | None) -> dict[str, str | None]:
 
 
 def limit_words(limit: Limit | None) -> str:
-    """Return a limit in words."""
+    """Return a limit as text."""
     return "no limit" if limit is None else f"epsilon {limit.epsilon} at delta {limit.delta}"

@@ -1,7 +1,7 @@
-"""The database: five tables, and transactions that happen whole or not at all, even if the line breaks.
+"""The database: five tables, and transactions that are atomic even if the connection is lost.
 
-Entries are only ever added; the database itself refuses to change or delete one. What else is kept (the head
-of each chain, the totals) follows from the entries, and ``verify`` computes it again.
+Entries are append-only; triggers of the database reject changes and deletions. All other tables (the head
+of each chain, the totals) follow from the entries, and ``verify`` recomputes them.
 """
 
 import errno
@@ -129,13 +129,13 @@ class Store:
     """A database with a ledger's tables. Connections belong to one process: a fork opens its own.
 
     Args:
-        url: where it lies, as :func:`~graphveil.ledger.locations.url_of` writes it.
-        create: whether an empty ledger is made where there is none.
+        url: Location of the database, as ``url_of`` returns it.
+        create: Whether to create an empty ledger if there is none.
 
     Raises:
-        ConfigError: the file lies where locks do not hold, the URL cannot be read, or there is no ledger.
-        LedgerError: the database cannot be opened, is damaged, of a newer version, or older than it was.
-        MissingDependencyError: the driver of PostgreSQL is not installed.
+        ConfigError: The file system has no reliable locks, the URL cannot be read, or there is no ledger.
+        LedgerError: The database cannot be opened, is damaged, of a newer version, or older than it was.
+        MissingDependencyError: The driver of PostgreSQL is not installed.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:
@@ -243,7 +243,7 @@ class Store:
         return bytes.fromhex(self._checked(connection).key)
 
     def _checked(self, connection: sa.Connection) -> sa.Row[Any]:
-        """Return the key, its check value and how many entries there are; refuse a ledger that lost some."""
+        """Return the key, its check value and the number of entries; raise an error if entries were lost."""
         state = state_of(connection)
         if fault := key_fault(state):
             raise self.corruption_error(fault)
@@ -282,7 +282,7 @@ class Store:
 
     @property
     def display_url(self) -> str:
-        """The place without a password, wherever in the URL it stands."""
+        """The location with every password in the URL removed."""
         if self._file is not None:
             return str(self._file)
         hidden = {name: "***" for name in self._url.query if any(word in name for word in _SECRETS)}
@@ -298,10 +298,10 @@ class Store:
         return self._run_with_retries(task, writing=False)
 
     def write(self, task: Callable[[sa.Connection], Result]) -> Result:
-        """Run a task in one transaction, alone.
+        """Run a task in one transaction, without concurrent transactions.
 
-        A task whose connection was lost is run again, for nobody knows whether its commit arrived: it has to
-        recognize what it has done already.
+        A task whose connection was lost is run again, because its commit may or may not have arrived. The
+        task has to recognize what it has done already.
         """
         return self._run_with_retries(task, writing=True)
 
@@ -345,7 +345,7 @@ class Store:
             return result
 
     def _check_not_replaced(self) -> None:
-        """Refuse a file that was removed or replaced: who has it open would go on in it unseen."""
+        """Raise an error for a removed or replaced file: open connections would continue on it unseen."""
         if self._file is not None and _identity(self._file) != self._identity:
             raise LedgerError(
                 f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
@@ -385,18 +385,18 @@ class _ConnectionPool:
 
 
 def lock_names(connection: sa.Connection) -> None:
-    """Keep others from naming a data set until the transaction ends; SQLite has one writer anyway."""
+    """Keep others from naming a dataset until the transaction ends; SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_NAMES})"))
 
 
 def key_check(key: str) -> str:
-    """Return what tells a key from others, and nothing of it."""
+    """Return a check value that identifies a key and does not reveal it."""
     return hmac.new(key.encode(), b"the key of a graphveil ledger", "sha256").hexdigest()
 
 
 def key_fault(state: sa.Row[Any]) -> str | None:
-    """Return what is wrong with the key of the fingerprints; None if it is the ledger's."""
+    """Return what is wrong with the key of the fingerprints; None if it is the ledger's key."""
     key = state.key
     if not isinstance(key, str) or len(key) != 64 or not set(key) <= set("0123456789abcdef"):
         return "the key of its fingerprints is lost, so no data would be recognized"
@@ -411,7 +411,7 @@ def state_of(connection: sa.Connection) -> sa.Row[Any]:
 
 
 def _parsed(url: str) -> sa.URL:
-    """Return a URL in its parts; what is wrong with it is said without it, for a password may be inside."""
+    """Parse a URL; errors do not include the URL, which may contain a password."""
     file = file_of(url)
     if file is not None:
         return sa.URL.create("sqlite", database=str(file))  # its path to the letter
@@ -453,11 +453,11 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a database in SQLite to a new file that is its owner's; a journal or log beside it is heeded.
+    """Copy an SQLite database, including its journal or log, to a new file readable by its owner only.
 
     Raises:
-        LedgerError: it is none, or cannot be read.
-        OSError: the target cannot be made.
+        LedgerError: It is not an SQLite database, or cannot be read.
+        OSError: The target cannot be created.
     """
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -494,7 +494,7 @@ def _exists(file: Path) -> bool:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of its name; None if there is none."""
+    """Return device and inode of a file, which change if it is replaced; None if it is missing."""
     try:
         found = file.stat()
     except OSError:
@@ -503,10 +503,10 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _create_private_file(file: Path) -> None:
-    """Make a file that is its owner's, for a key is inside; leave alone one that is there.
+    """Create a file that only its owner can read, because it contains a key; keep an existing file.
 
-    To open and close it would drop every lock that this process has on it (POSIX): another process would take
-    itself for the last one, and clear away the log that connections of this one go on writing to.
+    Opening and closing the file would drop every lock that this process has on it (POSIX). Another process
+    would then assume that it is the last one, and delete the log that connections of this one still write.
     """
     with suppress(FileExistsError):
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -523,7 +523,7 @@ def _transient(error: DBAPIError) -> bool:
 
 
 def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:
-    """Say what the database refused, in its own words without the statement and its values."""
+    """Return the database's own error text without the statement and its values."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     words = str(origin).strip().splitlines()
     content = words[0] if words else type(origin).__name__

@@ -27,10 +27,10 @@ _RECORDING = threading.RLock()
 
 @dataclass(frozen=True)
 class Entry:
-    """One recorded release: its id, what it is, and its event. It holds nothing private.
+    """One recorded release: its id, its kind, and its event. It contains no private data.
 
-    ``slack`` is the part of delta that the finite resolution of its noise costs; ``unit`` is what the event
-    is priced for.
+    ``slack`` is the part of delta that covers the finite resolution of its noise. ``unit`` is the privacy
+    unit that the event is accounted for.
     """
 
     release_id: str
@@ -40,28 +40,28 @@ class Entry:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a slack that is no share: a negative one would lower the price of the others."""
+        """Validate the slack: a negative one would lower the cost of other entries."""
         checks.within(0, 1, slack=self.slack)
 
 
 class PrivacyLedger(Protocol):
-    """What a release asks of the ledger of the data that it reads.
+    """The interface between a release and the ledger of the data that it reads.
 
     A release is recorded before anything is computed, and committed before its noise is first drawn. Until
-    then it can be withdrawn; afterwards, or once it is withdrawn, it is so for good.
+    then it can be refunded. A commit and a refund are both final.
     """
 
     def record(self, entry: Entry) -> None:
-        """Record the entry, or raise :class:`BudgetError` and record nothing."""
+        """Record the entry, or raise ``BudgetError`` and record nothing."""
 
     def check(self, entry: Entry) -> None:
-        """Raise what :meth:`record` would, and record nothing."""
+        """Raise what ``record`` would, and record nothing."""
 
     def contains(self, release_id: str) -> bool:
         """Whether a release is recorded, and was not withdrawn."""
 
     def commit(self, release_id: str) -> None:
-        """Note that noise is about to be drawn; raise :class:`BudgetError` for what is not recorded."""
+        """Record that noise is about to be drawn; raise ``BudgetError`` for an unrecorded release."""
 
     def refund(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
@@ -76,7 +76,7 @@ class PrivacyLedger(Protocol):
 
 @checked
 class MemoryLedger:
-    """A ledger in memory, with an optional limit. It forgets when the process ends, and says so.
+    """A ledger in memory, with an optional limit. Its entries are lost when the process ends.
 
     >>> MemoryLedger()
     MemoryLedger(0 releases; forgotten when this process ends: attach a ledger to keep them)
@@ -92,7 +92,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
     def __init__(
         self, *, epsilon: float | None = None, delta: float | None = None, entries: Iterable[Entry] = ()
     ) -> None:
-        """Take the limit, both figures or neither for none, and what was recorded before, elsewhere."""
+        """Store the limit, both numbers or neither for none, and what was recorded elsewhere before."""
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         if epsilon is not None and delta is not None:
@@ -106,7 +106,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        """Say what it holds, and that it forgets."""
+        """Show the number of releases, and that they are lost at the end of the process."""
         count = len(self._entries)
         return (
             f"MemoryLedger({count} release{'' if count == 1 else 's'}; forgotten when this process ends: "
@@ -114,10 +114,10 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         )
 
     def record(self, entry: Entry) -> None:
-        """Record the entry unless it would pass the limit; a release id is recorded once.
+        """Record the entry if it is within the limit; a release id is recorded once.
 
         Raises:
-            BudgetError: the limit does not admit it, or another process made the ledger (a fork has a copy).
+            BudgetError: It exceeds the limit, or another process created the ledger (a fork has a copy).
         """
         with _RECORDING:
             self._check(entry)
@@ -166,15 +166,15 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         return tuple(self._entries)
 
     def curve(self) -> Curve:
-        """Return the privacy curve of everything recorded.
+        """Return the privacy curve of all recorded releases.
 
         Raises:
-            BudgetError: the entries are priced for different units, whose costs do not add up.
+            BudgetError: The entries have different privacy units, whose costs do not add up.
         """
         return _curve(self._entries)
 
     def _check_process(self) -> None:
-        """Refuse another process: a fork has a copy of the ledger, and records what counts nowhere else."""
+        """Raise an error in another process: a fork has a copy of the ledger, and would count separately."""
         if os.getpid() != self._process:
             raise BudgetError(
                 "this ledger is a copy, in a forked process, of one in memory, so its releases would not add "
@@ -200,7 +200,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
 
 class JointLedger:
-    """Several ledgers that one release is recorded in, in all or none: what it asks may lie in any of them.
+    """Several ledgers that one release is recorded in, in all or none: it may read the data of each of them.
 
     >>> ledgers = MemoryLedger(), MemoryLedger(epsilon=0.1, delta=1e-7)
     >>> from graphveil.privacy.events import Gaussian
@@ -213,19 +213,19 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
     """
 
     def __init__(self, ledgers: Iterable[PrivacyLedger], *, reference: str | None = None) -> None:
-        """Take the ledgers.
+        """Store the ledgers.
 
         Args:
-            ledgers: each is charged once, in this order.
-            reference: what a release is recorded as, in place of its own id, for a request that may be
-                repeated. It is then charged once and never refunded, also where a later ledger fails: the
-                next request with this reference uses the charge.
+            ledgers: Each is charged once, in this order.
+            reference: Id that replaces the release id, for a request that may be repeated. It is then charged
+                once and never refunded, even if a later ledger fails: the next request with this reference
+                uses the charge.
         """
         self._ledgers = tuple({id(ledger): ledger for ledger in ledgers}.values())
         self._reference = reference
 
     def record(self, entry: Entry) -> None:
-        """Record the entry in every ledger that lacks it, unless one of them refuses."""
+        """Record the entry in every ledger that lacks it, if all of them admit it."""
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         with _RECORDING:
             self.check(entry)
@@ -240,14 +240,14 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
                 raise
 
     def check(self, entry: Entry) -> None:
-        """Raise what the first ledger that refuses would raise."""
+        """Raise the error of the first ledger that rejects the entry."""
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         missing = self._ledgers_without(entry)
         for ledger in missing or self._ledgers[:1]:
             ledger.check(entry)
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is recorded in every one of the ledgers."""
+        """Whether a release is recorded in all of the ledgers."""
         return all(ledger.contains(self._id_of(release_id)) for ledger in self._ledgers)
 
     def commit(self, release_id: str) -> None:
@@ -276,7 +276,7 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What stands in every one of the ledgers, in the order of the first."""
+        """The entries that are in all of the ledgers, in the order of the first."""
         first, *others = (ledger.entries for ledger in self._ledgers)
         everywhere = [{entry.release_id for entry in entries} for entries in others]
         return tuple(entry for entry in first if all(entry.release_id in ids for ids in everywhere))
@@ -316,7 +316,7 @@ def ledger_of(edge_set: object) -> PrivacyLedger:
 
 @checked
 def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
-    """Return the one ledger for a release that asks all of these edge sets, or may ask any of them."""
+    """Return the one ledger for a release that queries all of these edge sets, or may query any of them."""
     parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
     with _RECORDING:
         ledgers = [_ledgers.setdefault(part, MemoryLedger()) for part in parts]
@@ -326,11 +326,11 @@ def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
 def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
     """Attach a ledger (one with a limit, or a durable one) to an edge set that has not been charged yet.
 
-    A graph stands for its edge set: a limit that hung on the graph alone would bind nobody.
+    For a graph the ledger is attached to its edge set, since copies of the graph share that.
 
     Raises:
-        ConfigError: there are no edges that a ledger could hang on, or what is attached is no ledger.
-        BudgetError: the edges are charged already, or are a union of sets with a ledger each.
+        ConfigError: There are no edges to attach a ledger to, or the argument is not a ledger.
+        BudgetError: The edges are charged already, or are a union of sets with a ledger each.
     """
     edge_set = _edges(edge_set)
     if not all(hasattr(ledger, name) for name in ("record", "check", "contains", "commit", "refund")):
@@ -350,7 +350,7 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
 
 
 def _parts(edge_set: object) -> tuple[object, ...]:
-    """Return the sets that a set is the union of; whatever is no union is its own only part."""
+    """Return the sets that a set is the union of; a set that is not a union is its own only part."""
     edge_set = _edges(edge_set)
     return tuple(getattr(edge_set, "parts", (edge_set,)))
 

@@ -1,4 +1,4 @@
-"""Where a ledger lies: a database's URL, a file, or the user's own; and whether a file can be locked."""
+"""Location of a ledger: a database URL, a file, or the user's own; and whether a file can be locked."""
 
 import fcntl
 import os
@@ -19,21 +19,21 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.s
 
 
 def default_location() -> str:
-    """Return where the user's own ledger lies: what GRAPHVEIL_LEDGER names, or a file in the data folder."""
+    """Return the location of the user's own ledger: GRAPHVEIL_LEDGER, or a file in the data folder."""
     named = os.environ.get(VARIABLE)
     return url_of(named or _data_folder() / "graphveil" / "ledger.sqlite")
 
 
 def url_of(location: str | Path) -> str:
-    """Return the URL of a database; a path is a file of SQLite.
+    """Return the URL of a database; a path is an SQLite file.
 
-    What stands behind ``sqlite:///`` in it is an absolute path to the letter, which :func:`file_of` reads.
+    The part after ``sqlite:///`` is a literal absolute path, which ``file_of`` reads.
 
     >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
     ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
 
     Raises:
-        ConfigError: it is another kind of database, or one of SQLite that is no plain file.
+        ConfigError: It is another kind of database, or an SQLite URL that is not a plain file.
     """
     text = str(location)
     if "://" not in text and not text.startswith(_MISSPELT):
@@ -56,9 +56,9 @@ def url_of(location: str | Path) -> str:
 
 
 def split_name(text: str) -> tuple[str | None, str | None]:
-    """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; what is not there is None.
+    """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; a missing part is None.
 
-    The name follows the last ``#``, unless that stands before the server: then it is a password's.
+    The name follows the last ``#``, except if that precedes the server: then it belongs to a password.
 
     >>> split_name("friends"), split_name("postgresql://db/team#friends")
     ((None, 'friends'), ('postgresql://db/team', 'friends'))
@@ -81,14 +81,14 @@ def file_of(url: str) -> Path | None:
 
 
 def check_locks(file: Path) -> None:
-    """Refuse a folder in which a lock that one process holds does not keep another one out.
+    """Raise an error for a folder whose file locks do not exclude other processes.
 
-    Two bookings at once would then both see the old total. Network file systems are refused by their kind:
-    a test on one machine cannot tell what another one sees.
+    Two concurrent reservations would then both read the old total. Network file systems are rejected by
+    type: a test on one machine cannot detect what another one sees.
 
     Raises:
-        ConfigError: the folder's file system has no locks that can be relied on.
-        LedgerError: the folder cannot be written.
+        ConfigError: The folder's file system has no reliable locks.
+        LedgerError: The folder cannot be written.
     """
     kind = _file_system(file.parent)
     if kind in _REMOTE or not _lock_excludes(file.parent):
@@ -99,7 +99,7 @@ def check_locks(file: Path) -> None:
 
 
 def _lock_excludes(folder: Path) -> bool:
-    """Whether a second open file is kept from a lock that a first one holds."""
+    """Whether a lock on one open file excludes a second open file."""
     if not hasattr(fcntl, "F_OFD_SETLK"):  # locks of an open file, as Linux has them
         return True
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -126,7 +126,7 @@ def _lock_excludes(folder: Path) -> bool:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the kind of the file system that a folder lies on, where the system tells."""
+    """Return the type of a folder's file system, if the operating system reports it."""
     mounts = Path("/proc/self/mounts")
     if not mounts.is_file():
         return ""
@@ -181,10 +181,10 @@ class HighWaterMark:
             return None
 
     def check(self, ident: str, count: int) -> None:
-        """Refuse a ledger that has fewer entries than were seen, or that is another one.
+        """Raise an error for a ledger with fewer entries than recorded before, or for another ledger.
 
         Raises:
-            LedgerError: it is older than the mark, or another ledger.
+            LedgerError: It is older than the mark, or another ledger.
         """
         seen = self.read()
         if seen is None or (seen[0] == ident[:_LETTERS] and seen[1] <= count):

@@ -1,11 +1,10 @@
-"""How predictions compose: which ledgers a prediction is charged to, and the guarantee of all of them
-together.
+"""How predictions compose: which ledgers a prediction is charged to, and their joint guarantee.
 
-A release is charged to the ledgers of all edge sets that its edges may belong to, as far as is known: their
-own, and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the
-ledger of the first of its sets to be asked then holds every release of this model that may have told about
-it. Proof: ``docs/privacy/proofs/ledger.md``. Under unit ``local-attributes`` an edge set stands for the
-people of its graph, and the same holds for each of them.
+A release is charged to the ledgers of all edge sets that its edges may belong to. These are their own set
+and those queried before, except sets that are known to be disjoint. For any edge, the ledger of the first
+queried set that contains it therefore records every release of this model that may depend on the edge.
+Proof: ``docs/privacy/proofs/ledger.md``, section 4. Under unit ``local-attributes`` an edge set represents the people
+of its graph, and the same is true for each of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +29,7 @@ ASSERTED_NODES = ASSERTED_EDGES.replace("no edge", "no person")
 
 @dataclass(frozen=True)
 class PredictionRelease:
-    """One release of a prediction: what it costs alone, and the edge sets on whose records it stands."""
+    """One release of a prediction: its own cost, and the edge sets whose ledgers are charged for it."""
 
     guarantee: Guarantee
     charged: tuple[EdgeSet, ...]
@@ -65,10 +64,10 @@ class PredictionComposition:
         return any(part in self._fitted for part in edge_set.parts)
 
     def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "PredictionComposition":
-        """Take note that the edges are in none of the others; return itself.
+        """Mark the edges as disjoint from other edge sets; return itself.
 
         Args:
-            others: by default all that was asked before, on the caller's word.
+            others: All sets queried before by default; the caller asserts that they are disjoint.
         """
         self.asserted |= others is None
         from_all = tuple(self._queried if others is None else others)
@@ -76,7 +75,7 @@ class PredictionComposition:
         return self
 
     def charged_edge_sets(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
-        """Return the edge sets on whose records a release of these edges belongs."""
+        """Return the edge sets whose ledgers record a release of these edges."""
         own = edge_set.parts
         also = [
             other
@@ -131,22 +130,21 @@ def possibly_shared_ledgers(
     own: "DataSetLedger",
     unit: str,
 ) -> list["DataSetLedger"]:
-    """Return the ledgers of other data that may share protected records with a graph, for all that ids show.
+    """Return the ledgers of other data that may share protected records with a graph, according to ids.
 
-    An assertion that nothing is shared is checked here as far as ids allow. Ids name people: two tables with
-    at most one id in common have no edge in common, whose two ends would both be in both; with none, no
-    person is in both.
+    An assertion that nothing is shared is checked here as far as ids allow. Ids name people. Two tables with
+    at most one id in common share no edge, because both ends of an edge would be in both tables; with none,
+    they share no person.
 
     Args:
-        ids: of the graph that is predicted; None where it has none.
-        others: ledgers of the training data and of graphs that were predicted before, each with the hashed
+        ids: Ids of the graph to predict; None if it has none.
+        others: Ledgers of the training data and of graphs that were predicted before, each with the hashed
             ids of its data (``tags.hash_ids``), or None.
-        own: the ledger of the graph that is predicted.
-        unit: the privacy unit.
+        own: Ledger of the graph to predict.
+        unit: The privacy unit.
 
     Raises:
-        ConfigError: the ledger knows the graph as data that the model was trained on, or has predicted
-            before.
+        ConfigError: The ledger has recorded the graph as training data of the model, or as predicted before.
     """
     if own in others:
         raise ConfigError(

@@ -1,12 +1,12 @@
-"""Bookings: a release is reserved, then committed before its noise is first drawn, or given back before that.
+"""Reservations: a release is reserved, then committed before its noise is drawn, or refunded before that.
 
-A reservation counts as spent. It can be given back only while it is not committed, and what was given back
-can no longer be committed: so whoever gives a reservation back has proved that nothing was drawn under it,
-and will not be. A process that is killed at any moment leaves the reservation, which its own resumption finds
-again by reference, written down before, and does not pay twice.
+A reservation counts as spent. It can be refunded only before it is committed, and a refunded one cannot be
+committed. A refund therefore proves that no noise was drawn under the reservation, and none will be. A
+process that is killed leaves the reservation. The resumed process finds it by its reference, which was
+written before, and is not charged twice.
 
-Every transaction locks one data set, reads its head and its account, and adds one entry: a booking costs the
-same whether it is the first or the hundred-thousandth.
+Every transaction locks one dataset, reads its head and its account, and adds one entry. The time per
+transaction does not grow with the number of releases.
 """
 
 import json
@@ -57,7 +57,7 @@ from graphveil.privacy.statements import format_delta, format_upper_bound
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a run keeps of a booking: its reference, its place in the chain, and the chain's head there."""
+    """Receipt of a reservation that a run stores: reference, index in the chain, and head of the chain."""
 
     data_set: str
     unit: str
@@ -75,9 +75,9 @@ class _NeedsCompositionError(Exception):
 
 
 class DataSetLedger:
-    """The ledger of one registered data set, as a release asks it: under each unit against its own limit.
+    """The ledger of one registered dataset for releases, with a separate limit for each privacy unit.
 
-    What it keeps of what it recorded itself are receipts.
+    It stores receipts of the releases that it recorded itself.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class DataSetLedger:
         apart: bool = False,
         limit: Limit | None = None,
     ) -> None:
-        """Take the database, and the name of a data set.
+        """Store the database, and the name of a dataset.
 
         Args:
-            store: the database.
-            name: of a data set that is registered there, or the next free one.
-            data: fingerprints of data that the data set is bound to with the first release, not before.
-            named: whether the name was given; otherwise the data are recognized, or get a name of their own.
-            apart: whether the user states that the data share nothing with others but equal parts.
-            limit: a limit of this object under every unit that is registered without one.
+            store: The database.
+            name: Name of a registered dataset, or the next free one.
+            data: Fingerprints of data that the dataset is bound to with the first release, not before.
+            named: Whether the name was given; otherwise the data are recognized, or get a new name.
+            apart: Whether the user asserts that the data share nothing with others but equal parts.
+            limit: Limit of this object under every unit that is registered without one.
         """
         self._store, self.name = store, name
         self._lock = threading.Lock()
@@ -110,14 +110,14 @@ class DataSetLedger:
         return f"DataSetLedger({self.name!r}, {self.location!r})"
 
     def record(self, entry: Entry) -> None:
-        """Reserve the entry, or raise :class:`BudgetError` and record nothing; the same one costs once."""
+        """Reserve the entry, or raise ``BudgetError`` and record nothing; equal ones are charged once."""
         receipt = self._attempt(entry, recording=True)
         assert receipt is not None
         self.name, self._data = receipt.data_set, None
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
-        """Raise what :meth:`record` would, and record nothing."""
+        """Raise what ``record`` would, and record nothing."""
         # Data that would be registered with the first release have no limit yet.
         new = self._data is not None and not self._named and self._store.read(self._known) is None
         if not new:
@@ -181,7 +181,7 @@ class DataSetLedger:
             raise BudgetError(_budget_error(near.account, entry, cost)) from None
 
     def bind_data(self) -> None:
-        """Bind the data set to its data, or register them, before anything is released."""
+        """Bind the dataset to its data, or register them, before anything is released."""
         self.name, self._data = self._store.write(self._bind_in_transaction), None
 
     def _known(self, connection: sa.Connection) -> str | None:
@@ -189,7 +189,7 @@ class DataSetLedger:
         return name_of(connection, self._data, apart=self._apart)
 
     def _bind_in_transaction(self, connection: sa.Connection) -> str:
-        """Bind the data set to its data in this transaction; return its name."""
+        """Bind the dataset to its data in this transaction; return its name."""
         name = self.name
         if self._data is not None:
             if not self._named:
@@ -202,7 +202,7 @@ class DataSetLedger:
         return name
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is booked here, and was not given back."""
+        """Whether a release is recorded here, and not refunded."""
 
         def task(connection: sa.Connection) -> Receipt | None:
             if REFUND in states_of(connection, self.name, release_id):
@@ -218,7 +218,7 @@ class DataSetLedger:
         return receipt is not None
 
     def commit(self, release_id: str) -> None:
-        """Note that noise is about to be drawn: from now on the release cannot be given back."""
+        """Record that noise is about to be drawn; the release can no longer be refunded."""
 
         def task(connection: sa.Connection) -> None:
             chain = HashChain.locked(connection, self.name)
@@ -261,16 +261,16 @@ class DataSetLedger:
         return refunded
 
     def __len__(self) -> int:
-        """Return how many releases are booked, without reading them."""
+        """Return the number of recorded releases, without reading them."""
         return sum(account.releases for account in self.accounts)
 
     def __bool__(self) -> bool:
-        """A ledger is there even if nothing is booked."""
+        """Return True: a ledger without entries is not false."""
         return True
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Everything booked so far and not given back, in order."""
+        """All recorded releases that were not refunded, in order."""
 
         def task(connection: sa.Connection) -> tuple[Entry, ...]:
             rows = rows_of(connection, self.name)
@@ -282,22 +282,22 @@ class DataSetLedger:
 
     @property
     def accounts(self) -> list[Account]:
-        """What is spent under each unit."""
+        """The spent budget under each unit."""
         return accounts_of(self._store, self.name)
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """Of what was booked, or found booked, through this object."""
+        """Receipts of the releases that were recorded, or found, through this object."""
         with self._lock:
             return tuple(self._receipts.values())
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
-        """Return keyed fingerprints, as :meth:`graphveil.ledger.Ledger.fingerprints` does."""
+        """Return keyed fingerprints, as ``graphveil.ledger.Ledger.fingerprints`` does."""
         return fingerprints_of(self._store, parts)
 
     @property
     def location(self) -> str:
-        """Where the ledger lies, without a password."""
+        """The location of the ledger, without a password."""
         return self._store.display_url
 
     def _keep(self, receipt: Receipt) -> None:
@@ -306,7 +306,7 @@ class DataSetLedger:
 
 
 def accounts_of(store: Store, name: str | None = None) -> list[Account]:
-    """Return what is spent, for each data set and unit, or for those of one data set."""
+    """Return the spent budget for each dataset and unit, or for those of one dataset."""
     query = sa.select(accounts).order_by(accounts.c.data_set, accounts.c.unit)
     if name is not None:
         query = query.where(accounts.c.data_set == name)
@@ -314,7 +314,7 @@ def accounts_of(store: Store, name: str | None = None) -> list[Account]:
 
 
 def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
-    """Return the receipt of a release that is booked already: whoever asks again pays nothing."""
+    """Return the receipt of a release that is recorded already: repeating it does not spend budget."""
     before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(

@@ -1,4 +1,4 @@
-"""The durable ledger: what was ever released of each data set, and how much more may be."""
+"""The durable ledger: what was ever released of each dataset, and how much more may be."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -56,12 +56,12 @@ class Ledger:
     """A ledger in a database: SQLite in a file, or PostgreSQL for several machines.
 
     Args:
-        location: a path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the
+        location: A path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the
             data folder).
 
     Raises:
-        ConfigError: it lies on a file system without locks, or its URL is of another kind of database.
-        LedgerError: the database cannot be used.
+        ConfigError: It is on a file system without locks, or its URL is of another kind of database.
+        LedgerError: The database cannot be used.
 
     >>> import tempfile
     >>> from graphveil.privacy import UndirectedEdge
@@ -86,12 +86,12 @@ class Ledger:
         self._store = Store(default_location() if location is None else url_of(location), create=create)
 
     def __repr__(self) -> str:
-        """Show where it lies, without a password."""
+        """Show the location, without a password."""
         return f"Ledger({self._store.display_url!r})"
 
     @property
     def location(self) -> str:
-        """Where it lies, without a password."""
+        """The location, without a password."""
         return self._store.display_url
 
     def close(self) -> None:
@@ -107,19 +107,19 @@ class Ledger:
         delta: str | float | Decimal | None = None,
         tags: Tags | None = None,
     ) -> None:
-        """Register a data set, or one more unit of it, with what may be spent under the unit.
+        """Register a dataset, or one more unit of it, with its limit under the unit.
 
         Args:
-            name: what the data set is called.
-            unit: what is protected.
-            epsilon, delta: the limit, both or neither for none.
-            tags: keyed fingerprints of its data (:meth:`fingerprints`); without them the first run that names
-                the data set binds it. Given once more they register a later version of data that grew, whose
+            name: Name of the dataset.
+            unit: Privacy unit.
+            epsilon, delta: The limit, both or neither for none.
+            tags: Keyed fingerprints of its data (``fingerprints``); without them the first run that names
+                the dataset binds it. Repeated calls register a later version of data that grew, whose
                 releases add to the same limits.
 
         Raises:
-            ConfigError: the unit is registered already with another limit or protects nothing, or the figures
-                are no budget.
+            ConfigError: The unit is registered already with another limit or protects nothing, or the numbers
+                are not a budget.
         """
         printable = name.isprintable() and name == name.strip() and 0 < len(name) <= 100
         if not printable or "#" in name or "://" in name:
@@ -148,13 +148,13 @@ class Ledger:
         self._store.write(task)
 
     def other_names(self, name: str, tags: Tags) -> list[str]:
-        """Return the other data sets of the same data, whose releases do not count under this name."""
+        """Return the other datasets of the same data, whose releases do not count under this name."""
         return sorted({*self._store.read(lambda connection: list(names_of(connection, tags)))} - {name})
 
     def shared_nodes(self, tags: Tags) -> dict[str, float]:
-        """Return the part of the people in some data that each data set was bound with, where there is any.
+        """Return the part of the people in some data that each dataset was bound with, where there is any.
 
-        Of large data sets it is an estimate, from keyed hashes of some of the ids.
+        Of large datasets it is an estimate, from keyed hashes of some of the ids.
         """
 
         def task(connection: sa.Connection) -> dict[str, float]:
@@ -171,10 +171,10 @@ class Ledger:
         return self._store.read(task)
 
     def data_set(self, name: str, data: Tags | None = None, *, limit: Limit | None = None) -> DataSetLedger:
-        """Return the ledger of a registered data set, to attach to a graph.
+        """Return the ledger of a registered dataset, to attach to a graph.
 
         Args:
-            name: of the data set.
+            name: of the dataset.
             data: fingerprints of the data, which it is bound to with the first release.
             limit: what may be spent through the returned object, under units that are registered without a
                 limit.
@@ -192,14 +192,14 @@ class Ledger:
         return DataSetLedger(self._store, name, data, limit=limit)
 
     def find_or_create(self, fingerprints: Tags, *, apart: bool = False) -> DataSetLedger:
-        """Return the ledger of the data set that these are data of, or a new one for them.
+        """Return the ledger of the dataset that these are data of, or a new one for them.
 
-        Data are those of a data set if they have its edges, its records, its features or its people, or at
+        Data are those of a dataset if they have its edges, its records, its features or its people, or at
         least half of the people of the smaller of the two. Nothing is registered before the first release.
 
         Args:
             fingerprints: of the data.
-            apart: whether the user states that they share no edges, or no people, with data sets that have
+            apart: whether the user states that they share no edges, or no people, with datasets that have
                 other edges and records.
         """
 
@@ -210,18 +210,18 @@ class Ledger:
         return DataSetLedger(self._store, name, fingerprints, named=False, apart=apart)
 
     def bind(self, name: str, fingerprints: Tags) -> None:
-        """Let a data set be the one with these fingerprints, or make sure that it is.
+        """Let a dataset be the one with these fingerprints, or make sure that it is.
 
         Raises:
-            ConfigError: the data set is bound to other data.
+            ConfigError: the dataset is bound to other data.
         """
         self.data_set(name, fingerprints).bind_data()
 
     def unbind(self, name: str) -> None:
-        """Let go of the data that a data set is bound to; the next run that names it binds it again.
+        """Let go of the data that a dataset is bound to; the next run that names it binds it again.
 
         Raises:
-            ConfigError: there is no such data set, it is bound to nothing, or it has releases.
+            ConfigError: there is no such dataset, it is bound to nothing, or it has releases.
         """
 
         def task(connection: sa.Connection) -> None:
@@ -239,16 +239,16 @@ class Ledger:
         self._store.write(task)
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
-        """Return keyed fingerprints of data; without the ledger's key they tell nothing of them."""
+        """Return keyed fingerprints of data; without the ledger's key they reveal nothing about the data."""
         return fingerprints_of(self._store, parts)
 
     def names(self) -> list[str]:
-        """Return the registered data sets, in alphabetical order."""
+        """Return the registered datasets, in alphabetical order."""
         query = sa.select(data_sets.c.name).order_by(data_sets.c.name)
         return self._store.read(lambda connection: list(connection.execute(query).scalars()))
 
     def accounts(self, name: str | None = None) -> list[Account]:
-        """Return what is spent, for each data set and unit."""
+        """Return the spent budget, for each dataset and unit."""
         if name is not None:
             self.data_set(name)
         return accounts_of(self._store, name)
@@ -262,10 +262,10 @@ class Ledger:
         delta: str | float | Decimal,
         reason: str,
     ) -> None:
-        """Change the limit of a data set under a unit, for a reason that stays in the chain.
+        """Change the limit of a dataset under a unit, for a reason that is stored in the chain.
 
         Raises:
-            ConfigError: there is no reason, no such account, or the limit is below the one that holds.
+            ConfigError: There is no reason, no such account, or the limit is below the current one.
         """
         key, limit = unit_key(unit), limit_of(epsilon, delta)
         if limit is None:
@@ -293,7 +293,7 @@ class Ledger:
         self._store.write(task)
 
     def export(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the entries of a data set in order, as plain values with their hashes."""
+        """Yield the entries of a dataset in order, as plain values with their hashes."""
         self.data_set(name)
 
         def task(connection: sa.Connection) -> list[dict[str, Any]]:
@@ -302,11 +302,11 @@ class Ledger:
         yield from self._store.read(task)
 
     def backup(self, path: str | Path) -> None:
-        """Copy the ledger to a new file, of one moment, while others may write to it.
+        """Copy a consistent snapshot of the ledger to a new file, while others may write to it.
 
         Raises:
-            ConfigError: the file exists, or the ledger lies in PostgreSQL (use pg_dump).
-            LedgerError: the file cannot be written.
+            ConfigError: The file exists, or the ledger is in PostgreSQL (use pg_dump).
+            LedgerError: The file cannot be written.
         """
         self._store.back_up(Path(path))
 
@@ -363,21 +363,21 @@ def restore(
     receipts: Iterable[Mapping[str, Any]] = (),
     force: bool = False,
 ) -> "Ledger":
-    """Put a backup in the place of a ledger in a file; what was there is kept beside it.
+    """Replace a ledger file by a backup; the previous file is renamed and kept.
 
     Args:
-        backup: a file that :meth:`Ledger.backup` wrote.
-        location: where the ledger lies; by default the user's own.
-        receipts: of runs, which the backup has to know.
-        force: whether to accept a backup that is older than the ledger, its mark or the receipts say. The
-            releases that it lacks are not counted any more.
+        backup: A file that ``Ledger.backup`` wrote.
+        location: Location of the ledger; by default the user's own.
+        receipts: Receipts of runs, which the backup has to contain.
+        force: Whether to accept a backup that is older than the ledger, its mark or the receipts. The
+            releases that it lacks are no longer counted.
 
     Returns:
         The restored ledger.
 
     Raises:
-        ConfigError: there is no such backup, the ledger lies in PostgreSQL, or the backup is older.
-        LedgerError: the backup is damaged.
+        ConfigError: There is no such backup, the ledger is in PostgreSQL, or the backup is older.
+        LedgerError: The backup is damaged.
     """
     url = default_location() if location is None else url_of(location)
     file, source = file_of(url), Path(backup)

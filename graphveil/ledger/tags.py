@@ -1,10 +1,10 @@
-"""What a graph is recognized by, always under a key: an unkeyed digest would tell neighboring graphs apart.
+"""Keyed fingerprints that identify a graph: an unkeyed digest would distinguish neighboring graphs.
 
-A ledger recognizes a data set by its edges, its records and its people, whatever the order of its rows
-(``fingerprint_parts``), under a key that stays in the ledger. A fitted model recognizes its own graph by
-features and edges in their order (``GraphFingerprint``). Anyone who holds both key and tag can test any guess
-of the edges, so the two live with the fitted model in memory, and on disk in ``internal/`` alone: a release,
-and a model that was saved by hand, hold neither.
+A ledger recognizes a dataset by its edges, its records and its people, in any order of its rows
+(``fingerprint_parts``), under a key that is stored in the ledger. A fitted model recognizes its own graph by
+features and edges in their order (``GraphFingerprint``). Anyone with both key and tag can test any guess
+of the edges. Both are therefore kept with the fitted model in memory, and on disk in ``internal/`` alone. A
+release, and a model saved with ``save``, contain neither.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def fingerprint_parts(graph: Graph) -> dict[str, Iterator[bytes]]:
 
 
 def _are_row_numbers(ids: Sequence[object]) -> bool:
-    """Whether ids count rows, from 0 or from 1: of two data sets they say nothing about people.
+    """Whether ids are row numbers, from 0 or from 1, which do not identify people across datasets.
 
     >>> _are_row_numbers([2, 1, 0]), _are_row_numbers(["1", "2"]), _are_row_numbers([5, 6])
     (True, True, False)
@@ -55,7 +55,7 @@ def _are_row_numbers(ids: Sequence[object]) -> bool:
 
 
 def id_fingerprint_parts(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
-    """Return what the fingerprint of some people is made of: their ids, whatever the order.
+    """Return the input of the fingerprint of some people: their ids, independent of the order.
 
     >>> one, other = (b"".join(id_fingerprint_parts(ids)["people"]) for ids in (["ann", 2], ["2", "ann"]))
     >>> one == other
@@ -122,7 +122,7 @@ def _features(graph: Graph, order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iter
 
 
 def _all_ones(graph: Graph) -> bool:
-    """Whether the features are the one column that stands for none."""
+    """Whether the features are the one constant column that replaces missing features."""
     x = graph.x
     return isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
 

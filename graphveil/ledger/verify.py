@@ -44,7 +44,7 @@ class IntegrityViolation:
 
 
 def stored_data_set_names(connection: sa.Connection) -> list[str]:
-    """Return every data set that any table knows, registered or not, in alphabetical order."""
+    """Return every dataset that occurs in any table, registered or not, in alphabetical order."""
     columns = (data_sets.c.name, entries.c.data_set, accounts.c.data_set)
     return sorted(
         {name for column in columns for name in connection.execute(sa.select(column).distinct()).scalars()}
@@ -92,7 +92,7 @@ def find_key_violations(connection: sa.Connection) -> list[IntegrityViolation]:
 
 
 def _account(row: Row) -> Account | None:
-    """Return what is kept of an account; None if it cannot be read."""
+    """Return the stored account; None if it cannot be read."""
     try:
         return account_of(row)
     except _UNREADABLE:
@@ -101,7 +101,7 @@ def _account(row: Row) -> Account | None:
 
 @dataclass
 class _AccountReplay:
-    """The accounts of a data set, counted from its entries."""
+    """The accounts of a dataset, counted from its entries."""
 
     name: str
     key: str  # the check value of the ledger's key
@@ -124,7 +124,7 @@ class _AccountReplay:
             return "the entry's text is none that a ledger writes"
 
     def _follow(self, kind: str, body: dict[str, Any]) -> str | None:
-        """Do what an entry says; why it could not have been done, if so."""
+        """Apply an entry; return why it is not possible, or None."""
         if kind in (INIT, RAISE_LIMIT):
             if (kind == RAISE_LIMIT) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
@@ -174,7 +174,7 @@ class _AccountReplay:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One release that was not given back: what it cost, and everything under its unit with it."""
+    """One release that was not refunded: its cost, and the total under its unit including it."""
 
     entry: int
     time: str
@@ -207,7 +207,7 @@ class DataVersion:
 
 @dataclass(frozen=True)
 class History:
-    """What :meth:`graphveil.ledger.Ledger.export` yields, read.
+    """The parsed output of ``graphveil.ledger.Ledger.export``.
 
     >>> import tempfile
     >>> from graphveil.ledger import Ledger
@@ -230,7 +230,7 @@ class History:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "History":
-        """Read the entries of a data set, in order."""
+        """Read the entries of a dataset, in order."""
         rows = list(rows)
         raised = [
             LimitChange(*_when(row), row["unit"], limit, row["reason"])
@@ -270,7 +270,7 @@ def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEntry]:
 
 
 def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[DataVersion]:
-    """Yield versions; an entry that tells more of one that is known, its people say, is none."""
+    """Yield the versions of the data; an entry that only adds parts to a known version is not a new one."""
     unbound = max((row["number"] for row in rows if row["kind"] == UNBIND), default=0)
     known = list[Mapping[str, str]]()
     for row in rows:
