@@ -1,1 +1,1 @@
-"""From a data set to a run folder: train, measure, summarize, write."""
+"""From a dataset to a run folder: train, measure, summarize, write."""

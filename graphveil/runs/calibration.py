@@ -1,6 +1,6 @@
-"""What a query plan costs stage by stage, and calibration: noise for a budget, or a budget for a noise.
+"""Privacy cost of each stage of a query plan, and calibration: noise for a budget, or a budget for a noise.
 
-Everything follows from public configuration: nothing is read or spent.
+Everything follows from the public configuration: no data are read and no budget is spent.
 """
 
 import math
@@ -46,13 +46,14 @@ _WHOLE = 0.98  # of a budget: a search for the noise may leave less than the res
 class Stage:
     """One query of a plan, or several equal ones in a row.
 
-    A push and a hop sum vectors along edges, a tally counts correct predictions, and outcomes are counts of
-    correct and of wrong ones. ``noise_multiplier`` is that of training steps, ``noise_std`` that of
-    everything else, by kind of row. ``pays`` names the public groups of records that the stage can touch; it
-    is empty where edges are protected. ``epsilon`` is what the stage would cost alone, at the plan's delta,
-    and ``epsilon_renyi`` the Renyi bound on that, a cross-check that lies above it. ``share`` is the part of
-    one record's squared mu that goes here: of a record that meets most stages, or else of one that meets
-    this. Sampled steps count by the mu of a Gaussian release of the same epsilon.
+    An out-edge aggregation and a hop sum vectors along edges, a tally counts correct predictions, and
+    outcomes are counts of correct and of wrong ones. ``noise_multiplier`` is that of training steps,
+    ``noise_std`` that of all other stages, by kind of aggregate. ``pays`` names the public groups of records
+    that are charged for the stage; it is empty for edge-level privacy units. ``epsilon`` is the cost of the
+    stage alone, at the plan's delta, and ``epsilon_renyi`` its Renyi bound, a cross-check that is larger.
+    ``share`` is the stage's part of one record's squared mu, for the record that takes part in most stages,
+    or else one that takes part in this one. Sampled steps count by the mu of a Gaussian release of the same
+    epsilon.
     """
 
     kind: str
@@ -98,7 +99,7 @@ class Stage:
 
     @property
     def charged_groups(self) -> str:
-        """Who pays, in words; empty where edges are protected."""
+        """The groups that are charged, as text; empty for edge-level privacy units."""
         return charged_to_text(self.pays)
 
 
@@ -132,7 +133,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
 
 
 def unequal_shares_note(stages: Sequence[Stage]) -> str:
-    """Return why edges that pay for several stages may pay less than these cost added up; empty if not.
+    """Return why edges that several stages read may cost less than the sum of these costs; empty if not.
 
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
@@ -144,7 +145,7 @@ def unequal_shares_note(stages: Sequence[Stage]) -> str:
 
 
 def unspent_budget_note(given: float | None, spent: float) -> str:
-    """Return that a plan asks for less than its budget, which some do where more would gain nothing.
+    """Return a note if a plan uses less than its budget, because more budget would not improve it.
 
     >>> unspent_budget_note(20.0, 16.0)
     'this plan has no use for all of the epsilon 20 that was given; what it leaves stays unspent'
@@ -160,7 +161,7 @@ def unspent_budget_note(given: float | None, spent: float) -> str:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What some events cost alone; a mu that is not exact is that of a Gaussian of the same epsilon."""
+    """Cost of some events alone; a mu that is not exact is that of a Gaussian of the same epsilon."""
 
     epsilon: float = 0.0
     epsilon_renyi: float = 0.0
@@ -179,7 +180,7 @@ class _Cost:
 
 
 def _costs(run: Sequence[Query], plan: ReleasePlan) -> list[_Cost]:
-    """Return the cost for each group of records, or the one for all alike."""
+    """Return the cost for each group of records, or one cost if all groups are alike."""
     events = [query.event(plan.unit) for query in run]
     grouped = [event.events for event in events if isinstance(event, ByGroup)]
     cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
@@ -271,27 +272,28 @@ def calibrate(
     labeled: int | None = None,
     **config: Any,
 ) -> Calibration:
-    """Return the noise of a budget or, given ``noise_std`` in place of ``epsilon``, the budget of a noise.
+    """Return the noise for a budget or, given ``noise_std`` instead of ``epsilon``, the budget for a noise.
 
     Args:
-        method: a name of ``METHODS``.
-        unit: what is protected.
-        epsilon: the budget.
-        delta: a number, or ``"auto"``, which needs ``nodes`` or ``max_units``.
-        noise_std: the noise of the first release, in units of a vector of norm one; for training steps the
+        method: A name of ``METHODS``.
+        unit: Privacy unit.
+        epsilon: The budget.
+        delta: A number, or ``"auto"``, which needs ``nodes`` or ``max_units``.
+        noise_std: Noise of the first release, in units of a vector of norm one; for training steps the
             noise multiplier.
-        nodes: N, where it is known.
-        classes: C, where it is known.
-        dim: d, the number of features, where it is known (``features`` is how nodes randomize them).
-        training: under node units, how many nodes are trained on; by default three quarters of N.
-        labeled: at edge level, how many nodes have a public label; classcode has a plan of its own for few.
-        config: further constructor keywords of the method.
+        nodes: N, if known.
+        classes: C, if known.
+        dim: d, the number of features, if known (``features`` is the local randomizer of features).
+        training: Under node-level privacy units, number of training nodes; by default three quarters of N.
+        labeled: At edge level, the number of nodes with a public label; classcode has a separate plan
+            for few.
+        config: Further constructor keywords of the method.
 
-    Sizes that are left out are assumed, and named in ``assumed``: a fit whose sizes differ has other noise.
+    Sizes that are left out are assumed, and listed in ``assumed``: a fit with other sizes has other noise.
 
     Raises:
-        ConfigError: both or neither of ``epsilon`` and ``noise_std`` are given, or delta has no bound.
-        CalibrationError: no noise meets the budget.
+        ConfigError: Both or neither of ``epsilon`` and ``noise_std`` are given, or delta has no bound.
+        CalibrationError: No noise meets the budget.
 
     >>> [round(sigma, 3) for sigma in calibrate("gap", "directed-edge", 1.0, 1e-5, hops=2).noise_std]
     [5.276, 5.276]
@@ -433,8 +435,8 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
 def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None], *, sampled: bool) -> float:
     """Return the epsilon whose calibration gives this noise to the first release.
 
-    Where training may be sampled each plan takes a while, so a thousandth has to do; what is reported is
-    certified for the noise that is reported with it.
+    Where training may be sampled each plan is slow, so the search stops at a relative error of 0.001. The
+    reported epsilon is certified for the noise that is reported with it.
     """
     from scipy.optimize import brentq
 

@@ -1,14 +1,14 @@
-"""What a run folder keeps of its charges, and which ledgers a prediction of another graph is charged to.
+"""Ledger receipts in a run folder, and the ledgers that a prediction of another graph is charged to.
 
-A run keeps receipts of its ledger entries, and a file for each prediction of another graph, written before
-its edges are queried. Private, like everything in ``internal``: the next process has to know which graphs
-were queried, at what privacy cost, and where that is charged. For graphs that were asserted to share no edge
-it also has to know who was in them.
+A run stores receipts of its ledger entries, and a file for each prediction of another graph, written before
+its edges are queried. These files are private, like everything in ``internal``. The next process needs them
+to find the queried graphs, their privacy cost, and where that is charged. For graphs that were asserted to
+share no edge it also needs the ids of their nodes.
 
 A prediction of another graph is charged to that graph, to the training data, and to every graph that the run
-predicted before (``docs/decisions/009-predictions-on-other-graphs.md``). An assertion that the graphs share
-nothing spares the others in memory. A durable ledger has an owner, whose limit no other person's assertion
-may relax: there it only counts if the ids of the two tables show that it is true.
+predicted before (``docs/decisions/009-predictions-on-other-graphs.md``). In memory an assertion that the
+graphs share nothing exempts the other graphs. A durable ledger has an owner, whose limit no other person's
+assertion may relax: there it only counts if the ids of the two tables show that it is true.
 """
 
 import io
@@ -101,11 +101,11 @@ class EarlierPrediction:
     """One prediction of another graph.
 
     Args:
-        path: its file.
-        data_set, place: where it is booked.
-        privacy_cost: what it cost alone.
-        disjoint: whether the word was given that the graph shares no edge, or nobody, with earlier ones.
-        receipts: the ledgers' receipts; none if the process was killed before it had them.
+        path: Its file.
+        data_set, place: Dataset and ledger that it is charged to.
+        privacy_cost: Privacy cost of the prediction alone.
+        disjoint: Whether the caller asserted that the graph shares no edge, or no person, with earlier ones.
+        receipts: Receipts of the ledgers; none if the process was killed before it had them.
     """
 
     path: Path
@@ -117,7 +117,7 @@ class EarlierPrediction:
 
     @property
     def people(self) -> Numbers | None:
-        """Who was in the graph, as numbers of their ids; None where it had no ids."""
+        """Hashed ids of the graph's nodes; None if it had no ids."""
         ids_file = self.path.with_name(self.path.stem + _IDS_SUFFIX)
         if not ids_file.is_file():
             return None
@@ -125,12 +125,12 @@ class EarlierPrediction:
         return found
 
     def drop(self) -> None:
-        """Forget it: nothing was booked."""
+        """Delete the file, because nothing was charged."""
         self.path.unlink(missing_ok=True)
         self.path.with_name(self.path.stem + _IDS_SUFFIX).unlink(missing_ok=True)
 
     def keep(self, receipts: "list[Receipt]") -> None:
-        """Write what is known, and the receipts."""
+        """Write the prediction and its receipts."""
         plain = {
             "data_set": self.data_set,
             "place": self.place,
@@ -150,7 +150,7 @@ def earlier_predictions(run: Path) -> list[EarlierPrediction]:
 
 
 def restore_earlier_predictions(run: Path, model: "Estimator") -> None:
-    """Let a model count what its run's folder remembers, where nothing more is to be booked."""
+    """Load the releases that the run's folder records into a model, if no more will be charged."""
     for one in earlier_predictions(run):
         model.restore_prediction(EdgeSet(), one.privacy_cost, disjoint=one.disjoint)
 
@@ -158,12 +158,12 @@ def restore_earlier_predictions(run: Path, model: "Estimator") -> None:
 def record_prediction(
     run: Path, graph: "Graph", account: "RunAccount", privacy_cost: Guarantee, *, disjoint: bool
 ) -> EarlierPrediction | None:
-    """Remember a prediction before it is asked, so that no process that is killed leaves it unknown.
+    """Record a prediction before its edges are queried, so that a killed process leaves a record.
 
-    Returns None where there is only a release, whose folder nobody writes to.
+    Returns None if there is only a release, whose folder is never written to.
 
     Raises:
-        ConfigError: the run's folder cannot be written.
+        ConfigError: The run's folder cannot be written.
     """
     folder = RunFolder(run)
     if not folder.lock.is_file():
@@ -208,11 +208,11 @@ class PredictionAccounts:
     """The accounts of one prediction of another graph, attached to it and to the model.
 
     Args:
-        own: of the graph that is asked.
-        training: of the data that the model was fitted on; None where they are in no ledger, or nobody knows.
-        earlier: how many predictions the run's folder remembers.
-        possibly_shared: data sets that are charged although a word was given, because nothing shows that it
-            is true.
+        own: Account of the graph that is queried.
+        training: Account of the training data; None if they are in no ledger, or the ledger is unknown.
+        earlier: Number of predictions that the run's folder records.
+        possibly_shared: Datasets that are charged despite an assertion, because nothing shows that it is
+            true.
     """
 
     own: RunAccount
@@ -238,17 +238,17 @@ class PredictionAccounts:
         """Find the ledgers, and attach them.
 
         Args:
-            run: the run's folder, or a release alone.
-            model: loaded from it.
-            graph: the other graph.
-            privacy_cost: what its prediction costs alone.
-            named: what ``--ledger`` says of the other graph's data.
-            assumed_disjoint: whether the caller says that it shares no edge (or nobody) with the others.
+            run: The run's folder, or a release alone.
+            model: Model loaded from it.
+            graph: The other graph.
+            privacy_cost: Privacy cost of its prediction alone.
+            named: Value of ``--ledger`` for the other graph's data.
+            assumed_disjoint: Whether the caller asserts that it shares no edge (or person) with the others.
 
         Raises:
-            ConfigError: the ledger of the training data, or of an earlier graph, cannot be found, or the word
-                is about data that are the same in the ledger.
-            ArtifactError: what the folder remembers is damaged.
+            ConfigError: The ledger of the training data, or of an earlier graph, cannot be found, or the
+                assertion is about data that are the same in the ledger.
+            ArtifactError: The folder's receipts are damaged.
         """
         own = RunAccount.from_parts(
             fingerprint_parts(graph), privacy_cost, named, apart=assumed_disjoint
@@ -278,10 +278,10 @@ class PredictionAccounts:
         return cls(own, training, len(earlier), names, run, graph, privacy_cost, assumed_disjoint)
 
     def check_room(self) -> None:
-        """Refuse now what a ledger would refuse after the work.
+        """Check the prediction against the limits of all ledgers before the work.
 
         Raises:
-            BudgetError: the prediction does not fit.
+            BudgetError: The prediction exceeds a limit.
         """
         for account in self._charged_accounts:
             account.check_room(self._privacy_cost)
@@ -303,17 +303,17 @@ class PredictionAccounts:
         return rows
 
     def after(self) -> list[str]:
-        """Return what everything released so far costs together, of each data set that paid."""
+        """Return the total privacy cost of everything released so far, for each charged dataset."""
         return [account.after() for account in self._charged_accounts]
 
     def as_plain(self) -> dict[str, Any]:
-        """Return what was ever released of each data set that paid, for ``--json``."""
+        """Return everything released so far of each charged dataset, for ``--json``."""
         training = None if len(self._charged_accounts) == 1 else self._charged_accounts[1].as_plain()
         return {"ledger": self.own.as_plain(), "training_ledger": training}
 
     @contextmanager
     def recorded_in_folder(self) -> Iterator[None]:
-        """Have the run's folder remember the prediction, unless it ends before anything is booked."""
+        """Record the prediction in the run's folder; delete the file if it ends before any charge."""
         kept = record_prediction(
             self._run, self._graph, self.own, self._privacy_cost, disjoint=self._assumed_disjoint
         )
@@ -328,7 +328,7 @@ class PredictionAccounts:
 
     @property
     def _charged_accounts(self) -> list[RunAccount]:
-        """The accounts that are shown: of the other graph, and of the training data where they pay, too."""
+        """The accounts that are shown: of the other graph, and of the training data if they are charged."""
         training = self.training
         return [self.own] if training is None or not self._charged(training) else [self.own, training]
 
@@ -339,16 +339,16 @@ class PredictionAccounts:
 
 
 def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
-    """Return whose edges may also be in a graph that a run predicts: its training's, and earlier graphs'.
+    """Return the ledgers whose edges may be in a graph to predict: of the training data and earlier graphs.
 
     Args:
-        run: the run's folder.
-        own: the ledger of the graph that is asked, which is not among them.
-        guarantee: the run's.
+        run: The run's folder.
+        own: Ledger of the graph that is queried, which is excluded.
+        guarantee: Guarantee of the run.
 
     Raises:
-        ConfigError: a ledger cannot be found.
-        ArtifactError: what the folder remembers is damaged.
+        ConfigError: A ledger cannot be found.
+        ArtifactError: The folder's receipts are damaged.
     """
     ledgers = LedgerRegistry(own)
     training = _training(run, ledgers, guarantee)
@@ -358,7 +358,7 @@ def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) ->
 
 
 def _training(run: Path, ledgers: LedgerRegistry, privacy_cost: Guarantee) -> RunAccount | None:
-    """Return the account of the data that a run was trained on, as its receipts tell; None without any."""
+    """Return the account of a run's training data, according to its receipts; None without any."""
     path = RunFolder(run).receipts
     receipts = receipts_in(path)
     if not receipts:

@@ -1,7 +1,7 @@
 """Charts, drawn by matplotlib: lines over an axis, accuracy over epsilon, ROC curves, and bars of an audit.
 
 A chart in a page is inline SVG. Its colors are variables of the page's style sheet, which has values for
-light and for dark screens. A chart in a file of its own has a white background. Equal data give equal bytes.
+light and for dark screens. A chart in a separate file has a white background. Equal data give equal bytes.
 """
 
 import io
@@ -122,7 +122,7 @@ class Bar:
 
 @contextmanager
 def chart_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Draw with our style, whatever the user's own configuration of matplotlib is."""
+    """Draw with our style, ignoring the user's own configuration of matplotlib."""
     import matplotlib as mpl
 
     style = dict[Any, Any](mpl.rcParamsDefault) | STYLE | dict(changes or {})
@@ -134,7 +134,7 @@ def chart_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 
 def save(figure: "Figure", form: str, *, title: str = "", **options: Any) -> bytes:
-    """Return a figure as ``svg``, ``pdf`` or ``png``, without a date; call it within :func:`chart_style`."""
+    """Encode a figure as ``svg``, ``pdf`` or ``png``, without a date; call it within ``chart_style``."""
     drawn = io.BytesIO()
     metadata = {**_DATELESS[form], **({"Title": title} if title else {})}
     figure.savefig(drawn, format=form, metadata=metadata, **options)
@@ -142,11 +142,11 @@ def save(figure: "Figure", form: str, *, title: str = "", **options: Any) -> byt
 
 
 def inline_svg(draw: Callable[[], "Figure"], title: str) -> str:
-    """Return a chart for an HTML page; ``title`` is what a screen reader reads.
+    """Return a chart for an HTML page; ``title`` is its accessible name for screen readers.
 
     Args:
-        draw: returns the figure. It is called with our style.
-        title: in plain text.
+        draw: Function that returns the figure. It is called with our style.
+        title: Plain text.
 
     >>> line = PlotLine("a", [(0, 0), (1, 1)], 0)
     >>> inline_svg(lambda: line_chart([line], x_label="x", y_label="y"), "a line")[:4]
@@ -164,7 +164,7 @@ def inline_svg(draw: Callable[[], "Figure"], title: str) -> str:
 
 
 def svg_file(draw: Callable[[], "Figure"], title: str) -> str:
-    """Return a chart as a file of its own, on white, twice as wide as in a page."""
+    """Return a chart as a separate file, on white, twice as wide as in a page."""
     with chart_style():
         text = save(draw(), "svg", title=title).decode()
     size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', text)
@@ -227,14 +227,14 @@ def accuracy_chart(
     intervals: str = "bars and bands: 95 % intervals of the mean over the runs",
     name_of: Callable[[float], str] = "{:g}".format,
 ) -> "Figure":
-    """Return accuracy in percent over epsilon, on a logarithmic axis; :func:`has_epsilon` of them is true.
+    """Return accuracy in percent over epsilon, on a logarithmic axis; ``has_epsilon`` of them is true.
 
     Points at one epsilon are drawn next to each other.
 
     Args:
-        series: in the order of the legend.
-        intervals: what the legend says about them, if there are any.
-        name_of: what an epsilon is called on the axis.
+        series: Series in the order of the legend.
+        intervals: Description of the intervals in the legend, if there are any.
+        name_of: Function that formats an epsilon on the axis.
     """
     figure, axes = _empty("epsilon", "test accuracy, %")
     epsilons = sorted({x for one in series for x, y in one.points if y.mean is not None})

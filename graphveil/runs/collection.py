@@ -47,10 +47,10 @@ class ProtocolBuilder:
     settings: Iterable[str] = field(default=())
 
     def protocol(self) -> "CollectionProtocol":
-        """Return the survey.
+        """Return the collection protocol.
 
         Raises:
-            ConfigError: a flag is missing, contradicts another, or holds a value outside its range.
+            ConfigError: A flag is missing, contradicts another, or has a value outside its range.
 
         >>> given = {"columns": "age, height", "high": "120,2.5", "classes": "red,blue"}
         >>> protocol = ProtocolBuilder(eps_x=1.0, eps_y=2.0, **given).protocol()
@@ -145,14 +145,14 @@ def receive_on_edges(
     nodes: Path | None = None,
     features: bool = True,
 ) -> tuple["ReceivedReports", "Adjacency", "npt.NDArray[np.float32] | None"]:
-    """Check LDP reports, and return them with the public edges between their nodes, and public features.
+    """Validate LDP reports, and return them with the public edges between their nodes, and public features.
 
-    Nodes are numbered as their ids occur: in the LDP reports first, then in the edges, then in the table of
-    public features. One that has no LDP report is a node that has not answered.
+    Nodes are numbered by first occurrence of their ids: in the LDP reports, then in the edges, then in the
+    table of public features. A node without an LDP report is included without values.
 
     Raises:
-        ConfigError: a survey that asks for no features comes without public ones, or one that does with.
-        GraphError: a file or column is missing or unusable, there are no rows, ids are of different types or
+        ConfigError: A protocol without features comes without public ones, or one with features has them.
+        GraphError: A file or column is missing or unusable, there are no rows, ids are of different types or
             repeated, or a node has no public features.
     """
     import pyarrow as pa
@@ -213,7 +213,7 @@ def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
 
 
 def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -> npt.NDArray[np.float32]:
-    """Return the features in the order of ids, of which every one must have some."""
+    """Return the features in the order of ids; every id must have some."""
     own, features = public
     if len(own) < len(ids):
         raise GraphError(

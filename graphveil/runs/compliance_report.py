@@ -1,8 +1,8 @@
-"""One dated page about a run, for the file of a data protection officer: plain words first, then the record.
+"""The privacy compliance report of a run, one dated page: a summary in plain language, then the details.
 
-It stands in ``PRIVACY.md`` of the run's folder, which is written again whenever the run predicts another
-graph, and on a printed page of its own at the end of the report. It names a ledger and its totals, so it is
-for those who may see them; the page in ``release/`` is for everybody.
+It is ``PRIVACY.md`` of the run's folder, which is rewritten whenever the run predicts another graph, and the
+last printed page of the HTML report. It contains totals of a ledger, so its readers must be authorized to
+see these. The page in ``release/`` is public.
 """
 
 import hashlib
@@ -48,15 +48,15 @@ class NoticeTotal:
 
 @dataclass(frozen=True)
 class ComplianceReport:
-    """What the page says, in its order.
+    """The contents of the page, in its order.
 
     Args:
-        about: method, data and unit.
-        day: when it was written.
-        guarantee: of one run.
-        audience: who may be shown what, a line each.
-        totals: from the one model to everything released of the data.
-        record: versions, fingerprint and receipts, a line each.
+        about: Method, data and unit.
+        day: Date of the page.
+        guarantee: Guarantee of one run.
+        audience: Who may receive each output, a line each.
+        totals: From the one model to everything released of the data.
+        record: Versions, fingerprint and receipts, a line each.
     """
 
     about: str
@@ -92,7 +92,7 @@ class ComplianceReport:
 
     @property
     def sections(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """What stands between the plain words and the totals: titles, and lines."""
+        """Titles and lines between the summary and the totals."""
         yield "What is protected", [_protected(self.guarantee)]
         flaws = (f"deviation: {why}" for why in all_deviations(self.guarantee))
         yield "What is not", [*not_covered(self.guarantee), *flaws]
@@ -103,7 +103,7 @@ class ComplianceReport:
         return render("privacy_notice.md", **self._values())
 
     def html(self) -> str:
-        """Return the same as a section of the report, which prints on a page of its own."""
+        """Return the same as a section of the HTML report, printed on a separate page."""
         return render("privacy_notice.html", **self._values())
 
     def _values(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def write_compliance_report(folder: RunFolder, notice: ComplianceReport) -> None
 
 
 def update_compliance_report(run: Path) -> None:
-    """Write the notice of a finished run anew; where there is only a release, there is none."""
+    """Rewrite the compliance report of a finished run; do nothing if there is only a release."""
     folder = RunFolder(run)
     if folder.complete:
         write_compliance_report(
@@ -141,7 +141,7 @@ def _protected(guarantee: Guarantee) -> str:
 
 
 def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
-    """Yield who may be shown what of a run's folder."""
+    """Yield who may receive each part of a run's folder."""
     if guarantee.unit == NoUnit.name or not guarantee.all_valid:
         yield "everything here: those only who may see the data themselves"
         return
@@ -187,7 +187,7 @@ def _mark(guarantee: Guarantee) -> str:
 
 
 def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
-    """Return what the ledger says of the data that the run was trained on; None where it is in none."""
+    """Return the ledger's account of the data that the run was trained on; None without a ledger."""
     receipts = receipts_in(folder.receipts)
     place = read_json(folder.receipts).get("place") if receipts else None
     if place is None:

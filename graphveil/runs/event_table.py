@@ -1,7 +1,7 @@
-"""What a release gave away, line by line, from the events that its guarantee is accounted from.
+"""Table of a release's privacy loss, line by line, from the events that its guarantee is accounted from.
 
-A saved release also holds a table for readers. Anybody could have changed it, so nothing of it is shown but
-the kinds of the answers, and a table that the events contradict is refused.
+A saved release also contains a table for readers. It may have been changed by anyone, so only the kinds of
+its queries are shown. A table that contradicts the events is rejected.
 """
 
 import math
@@ -50,13 +50,13 @@ class EventLine:
     pays: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, which know no infinity."""
+        """Return plain JSON values, in which infinity is None."""
         epsilon = None if self.epsilon == math.inf else self.epsilon
         return {**asdict(self), "epsilon": epsilon, "pays": list(self.pays)}
 
     @property
     def noise(self) -> str:
-        """The noise in words."""
+        """The noise as text."""
         if self.relative_noise is None:
             return "none" if self.epsilon in (None, math.inf) else f"randomized at epsilon {self.epsilon:g}"
         noise = f"{self.relative_noise:.5g}"
@@ -66,14 +66,14 @@ class EventLine:
 
 
 def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[EventLine, ...]:
-    """Return a line an answer, in order.
+    """Return one line per query, in order.
 
     Args:
-        guarantee: what was accounted for.
-        rows: the table beside it, which names the kinds.
+        guarantee: Guarantee with the events.
+        rows: Stored table with the kinds of the queries.
 
     Raises:
-        ArtifactError: the table does not follow from the events.
+        ArtifactError: The table does not follow from the events.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1)
@@ -120,7 +120,7 @@ def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
 
 
 def _agrees(event: Event, row: ReleaseRow) -> bool:
-    """Return whether a row may stand beside an event: kind, steps, and noise over sensitivity."""
+    """Return whether a row matches an event: kind, steps, and noise multiplier."""
     one = _worst(event)
     if (row.kind in _REPORTS) != isinstance(one, LocalReport):
         return False

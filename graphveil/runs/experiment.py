@@ -39,19 +39,20 @@ _SHARED_WITH_BASELINE = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """R runs of one method on one graph: seeds S, S+1, ..., each with a split of its own.
+    """R runs of one method on one graph: seeds S, S+1, ..., each with its own split.
 
     Args:
-        method: a name of ``METHODS``.
-        source: where the graph comes from.
-        parameters: constructor keywords, all but ``seed``.
-        recipe: how to prepare and split; None for the default, or for files that bring a split.
+        method: A name of ``METHODS``.
+        source: Source of the graph.
+        parameters: Constructor keywords, all but ``seed``.
+        recipe: How to prepare and split; None for the default, or for files with a split.
         runs: R.
         seed: S, public randomness only.
-        compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
-            under a node unit it is a release of its own on the same records, with the same budget; under
-            ``local-attributes`` it learns from the very reports that the method learned from, which is free.
-        public: under ``edge-subset``: which edges are public, and who may have private ones.
+        compare: Whether to train the no-graph baseline in every run. It reads no edge and has no privacy cost
+            at edge level. Under a node-level privacy unit it is another release on the same records, with the
+            same budget. Under ``local-attributes`` it learns from the LDP reports of the method, which does
+            not spend privacy budget (post-processing).
+        public: Under ``edge-subset``: the public edges, and the nodes that may have private ones.
     """
 
     method: str
@@ -104,14 +105,14 @@ class Experiment:
 
     @cached_property
     def records(self) -> bool:
-        """Whether records are protected that somebody holds raw."""
+        """Whether protected records are held in raw form."""
         from graphveil.privacy import NodeUnit
 
         return isinstance(self.model(0).protected_unit, NodeUnit)
 
     @property
     def preparation(self) -> tuple[str | None, bool, bool]:
-        """What experiments on one graph have in common whose prepared graphs are alike."""
+        """The key of the prepared graph: experiments with equal keys can share it."""
         return self.recipe_name, self.records or self.local, self.paper
 
     @cached_property
@@ -130,8 +131,8 @@ class Experiment:
     def baseline(self, run: int) -> "MLP | LocalEstimator | None":
         """Return an unfitted no-graph baseline of a run, if there is to be one.
 
-        Where nodes randomize their records, or their features, it is for what they told: raw records are
-        nowhere to be read.
+        If nodes randomize their records, or their features, it is fitted on their reported values: raw
+        records are not available anywhere.
         """
         return self._build_baseline(run) if run else copy(self._first_baseline)
 
@@ -179,8 +180,8 @@ class Experiment:
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
 
-        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode. Where
-        records are secret it is members that count: who of them has a label may not decide anything.
+        Under a unit of records the split comes from ids alone, except a paper's own in paper mode. If
+        records are protected, unlabeled test nodes count too, because labels may not affect this check.
         """
         recipe = self._recipe
         if recipe is not None:

@@ -35,13 +35,13 @@ RunTask = Callable[[Task, Answer], Done]
 
 @contextmanager
 def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-    """Hold a grid's folder while its cells are run.
+    """Lock a grid's folder while its cells are run.
 
-    A grid that is refused before a cell began leaves no folder behind. When all cells are finished, what
-    only an interrupted grid needs is removed.
+    A grid that is rejected before a cell began leaves no folder behind. When all cells are finished, files
+    that only an interrupted grid needs are removed.
 
     Raises:
-        ConfigError: the folder belongs to another configuration, or to another process.
+        ConfigError: The folder belongs to another configuration, or to another process.
     """
     from graphveil.runs.run_folder import forget_data  # not at the top: workers start without torch
 
@@ -69,20 +69,20 @@ def reject_requests(request: Any) -> Any:
 def run_tasks(
     tasks: Sequence[Task], run: RunTask[Task, Done], *, jobs: int, answer: Answer = reject_requests
 ) -> Iterator[tuple[Task, Done]]:
-    """Run tasks side by side, and yield each with its result as soon as it is done.
+    """Run tasks in parallel, and yield each with its result as soon as it is done.
 
     With one job or one task, this process runs them, in order. Workers end with this process, killed or not,
-    and when nobody takes results any more: tasks under way are given up then.
+    and when the iterator is closed: unfinished tasks are then abandoned.
 
     Args:
-        tasks: What is run. Each is sent to a worker.
+        tasks: The tasks. Each is sent to a worker.
         run: Runs one task. It may send requests. It is sent to each worker once, and keeps its state there.
         jobs: The number of workers.
         answer: Answers requests, in this thread, in the order of their arrival.
 
     Raises:
-        RunError: A worker died, or a task failed.
-        GraphveilError: What a task raised.
+        RunError: A worker exited, or a task failed.
+        GraphveilError: Error raised by a task.
     """
     count = min(jobs, len(tasks))
     if count <= 1:

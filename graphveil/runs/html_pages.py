@@ -55,10 +55,10 @@ def report_page(
     """Return the page of a run.
 
     Args:
-        metrics: what ``train --json`` prints.
-        history: rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
-        guarantee: that of one run.
-        notice: the page for the officer's file, which is printed on a page of its own.
+        metrics: The object that ``train --json`` prints.
+        history: Rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
+        guarantee: Guarantee of one run.
+        notice: Privacy compliance report, which is printed on a separate page.
     """
     releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
     return render(
@@ -112,7 +112,7 @@ def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _mark(metrics: Mapping[str, Any]) -> str:
-    """Return what stands beside an accuracy that no guarantee covers."""
+    """Return the note next to an accuracy that no guarantee covers."""
     return "" if metrics["covered"] or metrics["unit"] == NoUnit.name else f" ({NOT_COVERED})"
 
 
@@ -284,7 +284,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
 
 
 def _differences(runs: Sequence[FinishedRun]) -> str:
-    """Say what makes the rows of the table different claims."""
+    """Explain why the rows of the table have different guarantees."""
     differ = [words for key, words in _COMPARABLE.items() if len({run.metrics[key] for run in runs}) > 1]
     if not differ:
         return ""

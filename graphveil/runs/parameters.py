@@ -46,7 +46,7 @@ def method_class(name: str) -> "type[Estimator]":
 
 
 def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
-    """Refuse what is no constructor keyword of a method, suggesting the nearest.
+    """Raise an error for names that are not constructor keywords of a method, with the nearest match.
 
     >>> from graphveil.estimators import METHODS
     >>> check_names(METHODS["gap"], ["hoops"])
@@ -78,7 +78,7 @@ def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str,
 
 
 def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Read ``key=value`` texts whose keys and types are known; ``owner`` is what has them.
+    """Parse ``key=value`` texts with known keys and types; ``owner`` names their owner in errors.
 
     >>> read_settings(["k=5"], {"k": int}, "feature-rr")
     {'k': 5}
@@ -118,10 +118,10 @@ def read_theta(path: Path) -> "WeightedAllocation":
 
 
 def parse_classes(text: str) -> tuple[str, ...]:
-    """Read the names of classes from one line of CSV, in which a name with a comma stands in quotes.
+    """Read the names of classes from one line of CSV, in which a name with a comma is quoted.
 
     Raises:
-        ConfigError: there are fewer than two, or one of them is empty or repeated.
+        ConfigError: There are fewer than two, or one of them is empty or repeated.
 
     >>> parse_classes('red,"green, or blue"')
     ('red', 'green, or blue')
@@ -210,13 +210,13 @@ def _describe(hint: Any) -> str:
 
 
 def load_custom_code(text: str) -> Any:
-    """Run a file and register what it calls NAME, from ``FILE.py:NAME``.
+    """Run a file and register the object NAME in it, from ``FILE.py:NAME``.
 
-    A method of yours then stands in ``METHODS``, and any other class or function of two sizes can be named as
-    ``module``. Nothing that is stored in a run folder ever leads here.
+    A custom method is added to ``METHODS``; any other class or function of two sizes can then be used as
+    ``module``. Paths stored in run folders never reach this function.
 
     Raises:
-        ConfigError: the text is of another form, there is no such file or name, or the file fails.
+        ConfigError: The text has another form, there is no such file or name, or the file fails.
     """
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
@@ -231,7 +231,7 @@ def load_custom_code(text: str) -> Any:
 
 
 def _imported(file: Path) -> Any:
-    """Run a file as a module of its own."""
+    """Run a file as a separate module."""
     own = f"graphveil_own_{file.stem}"
     spec = importlib.util.spec_from_file_location(own, file)
     assert spec is not None and spec.loader is not None

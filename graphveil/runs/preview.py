@@ -1,4 +1,4 @@
-"""What a run will do and cost, from public figures alone, before anything is computed or spent."""
+"""The plan and the privacy cost of a run, from public sizes alone, before anything is computed or spent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class FirstRun:
 class Preview:
     """The plan that is shown before anything is spent.
 
-    ``baseline`` is the guarantee of the MLP beside the method, where that is a release of its own.
+    ``baseline`` is the guarantee of the no-graph baseline, if that is a separate release.
     """
 
     experiment: Experiment
@@ -80,13 +80,13 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
     """Check everything that can be checked, and return the plan; nothing is spent.
 
     Args:
-        experiment: the configuration.
-        graph: the prepared graph, not split yet.
-        expect_edges: the caller's guess of the number of edges, for the estimate of memory and time.
+        experiment: The configuration.
+        graph: The prepared graph, not split yet.
+        expect_edges: The caller's guess of the number of edges, for the estimate of memory and time.
 
     Raises:
-        PrivacyError: the guarantee asked for cannot be given.
-        GraphError: the data cannot be used.
+        PrivacyError: The requested guarantee is not possible.
+        GraphError: The data cannot be used.
     """
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
     prepared = model.prepare(split)
@@ -122,9 +122,9 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
 
 
 def charged_guarantee(baseline: Guarantee) -> Guarantee | None:
-    """Return the guarantee of a baseline that costs something: under a unit of records that it asks itself.
+    """Return the guarantee of a baseline that is charged, as under node-level privacy units.
 
-    Under ``local-attributes`` it learns from the method's own reports.
+    Under ``local-attributes`` it learns from the method's own LDP reports.
     """
     return baseline if baseline.releases and baseline.unit != LocalAttributes.name else None
 
@@ -147,7 +147,7 @@ def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
-    """Say where delta came from, and for ``auto`` which bound decided it."""
+    """Return the origin of delta, and for ``auto`` the bound that determined it."""
     if guarantee.unit == NoUnit.name:
         return ""
     if guarantee.unit == LocalAttributes.name:

@@ -1,6 +1,6 @@
 """The ledger of a graph as worker processes see it: every entry is recorded by the first process.
 
-So a limit holds across workers, entries are in one order, and a worker that dies leaves what it recorded.
+A limit therefore applies across workers, entries are in one order, and the entries of a failed worker remain.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,12 +61,12 @@ class RemoteLedger:
         return self._send(LedgerCall(self._ledger_index, name, arguments))
 
     def record(self, entry: Entry) -> None:
-        """Record the entry there, or raise :class:`BudgetError` and record nothing."""
+        """Record the entry there, or raise ``BudgetError`` and record nothing."""
         self._call("record", entry)
         self._own.add(entry.release_id)
 
     def check(self, entry: Entry) -> None:
-        """Raise what :meth:`record` would, and record nothing."""
+        """Raise what ``record`` would, and record nothing."""
         self._call("check", entry)
 
     def contains(self, release_id: str) -> bool:
@@ -77,7 +77,7 @@ class RemoteLedger:
         return held
 
     def commit(self, release_id: str) -> None:
-        """Note that noise is about to be drawn; raise :class:`BudgetError` for what is not recorded."""
+        """Record that noise is about to be drawn; raise ``BudgetError`` for an unrecorded release."""
         self._call("commit", release_id)
 
     def refund(self, release_id: str) -> bool:
@@ -105,15 +105,15 @@ class RemoteLedger:
 
     @property
     def accounts(self) -> list[Account]:
-        """What is spent under each unit."""
+        """The spent budget under each unit."""
         return list(self._call("accounts"))
 
     @property
     def name(self) -> str:
-        """The data set's name."""
+        """The dataset's name."""
         return str(self._call("name"))
 
     @property
     def location(self) -> str:
-        """Where the ledger lies, without a password."""
+        """The location of the ledger, without a password."""
         return str(self._call("location"))

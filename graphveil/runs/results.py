@@ -1,4 +1,4 @@
-"""Figures over runs: mean, spread, a 95 % interval if there are several; and what the MLP beside costs."""
+"""Summaries over runs: mean, standard deviation, 95 % interval; and the privacy cost of the baseline."""
 
 import json
 import math
@@ -31,10 +31,10 @@ _NORMAL = 1.959963984540054  # 97.5 % quantile
 
 @dataclass(frozen=True)
 class Summary:
-    """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run, which has neither.
+    """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run.
 
-    A run of which no tested node has a label has no accuracy: its value is None, and the figures are those of
-    the other runs, None if there are none.
+    A run without labeled test nodes has no accuracy. Its value is None, and the summary is that of the other
+    runs, None if there are none.
 
     >>> Summary.from_values([0.80, 0.82, 0.84])
     Summary(mean=0.82, std=0.02, ci95=(0.770317, 0.869683), values=(0.8, 0.82, 0.84))
@@ -102,9 +102,9 @@ def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model gave away: epsilon (None for infinity), and an attacker's true-positive rate.
+    """Privacy loss of one model: epsilon (None for infinity), and an attacker's true-positive rate.
 
-    ``mark`` stands next to both where no guarantee is valid.
+    ``mark`` is printed next to both if no guarantee is valid.
     """
 
     epsilon: float | None
@@ -113,7 +113,7 @@ class Cost:
 
     @classmethod
     def from_guarantee(cls, guarantee: Mapping[str, Any]) -> "Cost":
-        """Read a guarantee as plain values: what was proved, which a paper's budget is not.
+        """Create one from a guarantee as plain values: the proved epsilon, not a paper's budget.
 
         >>> Cost.from_guarantee({"epsilon": 86.2, "max_tpr_at_1pct_fpr": 1.0, "valid": False,
         ...     "unit": "node-record"})
@@ -124,9 +124,9 @@ class Cost:
 
 
 def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
-    """Return what the MLP beside a method gave away.
+    """Return the privacy loss of the no-graph baseline of a method.
 
-    An MLP that learned from the method's own reports has their figures, though it adds nothing to them.
+    A baseline that learned from the method's own LDP reports has the method's values; it adds no loss.
     """
     if metrics["baseline_guarantee"] is not None:
         return Cost.from_guarantee(metrics["baseline_guarantee"])
@@ -136,9 +136,9 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
 
 
 def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
-    """Return what has to be said beside the figures of what was given away.
+    """Return the notes on the table of privacy losses.
 
-    An MLP may have learned from the method's own reports; and a paper's accounting may differ from ours.
+    A baseline may have learned from the method's own LDP reports; and a paper's accounting may differ.
     """
     same = []
     if metrics["mlp_test_accuracy"] is not None:
@@ -173,12 +173,12 @@ class FinishedRun:
     """One run folder that is complete.
 
     Args:
-        name: of the folder.
-        metrics: what ``train --json`` printed.
-        guarantee: that of one run, accounted anew from its events.
-        configuration: how it was called.
-        versions: of the packages that it ran with.
-        attacks: what ``graphveil attack`` found, by attack.
+        name: Name of the folder.
+        metrics: The object that ``train --json`` printed.
+        guarantee: Guarantee of one run, recomputed from its events.
+        configuration: Arguments of the run.
+        versions: Versions of the packages that it ran with.
+        attacks: Results of ``graphveil attack``, by attack.
     """
 
     name: str
@@ -193,7 +193,7 @@ class FinishedRun:
         """Read a run folder.
 
         Raises:
-            ArtifactError: the folder holds no finished run, or a file of it is damaged.
+            ArtifactError: The folder contains no finished run, or a file of it is damaged.
         """
         from graphveil.artifacts.release_folder import read_guarantee
 

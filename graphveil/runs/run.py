@@ -68,14 +68,14 @@ class RunResult:
 
     @property
     def guarantees(self) -> list[Guarantee]:
-        """Of all that the run asked of the protected data."""
+        """The guarantees of the method and of its baseline, those that exist."""
         plain = (self.guarantee, self.baseline_guarantee)
         return [guarantee_from_plain(record) for record in plain if record is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
-    """A finished experiment: its figures, its history, and its guarantee."""
+    """A finished experiment: its results, its history, and its guarantee."""
 
     metrics: dict[str, Any]
     history: list[list[Any]]
@@ -94,12 +94,12 @@ def run(
     shared: Path | None = None,
     backend: "AggregationBackend | str | None" = None,
 ) -> ExperimentResult:
-    """Run the experiment of a preview, resuming what the folder holds, and publish its release.
+    """Run the experiment of a preview, resuming an unfinished one in the folder, and publish its release.
 
-    The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
-    baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
-    the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
-    graph share it. ``backend`` says where edges are read; it changes no result.
+    The release is the run of the first seed, fixed in advance. Every query of protected data, of all runs and
+    baselines, is charged to the graph's budget before it is computed. Resumed runs use the graph of the first
+    call. ``shared`` is a folder of results that follow from public data alone, which experiments on one graph
+    share. ``backend`` is the aggregation backend; it does not affect results.
     """
     started, fresh = time.perf_counter(), folder.missing
     recorded_before = len(ledger_of(graph.edge_set))
@@ -197,7 +197,7 @@ def _fit_baseline(
 
 
 def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
-    """Return the graph as the baseline may see it: with features as they were told, if they were."""
+    """Return the graph that the baseline reads: with reported features, if they were randomized."""
     from graphveil.local.heterorr import HeteroRR
 
     return model.with_reported_features(split) if isinstance(model, HeteroRR) else split
@@ -241,7 +241,7 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
 
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
-    """Return, by class, how many test nodes are of it, are found, and are said to be of it."""
+    """Return, for each class, the numbers of test nodes of it, of correct ones, and of predictions of it."""
     tested, head = split.mask("test") & (split.y >= 0), model.fitted.method.head
     true, predicted = head.labels(split)[tested], model.predict(split)[tested]
     return [
@@ -258,7 +258,7 @@ def _of(labels: "Tensor", number: int) -> "Tensor":
 def _stage_release(
     model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
-    """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
+    """Save the release and its internal part next to the run's state, replacing earlier attempts."""
     from graphveil.artifacts.release_folder import withheld_files
     from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import write_graph_fingerprint
@@ -285,7 +285,7 @@ def _stage_release(
 
 
 def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:
-    """Return what a model card may say: functions of released values and public labels, or booked counts."""
+    """Return the values of a model card: released values with public labels, or charged counts."""
     if isinstance(model.protected_unit, NodeUnit):
         where = "accuracy of labeled nodes, from noisy counts"
         return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
@@ -382,7 +382,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
-    """Return the budget as it was given, where it was; else what the guarantee says."""
+    """Return the given budget, if there is one; else that of the guarantee."""
     given = model.epsilon if guarantee.releases else None
     return guarantee.as_dict()["epsilon"] if given is None else given
 
@@ -400,7 +400,7 @@ def _accuracy_figures(records: Sequence[RunResult]) -> dict[str, Any]:
 
 
 def _private_figures(records: Sequence[RunResult], all_runs: Guarantee) -> dict[str, Any] | None:
-    """Return the accuracies from booked noisy counts, if there are any."""
+    """Return the accuracies from charged noisy counts, if there are any."""
     own = [record.private_accuracy for record in records]
     if not own[0]:
         return None
@@ -424,7 +424,7 @@ def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
 
 
 def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
-    """Write what stays in the folder beside the release, which still waits."""
+    """Write the internal files of the folder, before the release is published."""
     from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
     from graphveil.runs.html_pages import report_page
 

@@ -1,4 +1,4 @@
-"""The quick audit of a finished run: what it released is planned anew, replayed, and given canaries."""
+"""The quick audit of a finished run: its plan is recomputed, replayed, and tested with canaries."""
 
 import math
 import time
@@ -30,17 +30,17 @@ Audit = TypeVar("Audit")
 
 @dataclass(frozen=True, eq=False)
 class RunAudit:
-    """What an audit of one run found.
+    """Audit result of one run.
 
     Args:
-        method, unit: of the run.
-        claimed: its epsilon, for the published run.
-        planned: epsilon of the plan that its stored configuration makes, or None if it asks nothing.
-        canaries: of the plan, or None.
-        replays: of the plan's queries, by stage.
-        reports: lower bounds of randomized records, by part.
-        unseen: what was not examined, in words.
-        seconds: that it took.
+        method, unit: Method and privacy unit of the run.
+        claimed: Epsilon of the published run.
+        planned: Epsilon of the plan from its stored configuration, or None without queries.
+        canaries: Canary result of the plan, or None.
+        replays: Neighbor tests of the plan's queries, by stage.
+        reports: Lower bounds of randomized records, by part.
+        unseen: Description of what was not examined.
+        seconds: Duration.
     """
 
     method: str
@@ -55,7 +55,7 @@ class RunAudit:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong, in words; empty if nothing was found."""
+        """Description of the violations; empty if none was found."""
         found = []
         if self.planned is not None and not math.isclose(self.planned, self.claimed, rel_tol=_SAME):
             found.append(
@@ -71,7 +71,7 @@ class RunAudit:
 
     @property
     def bars(self) -> tuple[Bar, ...]:
-        """What was certified beside what was claimed, of the whole and by stage, for a chart."""
+        """Certified and claimed epsilon, of the whole run and by stage, for a chart."""
         report_parameters = [
             Bar(f"told {one['part']}", one["epsilon_at_least"], one["claimed"]) for one in self.reports
         ]
@@ -101,13 +101,13 @@ class RunAudit:
 
 
 def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
-    """Audit a run folder, and write what was found to its ``internal/audit.json``, with a chart beside it.
+    """Audit a run folder, and write the result to its ``internal/audit.json``, with a chart next to it.
 
-    The protected data are not read: canaries are graphs of their own, and noise is fresh.
+    The protected data are not read: canaries are separate graphs, and noise is newly drawn.
 
     Raises:
-        ArtifactError: the folder holds no finished run with its internal part.
-        ConfigError: the run has no guarantee.
+        ArtifactError: The folder contains no finished run with its internal part.
+        ConfigError: The run has no guarantee.
     """
     started, folder = time.perf_counter(), RunFolder(place)
     if not folder.internal.is_dir():

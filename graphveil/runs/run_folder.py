@@ -1,15 +1,14 @@
-"""The run folder: ``release/`` may be published, ``internal/`` must not be.
+"""The run folder: ``release/`` is public, ``internal/`` must not be published.
 
-Under units of records ``per_node/`` holds what is for single nodes: row v only for someone entitled to v's
-record.
-``release/`` appears whole at the very end or not at all. Until then everything lives in
-``internal/work``, from which an interrupted run resumes at no further cost. One process works in a folder:
-a new run makes ``internal/`` itself, and every run holds the lock in ``internal/work``.
+Under node-level privacy units ``per_node/`` contains results for single nodes: row v is only for someone
+authorized to access v's record. ``release/`` appears complete at the end or not at all. Until then all files
+are in ``internal/work``, from which an interrupted run resumes without spending additional budget. One
+process works in a folder: a new run creates ``internal/``, and every run locks ``internal/work``.
 
-Runs that share a folder share their data, which a keyed fingerprint recognizes while there is something to
-resume. An unkeyed digest of private data would tell neighboring graphs apart, so this is an HMAC. It is
-stored in ``internal/work``, and its key with those of the noise in the user's own state folder. Both are
-erased when the release is published.
+Runs in one folder have the same data, which a keyed fingerprint recognizes while a run can be resumed. An
+unkeyed digest of private data would distinguish neighboring graphs, so this is an HMAC. It is stored in
+``internal/work``, and its key with those of the noise in the user's own state folder. Both are erased when
+the release is published.
 """
 
 import csv
@@ -59,7 +58,7 @@ HISTORY_COLUMNS = ("seed", "model", "stage", "epoch", "train_loss", "val_loss", 
 
 
 def default_folder(method: str, dataset: str) -> Path:
-    """Return a new folder name under ``runs/`` that says method, data and time; no two calls agree on it."""
+    """Return a new folder name under ``runs/`` from method, data and time; no two calls return the same."""
     words = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in dataset)
     short = words.encode()[:_LONGEST_NAME].decode(errors="ignore")
     return Path("runs") / f"{method}-{short}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
@@ -103,7 +102,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The figures that ``train --json`` prints."""
+        """The object that ``train --json`` prints."""
         return self.internal / "metrics.json"
 
     @property
@@ -113,12 +112,12 @@ class RunFolder:
 
     @property
     def receipts(self) -> Path:
-        """What the ledger gave for the run's bookings."""
+        """Receipts of the run's ledger entries."""
         return self.internal / "receipts.json"
 
     @property
     def prediction_charges(self) -> Path:
-        """What each prediction of another graph cost, and where it was booked: a file each."""
+        """A file for each prediction of another graph, with its privacy cost and its ledger."""
         return self.internal / "prediction_charges"
 
     @property
@@ -127,10 +126,10 @@ class RunFolder:
         return self.release.is_dir() and self.metrics.is_file()
 
     def check(self, configuration: Mapping[str, Any], *, resume: bool) -> None:
-        """Refuse a folder that holds anything but the run to be resumed; nothing is written.
+        """Raise an error for a folder that contains anything but the run to resume; nothing is written.
 
         Raises:
-            ConfigError: the folder is in use, or its configuration differs from the one asked for.
+            ConfigError: The folder is in use, or its configuration differs from the requested one.
         """
         try:
             unused = not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir()))
@@ -160,7 +159,7 @@ class RunFolder:
     def locked(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:
         """Hold the folder while a run works in it: made by this process alone, or locked and then compared.
 
-        Between :meth:`check` and this call another process may have come first, so nothing that was seen
+        Between ``check`` and this call another process may have come first, so nothing that was seen
         there counts here.
 
         Raises:
@@ -180,7 +179,7 @@ class RunFolder:
             yield
 
     def _make(self, configuration: Mapping[str, Any]) -> None:
-        """Create the folder and lock its configuration; of two processes one is refused."""
+        """Create the folder and lock its configuration; of two concurrent processes one gets an error."""
         content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
         try:
             make_folder(self.root)
@@ -215,7 +214,7 @@ class RunFolder:
         return tuple(folder for folder in (self.root, *self.root.parents) if not folder.exists())
 
     def drop(self, *, made: Sequence[Path]) -> None:
-        """Remove what :meth:`locked` has made, where nothing came of it.
+        """Remove what ``locked`` has made, where nothing came of it.
 
         Args:
             made: Folders that were missing before; those that are empty now are removed.
@@ -242,17 +241,17 @@ class RunFolder:
         }
 
     def publish(self, workspace: Path, digests: Mapping[str, str] | None = None) -> None:
-        """Move a workspace's whole release into place, in one step, and drop the working state.
+        """Move a workspace's whole release into place, in one step, and delete the working state.
 
-        What is withheld from it goes first, and what recognizes the fitted graph: a run that has its
-        release lacks nothing.
+        The internal part of the release and the fingerprint of the fitted graph are moved first, so a run
+        with a release is complete.
 
         Args:
-            workspace: where the release is staged.
-            digests: what :meth:`staged` said when it was written.
+            workspace: Where the release is staged.
+            digests: Value of ``staged`` when it was written.
 
         Raises:
-            ArtifactError: a staged file has changed since; nothing more is published.
+            ArtifactError: A staged file has changed since; nothing more is published.
         """
         for place in (self.internal / GRAPH_FINGERPRINT_FILE, self.per_node, self.release):
             staged = workspace / place.name
@@ -322,12 +321,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_checked(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON with its own digest, atomically: what a resumed run goes on from."""
+    """Write JSON with its own digest, atomically: the state that a resumed run starts from."""
     write_json(path, {**content, _DIGEST: _digest_of(content)})
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_checked` wrote, to the last bit.
+    """Read what ``write_checked`` wrote, to the last bit.
 
     Raises:
         ArtifactError: the file is damaged.
@@ -339,7 +338,7 @@ def read_checked(path: Path) -> dict[str, Any]:
 
 
 def damaged_file_error(path: Path) -> ArtifactError:
-    """Return that an internal file does not say what was written to it."""
+    """Return an error for an internal file that differs from what was written to it."""
     return ArtifactError(
         f"{path} is damaged, so the run cannot be resumed; start a new one with another --out (what was "
         "recorded stays charged)"
@@ -367,14 +366,14 @@ def write_history(path: Path, rows: Iterable[Iterable[object]]) -> None:
 
 
 def check_data(folder: RunFolder, graph: "Graph") -> None:
-    """Remember the data that a folder's runs begin with, or refuse others where runs are resumed.
+    """Store the fingerprint of the data of a folder's first run, or compare it if runs are resumed.
 
     Args:
-        folder: the opened folder.
-        graph: the prepared graph, not split yet.
+        folder: The opened folder.
+        graph: The prepared graph, not split yet.
 
     Raises:
-        ConfigError: the data are not those of the first call, or nobody can tell, because the key is gone.
+        ConfigError: The data differ from those of the first call, or cannot be compared without the key.
     """
     known = _known_data(folder)
     if known is None:

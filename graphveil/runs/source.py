@@ -1,4 +1,4 @@
-"""Where a graph comes from: a data set by name, a prepared folder, or the caller's own two tables."""
+"""Where a graph comes from: a dataset by name, a prepared folder, or the caller's own two tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -36,7 +36,7 @@ _PATHS = ("root", "folder", "nodes", "edges", "node_ids")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A named data set, a prepared folder, or files and their columns: the command's flags."""
+    """A named dataset, a prepared folder, or files and their columns: the command's flags."""
 
     dataset: str | None = None
     root: Path | None = None
@@ -66,7 +66,7 @@ class Source:
     encoding: Encoding | None = None  # that of the graph that a model was trained on
 
     def __post_init__(self) -> None:
-        """Refuse anything but exactly one complete way to a graph."""
+        """Raise an error unless exactly one complete source of a graph is given."""
         files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
         named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
         if named is not None:
@@ -131,17 +131,16 @@ class Source:
     def inspect_tables(
         self, *, unit: str | None = None, private_records: bool = False
     ) -> "TableInspection | None":
-        """Look at the tables, and refuse all that is wrong with them in one error.
+        """Read the tables, and report all validation errors in one error.
 
-        There is nothing to look at in a data set by name. What was read is kept for :meth:`load`,
-        so that nothing is read twice.
+        Datasets by name are not checked. The tables are kept for ``load``, so that nothing is read twice.
 
         Args:
-            unit: what is protected, where that is known.
-            private_records: whether records are protected under a unit of edges, too.
+            unit: Privacy unit, if known.
+            private_records: Whether node records are also protected under an edge-level privacy unit.
 
         Raises:
-            TableError: the tables cannot be used as they are.
+            TableError: The tables cannot be used unchanged.
         """
         from graphveil.data.tables.inspect_tables import edges_file, inspect_table_files
 
@@ -169,7 +168,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What tables call the graph: the data set, or the stem of the file of nodes."""
+        """What tables call the graph: the dataset, or the stem of the file of nodes."""
         if self.dataset is not None:
             return self.dataset
         if self.folder is not None:
@@ -224,7 +223,7 @@ class Source:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the source of flags as :meth:`as_dict` gave them, read back from JSON."""
+        """Return the source of flags that ``as_dict`` returned, read back from JSON."""
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
         }
@@ -233,7 +232,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InMemorySource(Source):
-    """A graph that the caller holds already; with a test mask it keeps its own split."""
+    """A graph that the caller passes in memory; with a test mask it keeps its own split."""
 
     graph: "Graph"
 
@@ -274,10 +273,10 @@ class PublicFlags:
     """The flags of unit ``edge-subset``, with their names.
 
     Args:
-        public_edges: a table of the public edges, with the columns of the edges.
-        private_nodes: a table of those who may have private edges, with the column of ids, or ``"all"``.
-        private_fraction: for experiments: each edge is private with this probability, the others are public.
-        private_where: for experiments: ``COLUMN=VALUE``: edges between such nodes are private.
+        public_edges: Table of the public edges, with the columns of the edges.
+        private_nodes: Table of the nodes that may have private edges, with the column of ids, or ``"all"``.
+        private_fraction: For experiments: each edge is private with this probability, the others are public.
+        private_where: For experiments: ``COLUMN=VALUE``: edges between such nodes are private.
     """
 
     public_edges: Path | None = None
@@ -286,7 +285,7 @@ class PublicFlags:
     private_where: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Raise an error for contradictory flags."""
         ways = [f"--{name.replace('_', '-')}" for name in _WAYS if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ConfigError(f"{' and '.join(ways)} both say which edges are public; keep one")
@@ -306,7 +305,7 @@ class PublicFlags:
         }
 
     def check(self, unit: str | None) -> None:
-        """Refuse flags that the unit has no use for: they would be believed to do something."""
+        """Raise an error for flags that the unit does not use, instead of ignoring them."""
         if self.given and unit != "edge-subset":
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in self.given)
             raise UnitError(
@@ -315,10 +314,10 @@ class PublicFlags:
             )
 
     def part(self, graph: "Graph", columns: "GraphTableColumns", *, seed: int) -> "PublicPart | None":
-        """Return what is public of a graph as it was read; None where no flag says anything.
+        """Return the public part of a graph as it was read; None without any of these flags.
 
         Raises:
-            UnitError: nobody says who may have private edges.
+            UnitError: The nodes that may have private edges are not given.
         """
         from graphveil.data import PublicPart
         from graphveil.data.graph_files import read_edges
@@ -379,7 +378,7 @@ def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Ten
 
 
 def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
-    """Return which nodes have a value in a column, bool (N); a named data set has its labels alone."""
+    """Return which nodes have a value in a column, bool (N); a named dataset has its labels alone."""
     import torch
 
     column, _, value = (part.strip() for part in text.partition("="))
@@ -399,7 +398,7 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
 def _rows_where(
     graph: "Graph", columns: GraphTableColumns, column: str, value: str
 ) -> "npt.NDArray[np.integer[Any]]":
-    """Return the places of the nodes whose row of the table has a value."""
+    """Return the indices of the nodes whose row of the table has a value."""
     import numpy as np
 
     from graphveil.data import tables

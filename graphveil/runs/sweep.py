@@ -1,8 +1,8 @@
-"""A sweep: a grid of experiments on one data set, and what the whole grid costs.
+"""A sweep: a grid of experiments on one dataset, and the total privacy cost of the grid.
 
-Every cell is an experiment with a run folder of its own, so whatever holds for ``train`` holds for a cell: it
-is charged before it is computed, published in one step, and resumed after a kill. The cells read one data
-set, so their guarantees compose, and that total is known before the first cell begins.
+Every cell is an experiment with its own run folder, and behaves like ``train``: it is charged before it is
+computed, published in one step, and resumed after an interruption. The cells read one dataset, so their
+guarantees compose, and that total is known before the first cell begins.
 """
 
 import csv
@@ -78,8 +78,8 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
     """Read the data, check every cell that can be checked, and return the plan; nothing is spent.
 
     Raises:
-        PrivacyError: a guarantee asked for cannot be given.
-        GraphError: the data cannot be used.
+        PrivacyError: A requested guarantee is not possible.
+        GraphError: The data cannot be used.
     """
     raw = sweep.source.load()
     prepared: dict[tuple[object, ...], Graph] = {}
@@ -110,7 +110,7 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
     """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does.
 
     Raises:
-        ConfigError: no such data set is registered, several could be meant, or it has other data.
+        ConfigError: no such dataset is registered, several could be meant, or it has other data.
     """
     if plan.total is None:
         return None
@@ -181,7 +181,7 @@ class SweepResult:
         return [Series.from_points(name, points) for name, points in lines.items()]
 
     def write(self) -> None:
-        """Write ``sweep.csv`` and, where there is more than levels to show, the figure; each in one step."""
+        """Write ``sweep.csv`` and, if there is more than non-private levels, the figure; each in one step."""
         text = io.StringIO()
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -213,17 +213,17 @@ def run_sweep(
     backend: AggregationBackend | str | None = None,
     own: Sequence[str] = (),
 ) -> SweepResult:
-    """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
+    """Run the cells of a plan, ``jobs`` in parallel, skipping finished ones, and write table and figure.
 
-    The sweep's folder is opened like a run's: one process at a time, the configuration and the data of the
-    first call. Public posteriors are learned once, in its working folder. How many jobs there are changes no
-    byte, and may change on resuming; ``own`` are the user's own files, which each of them needs.
+    The sweep's folder is opened like a run's: one process at a time, with the configuration and the data of
+    the first call. Public posteriors are trained once, in its working folder. The number of jobs does not
+    affect results, and may change on resuming. ``own`` are the user's own files, which each job needs.
 
     Raises:
-        ConfigError: the folder belongs to something else, or to another process.
-        BudgetError: the ledger has no room for the cells that have not begun. Nothing was spent on them.
-        GraphError: the graph has grown and has several ledgers, which workers do not take.
-        RunError: a worker died, or failed.
+        ConfigError: The folder belongs to something else, or to another process.
+        BudgetError: The ledger has no room for the cells that have not begun. Nothing was spent on them.
+        GraphError: The graph has grown and has several ledgers, which workers do not support.
+        RunError: A worker exited, or failed.
     """
     checks.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
@@ -292,7 +292,7 @@ def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:
 
 
 class _CellTask(NamedTuple):
-    """A cell to run, whether the caller holds its graph, and the graph's ledger."""
+    """A cell to run, whether the caller passed its graph, and the graph's ledger."""
 
     cell: SweepCell
     given: bool
@@ -400,32 +400,35 @@ def sweep(
 ) -> SweepResult:
     """Run a grid of experiments, method x epsilon x settings, on a graph; the same as ``graphveil sweep``.
 
-    All cells read one data set, so the price of the whole grid is what their guarantees compose to
+    All cells read one dataset, so the privacy cost of the whole grid is the composition of their guarantees
     (``result.total``), not the largest of them.
 
     Args:
-        methods: names of ``gv.METHODS``.
-        graph: as it was read (``recipe=None``), or with masks of its own, which all runs then share.
-        epsilon: the budgets; a single number is a budget.
-        settings: values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
-        out: a new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
-        recipe: how to prepare and split a graph without masks; by default as its method's paper does.
-        runs: how many runs a cell.
-        seed: of public randomness; run r has ``seed + r``.
-        include_nonprivate: also run the non-private reference of each method, which reads the exact edges.
-        ledger: the registered data set to charge: ``NAME``, ``URL`` or ``URL#NAME``.
-        resume: finish the sweep that ``out`` holds; finished cells are neither run nor charged again.
-        jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes
-            no byte. Ledgers stay in this process. A script calls it under ``if __name__ == "__main__":``, and
-            registers methods of its own above that line.
-        backend: who sums over edges (:mod:`graphveil.backends`); it changes no byte either.
-        on_plan: called with the plan, ``plan.total`` among it, before anything is spent.
-        on_progress: called with a stage, what is done, and the total.
-        **parameters: keywords of all methods: ``unit``, ``delta``, ``mode``, ...
+        methods: Names of ``gv.METHODS``.
+        graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
+        epsilon: The budgets; a single number is a budget.
+        settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
+        out: A new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
+        recipe: How to prepare and split a graph without masks; by default as in its method's paper.
+        runs: Number of runs per cell.
+        seed: Seed of public randomness; run r has ``seed + r``.
+        include_nonprivate: Also run the non-private reference of each method, which reads the exact edges.
+        ledger: Registered dataset to charge: ``NAME``, ``URL`` or ``URL#NAME``.
+        resume: Finish the sweep in ``out``; finished cells are neither run nor charged again.
+        jobs: Number of cells to run in parallel, each in a process with a copy of the graph; does not
+            affect results. Ledgers stay in this process. A script calls it under
+            ``if __name__ == "__main__":``, and registers custom methods above that line.
+        backend: Aggregation backend (``graphveil.backends``); does not affect results either.
+        on_plan: Called with the plan, including ``plan.total``, before anything is spent.
+        on_progress: Called with a stage, the finished steps, and the total.
+        **parameters: Keywords of all methods: ``unit``, ``delta``, ``mode``, ...
+
+    Returns:
+        The rows of the table, the total guarantee, and the paths of the files.
 
     Raises:
-        ConfigError: an unknown method, an empty grid, a folder in use; nothing is spent.
-        BudgetError: the ledger has no room for the whole grid; nothing is spent.
+        ConfigError: An unknown method, an empty grid, or a folder in use; nothing is spent.
+        BudgetError: The ledger has no room for the whole grid; nothing is spent.
 
     >>> import graphveil as gv, tempfile
     >>> graph = gv.load_dataset("synthetic/tiny", recipe=None)

@@ -1,7 +1,7 @@
-"""The grid of a sweep: method x epsilon x settings, each an experiment on one data set.
+"""The grid of a sweep: method x epsilon x settings, each an experiment on one dataset.
 
-Nothing here reads data. Every cell is built once when the grid is, so that what cannot be run is refused
-before anything is spent.
+Nothing here reads data. Every cell is constructed with the grid, so an invalid one raises an error before
+anything is spent.
 """
 
 import re
@@ -42,11 +42,11 @@ class SweepCell:
     """One experiment of a grid.
 
     Args:
-        number: its place in the grid, from 1.
-        experiment: what is run.
-        epsilon: its place on the axis; None if the budget decides nothing about it.
-        settings: the values that were swept, those that its method has.
-        include_nonprivate: whether it is the non-private reference of the method.
+        number: Its number in the grid, from 1.
+        experiment: The experiment.
+        epsilon: Its position on the axis; None if the result does not depend on the budget.
+        settings: The swept values that its method has.
+        include_nonprivate: Whether it is the non-private reference of the method.
     """
 
     number: int
@@ -57,7 +57,7 @@ class SweepCell:
 
     @property
     def series(self) -> str:
-        """The method with its settings, which one line of the figure follows over epsilon."""
+        """The method with its settings, the label of one line of the figure."""
         words = [
             self.experiment.method,
             self.settings_text,
@@ -79,7 +79,7 @@ class SweepCell:
 
 
 def format_setting(value: Any) -> str:
-    """Return a setting's value as tables and figures show it.
+    """Return a setting's value as shown in tables and figures.
 
     >>> format_setting((0.5, 0.5)), format_setting((0.001,) * 1000)
     ('(0.5, 0.5)', '1000 values')
@@ -90,28 +90,29 @@ def format_setting(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A grid of experiments: method x epsilon x settings, on one data set.
+    """A grid of experiments: method x epsilon x settings, on one dataset.
 
-    A setting applies to the methods that have it. What a budget decides nothing about is one cell for all
-    of them: the MLP where edges are protected, which reads none, and everything under unit ``none``. Cells
-    have no baseline, which under node units would be charged in each: name ``mlp`` among the methods.
+    A setting applies to the methods that have it. An experiment that does not depend on the budget is one
+    cell for all budgets: the MLP for edge-level privacy units, which reads no edges, and everything under
+    unit ``none``. Cells have no baseline, which node-level privacy units would charge in each; add ``mlp`` to
+    the methods instead.
 
     Args:
-        methods: names of ``METHODS``.
-        source: where the graph comes from.
-        epsilons: the budgets; none for methods whose budgets are settings.
-        settings: values to try by constructor keyword.
-        parameters: constructor keywords of all methods: unit, delta, mode, ...
-        recipe: how to prepare and split, as in :class:`Experiment`.
+        methods: Names of ``METHODS``.
+        source: Source of the graph.
+        epsilons: The budgets; none for methods whose budgets are settings.
+        settings: Values to try by constructor keyword.
+        parameters: Constructor keywords of all methods: unit, delta, mode, ...
+        recipe: How to prepare and split, as in ``Experiment``.
         runs: R of each cell.
         seed: S of each cell, so that all cells have the same splits.
-        include_nonprivate: whether to add non-private references: each method under unit ``none``, where it
-            has such a form.
-        public: under ``edge-subset``: which edges are public, and who may have private ones.
+        include_nonprivate: Whether to add non-private references: each method under unit ``none``, if
+            it supports that.
+        public: Under ``edge-subset``: the public edges, and the nodes that may have private ones.
 
     Raises:
-        ConfigError: an unknown method, an empty or repeated choice, a setting that no method has, too many
-            cells; and what :class:`Experiment` refuses of any cell.
+        ConfigError: An unknown method, an empty or repeated choice, a setting that no method has, too many
+            cells; or ``Experiment`` rejects a cell.
 
     >>> grid = Sweep(methods=("gap", "mlp"), source=Source(dataset="cora"), epsilons=(1.0, 2.0),
     ...              parameters={"unit": "undirected-edge"}, settings={"hops": (1, 2)})
@@ -229,7 +230,7 @@ def _has(method: str, key: str) -> bool:
 
 
 def _check_choices(name: str, values: Sequence[object]) -> None:
-    """Refuse a choice of nothing, and one that is given twice."""
+    """Raise an error for an empty or a repeated choice."""
     if not values:
         raise ConfigError(f"{name}: an empty grid has no cells; give one value or several, a,b,c")
     twice = [value for number, value in enumerate(values) if value in values[:number]]

@@ -1,8 +1,8 @@
-"""Finished runs in MLflow: the figures that the guarantee covers, and no others.
+"""Log finished runs to MLflow: only the results that the guarantee covers.
 
-What is logged leaves the machine sooner or later, so it is chosen by a list of what is public, not by one of
-what is secret: configuration, price, noise, and the accuracies that a model card may state. Losses, times,
-sizes, names of files and whatever is new in the metrics stay inside until somebody adds them here.
+Logged values may leave the machine, so they are selected by an allowlist of public values: configuration,
+privacy cost, noise, and the accuracies of the model card. Losses, times, sizes, names of files and any new
+metric are not logged until they are added here.
 """
 
 import math
@@ -23,13 +23,13 @@ _EXPERIMENT = "graphveil"  # MLflow's folder of runs
 
 @dataclass(frozen=True)
 class PublicRecord:
-    """What may be logged of a run.
+    """The values to log of a run.
 
     Args:
-        name: of the run, from its method and unit.
-        parameters: the public configuration.
-        figures: numbers by name; accuracies of several runs also by run, from 0.
-        series: the figures of each run.
+        name: Name of the run, from its method and unit.
+        parameters: The public configuration.
+        figures: Numbers by name; accuracies of several runs also by run, from 0.
+        series: The numbers of each run.
     """
 
     name: str
@@ -41,12 +41,12 @@ class PublicRecord:
     def from_experiment(
         cls, experiment: Experiment, metrics: Mapping[str, Any], guarantee: Guarantee
     ) -> "PublicRecord":
-        """Choose what is public of a finished experiment.
+        """Select the public values of a finished experiment.
 
         Args:
-            experiment: what was run.
-            metrics: its figures, public and private, as ``internal/metrics.json`` has them.
-            guarantee: of its release.
+            experiment: The experiment.
+            metrics: Its results, public and private, as in ``internal/metrics.json``.
+            guarantee: Guarantee of its release.
         """
         given = {f"set.{name}": value for name, value in experiment.parameters.items()}
         shared = {name: metrics.get(name) for name in _SHARED} | {"dataset": experiment.source.published_name}
@@ -121,7 +121,7 @@ def tracker_of(text: str) -> MLflow:
 
 
 def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, list[float]]:
-    """Return the accuracies that a model card may state, by run: exact ones, or booked noisy counts."""
+    """Return the accuracies of a model card, by run: exact ones, or from charged noisy counts."""
     if isinstance(guarantee.protected, NodeUnit):
         noisy = {f"noisy_{part}_accuracy": of for part, of in (metrics["private_accuracy"] or {}).items()}
         return {name: list(of["values"]) for name, of in noisy.items() if isinstance(of, dict)}
