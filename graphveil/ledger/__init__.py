@@ -2,7 +2,7 @@
 
 Start with ``interface.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
 ``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of datasets, each of them
-a ``DataSetLedger``. Docs: ``docs/ledger.md``.
+a ``DataSetLedger``. Docs: ``docs/how-to/budgets.md``.
 """
 
 from importlib import import_module

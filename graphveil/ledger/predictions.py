@@ -3,7 +3,7 @@
 A release is charged to the ledgers of all edge sets that its edges may belong to. These are their own set
 and those queried before, except sets that are known to be disjoint. For any edge, the ledger of the first
 queried set that contains it therefore records every release of this model that may depend on the edge.
-Proof: ``docs/privacy/proofs/ledger.md``, section 4. Under unit ``local-attributes`` an edge set represents the people
+Proof: ``docs/privacy/proofs/ledger.md``. Under unit ``local-attributes`` an edge set represents the people
 of its graph, and the same is true for each of them.
 """
 
