@@ -1,7 +1,7 @@
 """The command ``graphveil``: each command is an ordinary typed function.
 
-With ``--json`` a command prints exactly one JSON object on standard output, and everything for people goes
-to standard error. Exit codes: 0 done, 1 a run that failed, 2 misuse (nothing was spent or written), 130
+With ``--json`` a command prints exactly one JSON object to standard output, and all other text to standard
+error. Exit codes: 0 success, 1 a run that failed, 2 misuse (nothing was spent or written), 130
 stopped with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP.
 """
 
@@ -116,7 +116,7 @@ def graphveil(
 
 
 def _prepare_streams() -> None:
-    """Let no file take the place of a stream that is closed, and no letter fail that cannot be shown."""
+    """Reopen closed standard streams on the null device, and replace characters that cannot be encoded."""
     for number in range(3):
         with suppress(OSError):
             try:

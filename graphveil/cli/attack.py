@@ -1,4 +1,4 @@
-"""``attack``: what an attacker gets out of a finished run. All of it is internal."""
+"""``attack``: measure what an attacker infers from a finished run. All results are internal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Seed = Annotated[int, flag(_ATTACK, "--seed", "Of everything that is drawn.")]
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Where the data of a run are now, if they were moved."""
+    """The current location of a run's data, if they were moved."""
 
     root: options.Root = None
     nodes: options.Nodes = None
@@ -67,7 +67,7 @@ def linkteller(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Infer edges from a run's predictions: LinkTeller, beside attackers who read less; internal."""
+    """Infer edges from a run's predictions with LinkTeller and weaker baselines; internal."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
@@ -123,7 +123,7 @@ def membership(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
+    """Infer training membership with a shadow model, an attack model, LiRA and Bayes posterior; internal."""
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
     from graphveil.privacy.statements import counted
@@ -149,7 +149,7 @@ def membership(
 def reconstruction(
     run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
-    """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
+    """Reconstruct features from the reported values of a run with local randomization; internal."""
     from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
@@ -181,7 +181,7 @@ def poisoning(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
+    """Insert malicious clients (poisoning) into a run of lpgnn, which is fitted again; internal."""
     from graphveil.errors import ConfigError
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_collection
@@ -232,7 +232,7 @@ def _finish(
     attack_target: "AttackTarget",
     screen: Screen,
 ) -> None:
-    """Write figures and curves under the run's ``internal/``, and print the JSON object."""
+    """Write results and curves under the run's ``internal/``, and print the JSON object."""
     from graphveil.runs.charts import roc_lines
 
     lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()

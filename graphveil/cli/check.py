@@ -1,4 +1,4 @@
-"""``check``: what each column of two tables will be, what would be refused, and the command that passes."""
+"""``check``: how each column of two tables is used, all validation errors, and the suggested command."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,9 +31,9 @@ _DEFAULT_UNIT = "undirected-edge"
 def check(
     tables: TableOptions, columns: ColumnOptions, unit: options.Unit = None, json: options.Json = False
 ) -> None:
-    """Say what each column of two tables will be and what would be refused; nothing is trained or spent.
+    """Show how each column of two tables is used, and all validation errors; nothing is trained or spent.
 
-    Columns of ids and ends that are not named are guessed, and the guess is said.
+    Id and end columns that are not named are guessed, and the guess is printed.
     """
     from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
     from graphveil.data.tables.inspect_tables import (
@@ -86,7 +86,7 @@ def check(
 
 
 def _scaled(found: "TableInspection", *, private: bool) -> str:
-    """Return which columns a fit scales, as the plan says it."""
+    """Return which columns a fit scales, as shown in the plan."""
     import torch
 
     from graphveil.estimators.features.scaling import FeatureScaling
@@ -99,7 +99,7 @@ def _scaled(found: "TableInspection", *, private: bool) -> str:
 
 
 def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
-    """Return what training would refuse of the split; of secret labels members count alone."""
+    """Return why training would reject the split; for secret labels only the members are counted."""
     assert found.y is not None
     if not unit.startswith("node-"):
         labeled = found.y != UNLABELED

@@ -1,4 +1,4 @@
-"""``collect``: public parameters, people's records as LDP reports, and what a collector makes of these."""
+"""``collect``: collection protocols, randomization of records as LDP reports, and learning from these."""
 
 import math
 from collections.abc import Iterator
@@ -140,7 +140,7 @@ def protocol(
     purpose: Purpose = "",
     json: options.Json = False,
 ) -> None:
-    """Write the public parameters of a collection: what is asked, and how answers are randomized."""
+    """Write a collection protocol: which columns are collected, and how they are randomized."""
     from graphveil.local.collect.encoded_report import report_bytes
     from graphveil.runs.collection import ProtocolBuilder
 
@@ -171,7 +171,7 @@ def protocol(
 
 
 def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
-    """Show what a survey asks for and how little it protects, before anything is answered."""
+    """Show a collection protocol and its guarantee, before any LDP report is made."""
     from graphveil.local.collect import MAX_EPS
     from graphveil.local.collect.protocol import largest_share
 
@@ -205,7 +205,7 @@ def randomize(
     ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
-    """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
+    """Randomize each record of a table of nodes separately: a row with its id and its LDP report."""
     from graphveil.data import tables
     from graphveil.ledger.accounts import CollectionAccount
     from graphveil.local.collect import check_limits, client_secret
@@ -263,7 +263,7 @@ def decode(
     ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and write a table of nodes, estimated features and randomized labels, to train on."""
+    """Check LDP reports and write a table of nodes with estimated features and randomized labels."""
     from graphveil.data import tables
     from graphveil.local.collect.report_tables import read_reports, receive_reports
 
@@ -289,7 +289,7 @@ def decode(
 
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
-    """Charge named people for a survey, once, and report the charge if the block fails."""
+    """Charge people with ids for a collection protocol, once, and report the charge if the block fails."""
     from graphveil.ledger.accounts import CollectionAccount
 
     if named is None:
@@ -302,7 +302,7 @@ def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterat
 
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
-    """Return what an answer to a survey has charged, for a command that fails afterwards."""
+    """Return what an LDP report has charged, for a command that fails afterwards."""
     from graphveil._util.ldp_statements import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
@@ -311,13 +311,13 @@ def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> s
 
 
 def print_account(screen: Screen, account: "RunAccount | None") -> None:
-    """Say what people have told over all surveys, if an account of theirs was named."""
+    """Print what people have reported over all collections, if they have an account."""
     if account is not None:
         screen.print_paragraph(f"In the ledger: {account.after()}.")
 
 
 def print_received(screen: Screen, received: "ReceivedReports", where: str) -> None:
-    """Say what was accepted, the rows of what was not, and where the nodes are."""
+    """Print how many LDP reports were accepted, the rejected rows, and the location of the nodes."""
     from graphveil.privacy.statements import counted
 
     for row, reason in list(received.refused.items())[:_MAX_SHOWN_REJECTIONS]:
@@ -331,13 +331,13 @@ def print_received(screen: Screen, received: "ReceivedReports", where: str) -> N
 
 
 def print_warnings(screen: Screen, protocol: "CollectionProtocol") -> None:
-    """Say loudly what is told as it is."""
+    """Print a warning about values that are reported without noise."""
     for line in protocol.warnings:
         screen.print_line(line, style="bold")
 
 
 def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients: bool) -> None:
-    """Show a survey; its texts are those of whoever wrote it, and are shown, not obeyed."""
+    """Show a collection protocol; its texts come from its author and are escaped."""
     from graphveil.local.collect.protocol import feature_rows, overview
 
     screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(protocol)])
@@ -349,7 +349,7 @@ def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients
 
 
 def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
-    """Say so if a device does not answer a survey unless its limit is raised."""
+    """Print a warning if clients reject a protocol at the default limit; return whether they do."""
     from graphveil.local.collect import check_limits
 
     try:
@@ -361,7 +361,7 @@ def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
 
 
 def report_counts(received: "ReceivedReports") -> dict[str, Any]:
-    """Return what ``--json`` says about LDP reports."""
+    """Return the fields of ``--json`` about LDP reports."""
     return {
         "nodes": received.collector.nodes,
         "accepted": received.accepted,
@@ -371,7 +371,7 @@ def report_counts(received: "ReceivedReports") -> dict[str, Any]:
 
 
 def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statement: str) -> dict[str, Any]:
-    """Return what ``--json`` prints of every one of these commands."""
+    """Return the JSON object that all of these commands print."""
     features, label = loaded_protocol.claims
     guarantee = {
         "unit": "local-attributes",
@@ -388,12 +388,12 @@ def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statem
 
 
 def _finite(claim: "LocalDPClaim") -> float | None:
-    """Return a budget for JSON, null where nothing is protected."""
+    """Return a budget for JSON, null if nothing is protected."""
     return None if math.isinf(claim.epsilon) else claim.epsilon
 
 
 def read_protocol(path: Path) -> "CollectionProtocol":
-    """Read a survey, or refuse the file."""
+    """Read a collection protocol, or raise an error for the file."""
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.protocol import MAX_TEXT
 
@@ -479,7 +479,7 @@ def learn(
 
 
 def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") -> dict[str, Any]:
-    """Return how often each model predicts what validation nodes said, and how often these keep labels."""
+    """Return each model's accuracy on the reported validation labels, and how often these are unchanged."""
     assert protocol.label is not None
     own, *others = [model.agreement_["val"] for model in models]
     baseline_agreement = others[0] if others else None
@@ -487,7 +487,7 @@ def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") 
 
 
 def _show(found: dict[str, Any], screen: Screen) -> None:
-    """Print the models side by side: by what was said, since no exact label is here."""
+    """Print the accuracies of the models on reported labels, since exact labels are not available."""
     from graphveil.runs.results import SAME_REPORTS
 
     names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}

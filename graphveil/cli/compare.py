@@ -1,4 +1,4 @@
-"""``compare``: what a released graph kept of the true one, which is read exactly: all of it is internal."""
+"""``compare``: compare a released graph with the true one, which is read exactly; internal."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def compare(
 def _select_graphs(
     graphs: list[str], dataset: str | None, columns: EdgeListOptions
 ) -> tuple[str | None, EdgeListOptions, Path]:
-    """Return what says which graph is the true one, and the place of the released one."""
+    """Return the source of the true graph, and the path of the released one."""
     named = dataset is not None or columns.edges is not None
     if len(graphs) != (1 if named else 2):
         raise ConfigError(
@@ -95,7 +95,7 @@ def _select_graphs(
 
 
 def _release_origin(graph: "Graph") -> str:
-    """Return by which mechanism edges were released, and with what guarantee."""
+    """Return the mechanism that released the edges, and its guarantee."""
     from graphveil.perturb import guarantee_of
     from graphveil.perturb.perturbed_graph import mechanism_of
     from graphveil.privacy.statements import format_epsilon_delta

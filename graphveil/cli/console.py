@@ -1,4 +1,4 @@
-"""What people see: tables and bars. Results go to standard output unless it is kept for JSON."""
+"""Terminal output: tables and bars. Results go to standard output, except if it is reserved for JSON."""
 
 import json
 import sys
@@ -26,29 +26,29 @@ _NOTE_INTERVAL = 15.0  # seconds that a pipe may be told nothing
 
 
 class _Stream:
-    """Standard output or error, as it is when it is written to; it may be closed, or full.
+    """Standard output or error; it may be closed, or its disk full.
 
-    What goes on is never worth a run: lines that nobody can read are dropped. A result is ``needed``.
+    Progress notes that cannot be written are dropped. A result is ``needed`` and raises an error instead.
     """
 
     def __init__(self, stream: TextIO | None, *, needed: bool) -> None:
-        """Take a stream; there is none where the command was started with it closed."""
+        """Store the stream; it is None if the command was started with it closed."""
         self._stream, self._needed = stream, needed
 
     @property
     def encoding(self) -> str:
-        """What letters can be shown."""
+        """The encoding of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
-        """Whether somebody looks on."""
+        """Whether the stream is a terminal."""
         try:
             return self._stream is not None and self._stream.isatty()
         except ValueError:  # closed since
             return False
 
     def write(self, text: str) -> int:
-        """Write text, at once."""
+        """Write text, unbuffered."""
         if self._stream is None and self._needed:
             raise unwritable_output_error(None)
         try:
@@ -63,17 +63,17 @@ class _Stream:
             return len(text)
 
     def flush(self) -> None:
-        """Do nothing: all text is out."""
+        """Do nothing: all text has been written."""
 
 
 def _console(stream: TextIO | None, *, needed: bool) -> Console:
-    """Return a console that takes no text for markup."""
+    """Return a console that does not interpret text as markup."""
     file = cast(TextIO, _Stream(stream, needed=needed))
     return Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 class Screen:
-    """The two consoles of a command: ``notes`` for what goes on, ``results`` for what came out."""
+    """The two consoles of a command: ``notes`` for progress, ``results`` for output."""
 
     def __init__(self, *, as_json: bool) -> None:
         """Send results to standard error if standard output is for JSON, which must then be writable."""
@@ -84,9 +84,9 @@ class Screen:
             self._check_output_writable()
 
     def _check_output_writable(self) -> None:
-        """Refuse an output that is closed or full, before anything is spent on what would stand there.
+        """Raise an error if the output is closed or full, before any budget is spent.
 
-        Only writing tells, and JSON may begin with a blank.
+        Only a write can detect this, and JSON may begin with a blank.
         """
         try:
             _write(" ")
@@ -94,19 +94,19 @@ class Screen:
             raise CommandError(MISUSE, f"{error}; nothing was spent", error.kind) from None
 
     def print_line(self, text: str, *, style: str = "") -> None:
-        """Print a line of result, exactly as it is but for what a terminal would obey."""
+        """Print a line of result unchanged, except for escaped control characters."""
         self.results.print(terminal(text), style=style)
 
     def note(self, text: str, *, style: str = "") -> None:
-        """Print a line on what goes on."""
+        """Print a progress note."""
         self.notes.print(terminal(text), style=style)
 
     def print_paragraph(self, text: str, *, style: str = "") -> None:
-        """Print sentences of result: broken between words on a terminal, one line for another program."""
+        """Print sentences of result: wrapped on a terminal, one line for another program."""
         self.results.print(terminal(text), style=style, soft_wrap=not self.results.is_terminal)
 
     def spinner(self, text: str) -> Status:
-        """Return what turns beside a text while something takes its time."""
+        """Return a spinner with a text for a slow operation."""
         return self.notes.status(Text(terminal(text)))
 
     def print_facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -130,10 +130,10 @@ class Screen:
         """Print a table of results.
 
         Args:
-            head: the names of its columns.
-            rows: their cells.
-            right: the columns to align on the right.
-            spare: those that a narrow screen does without, in the order in which they go.
+            head: Names of the columns.
+            rows: Their cells.
+            right: Columns to align on the right.
+            spare: Columns that a narrow screen omits, in this order.
         """
         left = list(range(len(head)))
         table = _table(head, rows, left, right)
@@ -149,7 +149,7 @@ class Screen:
         self.results.print(table, soft_wrap=False)
 
     def _print_as_blocks(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a table that is too wide as one block a row: its first cell, and the others below by name."""
+        """Print a table that is too wide as one block per row: its first cell, then the others by name."""
         for first, *others in rows:
             self.print_line(first, style="bold")
             grid = Table.grid(padding=(0, 2))
@@ -160,29 +160,29 @@ class Screen:
             self.results.print(grid, soft_wrap=False)
 
     def dry_run(self, total: "Guarantee | None") -> None:
-        """Print that a plan was all there is, and its total as JSON."""
+        """Print that only the plan was requested, and its total as JSON."""
         self.note("Dry run: no privacy budget was spent, and nothing was written.")
         self.emit_json({"dry_run": True, "total": None if total is None else total.as_dict()})
 
     def emit_json(self, record: Mapping[str, Any]) -> None:
-        """Print the one JSON object, if it was asked for."""
+        """Print the one JSON object, if requested."""
         if self.as_json:
             _write(json.dumps(record, allow_nan=False) + "\n")
 
     def write(self, text: str) -> None:
-        """Write text to standard output: for another program as it is, in UTF-8, or for somebody to read."""
+        """Write text to standard output: unchanged for another program, in UTF-8, or escaped for a terminal."""
         if self.results.is_terminal:
             self.results.file.write(terminal(text))
         else:
             _write(text)
 
     def bars(self) -> "ProgressBars":
-        """Return progress bars that appear on a terminal once the work takes long enough to need them."""
+        """Return progress bars that appear on a terminal if the work takes long enough."""
         return ProgressBars(self.notes)
 
 
 class ProgressBars:
-    """One progress bar, of the stage under way; call it with a stage, what is done, and the total."""
+    """One progress bar for the current stage; call it with a stage, the finished steps, and the total."""
 
     def __init__(self, console: Console) -> None:
         """Prepare the bars without showing them."""
@@ -199,7 +199,7 @@ class ProgressBars:
         self._console = console
 
     def __enter__(self) -> "ProgressBars":
-        """Start the clock, not the bars."""
+        """Start the clock without showing bars."""
         self._began = time.monotonic()
         return self
 
@@ -210,7 +210,7 @@ class ProgressBars:
         self._progress.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how far a stage is."""
+        """Show the progress of a stage."""
         if not self._shown:
             # A pipe is told in a line now and then how far a stage is.
             if time.monotonic() - self._last_note > _NOTE_INTERVAL:
@@ -239,17 +239,17 @@ def _table(
 
 
 def _fits(table: Table, console: Console) -> bool:
-    """Whether a table stands on the screen without folding."""
+    """Whether a table fits on the screen without folding."""
     return not console.is_terminal or _unfolded_width(table, console) <= console.width
 
 
 def _unfolded_width(table: Table, console: Console) -> int:
-    """Return the width at which nothing folds."""
+    """Return the width at which no cell is folded."""
     return Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
 
 
 def _write(text: str) -> None:
-    """Write data to standard output, at once, and in UTF-8 whatever letters a terminal here may show."""
+    """Write data to standard output, unbuffered, and in UTF-8 for any locale."""
     if sys.stdout is None:
         raise unwritable_output_error(None)
     buffer = getattr(sys.stdout, "buffer", None)

@@ -1,4 +1,4 @@
-"""What goes wrong, as one line on standard error and an exit code; never a traceback, never a data value."""
+"""Errors as one line on standard error and an exit code; never a traceback, never a data value."""
 
 import errno
 import io
@@ -53,7 +53,7 @@ class CommandError(Exception):
     """A command ended early: the exit code, the line to print, and the run folder if it can be resumed."""
 
     def __init__(self, code: int, message: str, kind: str, folder: Path | None = None) -> None:
-        """Take what :func:`run_guarded` tells."""
+        """Store the outcome that ``run_guarded`` returns."""
         super().__init__(message)
         self.code, self.kind, self.folder = code, kind, folder
         self.tables: TableError | None = None  # two tables, and all that is wrong with them
@@ -87,7 +87,7 @@ def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int"
 
 
 def unwritable_output_error(error: Exception | None) -> CommandError:
-    """Return that standard output takes no more; without an error it never did."""
+    """Return the error of an unwritable standard output; without a cause it was closed from the start."""
     why = "it is closed" if not isinstance(error, OSError) else error.strerror
     kind = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
     return CommandError(FAILED, f"standard output cannot be written: {why}", kind)
@@ -97,17 +97,17 @@ class ClosedOutput(io.TextIOBase):
     """Standard output that was closed before the command started: writing to it fails."""
 
     def write(self, text: str) -> int:
-        """Raise that nothing can be written."""
+        """Raise an error: nothing can be written."""
         raise unwritable_output_error(None)
 
 
 @contextmanager
 def report_output_failure(where: Path | None, *, again: bool = False) -> Iterator[None]:
-    """Show what came out: that it cannot be shown is a failure, and does not undo what was saved.
+    """Print results; a failure to print is an error, and does not undo what was saved.
 
     Args:
-        where: what was saved, if anything was.
-        again: whether --resume shows it again.
+        where: Location of the saved results, if any.
+        again: Whether --resume prints them again.
     """
     try:
         yield
@@ -123,7 +123,7 @@ def report_output_failure(where: Path | None, *, again: bool = False) -> Iterato
 def explain_resume_on_failure(
     folder: Path, budget: "PrivacyLedger | None" = None, *, by_flag: bool = True
 ) -> Iterator[None]:
-    """Keep the details of a failed run in its internal folder, and print how to finish the run.
+    """Write the details of a failed run to its internal folder, and print how to resume the run.
 
     Any error after the ledger was charged is a failure: exit code 2 means that nothing was spent.
     """
@@ -200,7 +200,7 @@ def _to_command_error(error: Exception) -> CommandError:
 
 
 def _log_to_temporary_file(error: Exception) -> str:
-    """Keep the way to an unexpected error in the temporary folder, if there is one, and say where."""
+    """Write the traceback of an unexpected error to a temporary file; return a note with its path."""
     try:
         handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
     except OSError:
@@ -243,7 +243,7 @@ def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> i
 
 
 def _table_problems(tables: TableError | None, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return what is wrong with two tables, and the command that passes, if that is why a command ended."""
+    """Return the errors of two tables and the suggested command, if they are why a command ended."""
     if tables is None:
         return {}
     command = None if tables.flags is None else suggested_command(arguments, tables.flags)
@@ -251,7 +251,7 @@ def _table_problems(tables: TableError | None, arguments: Sequence[str]) -> dict
 
 
 def _list_problems(problems: Sequence[str], command: str | None) -> None:
-    """Print several problems one below the other, and last what to do."""
+    """Print several problems, one per line, and then the fix."""
     _print_message(f"{len(problems)} things are wrong with these tables; nothing was spent")
     for number, words in enumerate(problems, start=1):
         _print_line(f"  {number}. {one_line(words)}")
@@ -261,7 +261,7 @@ def _list_problems(problems: Sequence[str], command: str | None) -> None:
 
 
 def _print_message(line: str) -> None:
-    """Print one line of this program's to standard error, if there is one."""
+    """Print one line of this program to standard error, if there is one."""
     _print_line(f"graphveil: {one_line(line)}")
 
 
@@ -272,7 +272,7 @@ def _print_line(line: str) -> None:
 
 
 def _discard_pending_output() -> None:
-    """Drop what standard output has not taken: it would fail once more when Python ends."""
+    """Discard unwritten standard output: flushing it would fail again when Python exits."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -291,7 +291,7 @@ def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
 
 
 def _write_log(path: Path, error: Exception) -> None:
-    """Write the way to an error, without what errors say: that may quote data."""
+    """Write a traceback without the error messages, which may quote data."""
     try:
         write_atomic(path, "".join(_format_traceback(error)).encode())
     except OSError:
@@ -299,7 +299,7 @@ def _write_log(path: Path, error: Exception) -> None:
 
 
 def _format_traceback(error: BaseException) -> Iterator[str]:
-    """Yield the places in the code that led to an error, with the errors before it."""
+    """Yield the source locations that led to an error, with the errors that caused it."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _format_traceback(before)
@@ -316,7 +316,7 @@ CHOICE_FLAGS = (
 
 
 def suggested_command(arguments: Sequence[str], flags: Sequence[str]) -> str:
-    """Return a command line with the given choices in place of its own.
+    """Return a command line with the given choices instead of its own ones.
 
     >>> suggested_command(["train", "gap", "--drop", "a", "--json"], ["--drop", "a,b"])
     'graphveil train gap --json --drop a,b'

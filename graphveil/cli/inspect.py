@@ -1,4 +1,4 @@
-"""``datasets``, ``calibrate``, ``explain`` and ``report``: they read what is there and spend nothing."""
+"""``datasets``, ``calibrate``, ``explain`` and ``report``: commands that read and spend no budget."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ def datasets(
     root: options.Root = None,
     json: options.Json = False,
 ) -> None:
-    """List the data sets, or show the statistics of one."""
+    """List the datasets, or show the statistics of one."""
     screen = Screen(as_json=json)
     if name is None:
         _list_datasets(root, screen)
@@ -119,7 +119,7 @@ def calibrate(
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
-    """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
+    """Print the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
     from graphveil.runs import calibration
@@ -194,7 +194,7 @@ _SIZES = {
 
 
 def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return who spends what: a head, and a line a stage."""
+    """Return the share of each group in the budget: a header, and a line per stage."""
     from graphveil.privacy.statements import format_upper_bound
 
     head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
@@ -214,7 +214,7 @@ def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, 
 
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
-    """Put the guarantee of a run into words, from its release alone."""
+    """Explain the guarantee of a run, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
     from graphveil.privacy.statements import format_delta, format_upper_bound

@@ -1,4 +1,4 @@
-"""``ledger``: what was ever released of which data, how much more may be, and whether the ledger is whole."""
+"""``ledger``: releases of each dataset, remaining budgets, and verification of the ledger."""
 
 import json as json_text
 import os
@@ -49,10 +49,9 @@ def init(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Register a data set with a budget under one unit; its files are given now, or by the first run.
+    """Register a dataset with a budget under one unit; its files are given now, or by the first run.
 
-    Given again with the files of data that have grown, it registers the new version, which adds to the same
-    budget.
+    Repeat it with the files of grown data to register the new version, which is charged to the same budget.
     """
     from graphveil.ledger import Ledger, unit_key
     from graphveil.ledger.tags import fingerprint_parts
@@ -87,7 +86,7 @@ def init(
 
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """List the registered data sets, with what is spent of each budget."""
+    """List the registered datasets, with the spent part of each budget."""
     from graphveil.privacy.statements import format_delta
 
     screen = Screen(as_json=json)
@@ -127,7 +126,7 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Compute every hash and every total again; exit 1 where one does not hold."""
+    """Recompute every hash and every total; exit 1 if one is wrong."""
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
     if not names:
@@ -182,7 +181,7 @@ def check_runs(
 
 
 def unbind(name: Name, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Unbind a data set without releases from its data; the next run binds it."""
+    """Unbind a dataset without releases from its data; the next run binds it."""
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.unbind(name)
     screen.print_line(f"{name} is bound to no data; the next run that names it binds it")
@@ -194,7 +193,7 @@ def backup(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Copy the ledger to a new file, of one moment, also while runs write to it."""
+    """Copy a consistent snapshot of the ledger to a new file, also while runs write to it."""
     check_not_existing(path, "a backup is a new file; choose another PATH")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.backup(path)
@@ -214,7 +213,7 @@ def restore(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Verify a backup and put it in the place of the ledger, which is kept next to it."""
+    """Verify a backup and replace the ledger by it; the old ledger is kept next to it."""
     from graphveil.ledger import restore as restored
     from graphveil.runs.charges import receipts_below
 
@@ -231,7 +230,7 @@ def export(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Write a data set's entries with their hashes, for an auditor who checks the chain alone."""
+    """Write a dataset's entries with their hashes, for an auditor who checks the chain alone."""
     from graphveil._util.files import write_atomic
 
     check_not_existing(out, "an export is a new file; choose another --out")
@@ -251,7 +250,7 @@ def raise_(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Raise a limit, for a reason that stays in the ledger."""
+    """Raise a limit, for a reason that is stored in the ledger."""
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
@@ -264,14 +263,14 @@ def raise_(
 
 
 def open_ledger(named: str | None) -> "Ledger":
-    """Open the ledger that a flag names, which has to be there."""
+    """Open the ledger of a flag, which must exist."""
     from graphveil.ledger import Ledger
 
     return Ledger(ledger_location(named), create=False)
 
 
 def open_ledger_or_none(named: str | None) -> "Ledger | None":
-    """Open the ledger that a flag names; None if it is the user's own, which is not there yet."""
+    """Open the ledger of a flag; None for the user's own ledger if it does not exist yet."""
     from graphveil.ledger.locations import VARIABLE, default_location, file_of
 
     if named in (None, os.environ.get(VARIABLE)):
@@ -282,14 +281,14 @@ def open_ledger_or_none(named: str | None) -> "Ledger | None":
 
 
 def default_ledger_location() -> str:
-    """Return where the user's own ledger would lie."""
+    """Return the default location of the user's own ledger."""
     from graphveil.ledger.locations import default_location, file_of
 
     return str(file_of(default_location()))
 
 
 def ledger_location(named: str | None) -> str | None:
-    """Return the place of a ledger that a flag names: a URL, or a path."""
+    """Return the location of a ledger from a flag: a URL, or a path."""
     from graphveil.ledger import split_name
 
     if named is None or "://" not in named:
@@ -298,7 +297,7 @@ def ledger_location(named: str | None) -> str | None:
 
 
 def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
-    """Read the data that are registered: with labels as a run would read them, else who is connected."""
+    """Read the data to register: with labels as a run would read them, else edges and ids alone."""
     from graphveil.data.tables.encoding import EncodingOptions
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
@@ -321,26 +320,26 @@ _BAR = 24  # characters of a full budget
 
 
 def epsilon_of(account: "Account") -> float | None:
-    """Return what is spent; None if there is no bound."""
+    """Return the spent epsilon; None if it is unbounded."""
     return finite_or_none(account.total.epsilon(delta_of(account)))
 
 
 def delta_of(account: "Account") -> float:
-    """Return where totals are read off: at the limit's delta, or at the unit's default one."""
+    """Return the delta of totals: the limit's, or the unit's default."""
     from graphveil.ledger.chain import unit_delta
 
     return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
 
 
 def format_epsilon(epsilon: float | None) -> str:
-    """Return an epsilon as it is printed; None is one that is not bounded."""
+    """Return an epsilon as text; None is unbounded."""
     from graphveil.privacy.statements import format_upper_bound
 
     return "no bound" if epsilon is None else format_upper_bound(epsilon)
 
 
 def format_limit(account: "Account") -> str:
-    """Return what may be spent, in words."""
+    """Return a limit as text."""
     from graphveil.privacy.statements import format_delta
 
     if account.limit is None:
@@ -349,7 +348,7 @@ def format_limit(account: "Account") -> str:
 
 
 def format_spent(account: "Account") -> str:
-    """Return what is spent, and of what, in a line."""
+    """Return the spent part of a budget, as one line."""
     from graphveil.privacy.statements import counted, format_delta
 
     count = counted(account.releases, "release")
@@ -360,7 +359,7 @@ def format_spent(account: "Account") -> str:
 
 
 def format_bar(account: "Account", spent: float | None = None) -> str:
-    """Return how much of a budget is spent, as a bar."""
+    """Return the spent part of a budget, as a bar."""
     if account.limit is None or not account.limit.epsilon:
         return ""
     epsilon = epsilon_of(account) if spent is None else spent
@@ -383,7 +382,7 @@ def account_to_dict(account: "Account") -> dict[str, Any]:
 
 
 def finite_or_none(value: float) -> float | None:
-    """Return a figure for JSON, which has no infinity."""
+    """Return a number for JSON, null for infinity."""
     return value if value < float("inf") else None
 
 
@@ -407,7 +406,7 @@ def show(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Show what was spent of a data set, over time and release by release."""
+    """Show what was spent of a dataset, over time and release by release."""
     from graphveil.ledger import unit_key
 
     screen = Screen(as_json=json)
@@ -433,7 +432,7 @@ def show(
 def _show(
     opened_ledger: "Ledger", name: str, unit: str | None, last: int | None, screen: Screen
 ) -> dict[str, Any]:
-    """Print what was spent of a data set, and return it as plain values."""
+    """Print what was spent of a dataset, and return it as plain values."""
     from graphveil.ledger.verify import History
 
     found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
@@ -453,7 +452,7 @@ def _show(
 
 
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
-    """Print what is spent under a unit: all of it, how it came to that, and its last releases."""
+    """Print what is spent under a unit: the total, its course, and the last releases."""
     from graphveil.ledger.verify import over_time
     from graphveil.privacy.statements import counted
 
@@ -506,7 +505,7 @@ def _epsilon_values(account: "Account", step: "HistoryEntry") -> dict[str, float
 
 
 def _versions(past: "History") -> str:
-    """Say which data the budgets are for."""
+    """Print which data the budgets are for."""
     days = [f"{version.time[:10]} (entry {version.entry})" for version in past.versions]
     if not days:
         return "bound to no data yet; the first run that names it binds it"
@@ -516,7 +515,7 @@ def _versions(past: "History") -> str:
 
 
 def _record(name: str, past: "History", found: "list[Account]", most: int | None) -> dict[str, Any]:
-    """Return everything as plain values; ``most`` is how many releases of a unit, None for all."""
+    """Return everything as plain values; ``most`` is the number of releases per unit, None for all."""
     entries = [
         {name: getattr(step, name) for name in ("entry", "reference", "hash", "unit", "time", "label")}
         | _epsilon_values(account, step)

@@ -1,4 +1,4 @@
-"""The flags that commands share, each written once, and groups of flags that go together."""
+"""Flags that several commands share, each defined once, and groups of related flags."""
 
 import functools
 import inspect
@@ -28,13 +28,13 @@ _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
 
 
 def _as_typed(text: str | None) -> str | None:
-    """Return a name in a file as it was typed, in UTF-8, where the locale does not know its letters."""
+    """Decode a file name in UTF-8, as it was typed, if the locale has another encoding."""
     unknown = text is not None and any("\ud800" <= letter <= "\udfff" for letter in text)
     return os.fsencode(text).decode("utf-8", "surrogateescape") if text and unknown else text
 
 
 def items(flag: str, text: str | None) -> list[str]:
-    """Return the items of a list a,b,c; none where the option is not given.
+    """Return the items of a list a,b,c; an empty list if the option is not given.
 
     Raises:
         ConfigError: An item is empty.
@@ -49,7 +49,7 @@ def items(flag: str, text: str | None) -> list[str]:
 
 
 def check_not_existing(path: Path, why: str) -> None:
-    """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
+    """Raise an error if an output exists or cannot be created, before a budget is spent on it."""
     from graphveil._util.files import can_create
 
     if path.exists():
@@ -59,12 +59,12 @@ def check_not_existing(path: Path, why: str) -> None:
 
 
 def flag(panel: str, name: str, help: str, **more: Any) -> Any:
-    """Return an option that a help screen lists in one of its panels."""
+    """Return an option that help shows in one of its panels."""
     return typer.Option(name, help=help, rich_help_panel=panel, **more)
 
 
 def _column(name: str, help: str) -> Any:
-    """Return a flag that names something in a file."""
+    """Return a flag whose value is a name in a file."""
     return flag(_DATA, name, help, callback=_as_typed)
 
 
@@ -444,7 +444,7 @@ Resume = Annotated[bool, flag(_RUN, "--resume", "Finish the run that --out holds
 
 @dataclass(frozen=True, kw_only=True)
 class InputColumnOptions:
-    """What the columns of a table of nodes and a table of edges are."""
+    """The roles of the columns of a table of nodes and a table of edges."""
 
     id: Id = None
     label: Label = None
@@ -470,7 +470,7 @@ class ColumnOptions(InputColumnOptions):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of ``--classes``, None where they were not given."""
+        """The names of ``--classes``, None if not given."""
         from graphveil.runs.parameters import parse_classes
 
         return None if self.classes is None else parse_classes(self.classes)
@@ -478,7 +478,7 @@ class ColumnOptions(InputColumnOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Which two tables, and what is known of them besides their columns."""
+    """The paths of two tables, and their options besides columns."""
 
     nodes: Nodes = None
     edges: Edges = None
@@ -489,14 +489,14 @@ class TableOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """A data set by name, or a folder that ``prepare`` wrote; neither where there are tables."""
+    """A dataset by name, or a folder that ``prepare`` wrote; neither if tables are given."""
 
     dataset: Dataset = None
     root: Root = None
     graph: PreparedGraph = None
 
     def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
-        """Return where the graph comes from."""
+        """Return the source of the graph."""
         from graphveil.runs.source import Source
 
         named = tables.nodes is None and tables.edges is None and self.graph is None
@@ -511,7 +511,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeListOptions:
-    """Two tables and their columns, for commands that read nothing of a graph but its edges."""
+    """Two tables and their columns, for commands that read only the edges of a graph."""
 
     nodes: Nodes = None
     edges: Edges = None
@@ -523,7 +523,7 @@ class EdgeListOptions:
     def load(
         self, dataset: str | None = None, root: Path | None = None, csv_format: "CsvFormat | None" = None
     ) -> "Graph":
-        """Read the edges of a data set by name, or of the tables; of a table of nodes, its ids alone."""
+        """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
         from graphveil.data import load_dataset
         from graphveil.data.graph_files import read_topology
         from graphveil.data.tables.files import COMMAS
@@ -547,7 +547,7 @@ class EdgeListOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicEdgeOptions:
-    """Under ``edge-subset``: which edges are public, and who may have private ones."""
+    """Under ``edge-subset``: the public edges, and the nodes that may have private ones."""
 
     public_edges: PublicEdges = None
     private_nodes: PrivateNodes = None
@@ -555,7 +555,7 @@ class PublicEdgeOptions:
     private_where: PrivateWhere = None
 
     def flags(self) -> "PublicFlags":
-        """Return them, checked against each other."""
+        """Return the values, checked for consistency."""
         from graphveil.runs.source import PublicFlags
 
         return PublicFlags(**given(self))
@@ -563,7 +563,7 @@ class PublicEdgeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyOptions:
-    """What is protected and how, but for the budget, which a sweep has several of."""
+    """The privacy unit and its options, except the budget, of which a sweep has several."""
 
     unit: Unit = None
     delta: Delta = None
@@ -579,7 +579,7 @@ class PrivacyOptions:
     max_edges: MaxEdges = None
 
     def keywords(self) -> dict[str, Any]:
-        """Return as keywords what was given, all but theta, which is a file; a flag left out is no choice."""
+        """Return the given flags as keywords, all but theta, which is a file."""
         return {
             name: value
             for name, value in given(self).items()
@@ -593,7 +593,7 @@ def given(group: Any) -> dict[str, Any]:
 
 
 def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a command that takes each group's flags one by one, as its signature then says.
+    """Return a command whose signature has each group's flags one by one.
 
     >>> def shown(public: PublicEdgeOptions) -> str | None: return public.private_nodes
     >>> list(inspect.signature(grouped(shown)).parameters)[:2]
@@ -624,14 +624,14 @@ def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class Command(TyperCommand):
-    """A command that rejects a repeated option and an option in the place of a value.
+    """A command that rejects a repeated option, and an option in place of a value.
 
-    Of two budgets, the last one must not just win, and ``--reason --json`` has no reason. Flags that are
-    declared to take several values may be repeated, and so may switches, which then say the same again.
+    A second budget must not silently replace the first, and ``--reason --json`` has no reason. Flags that
+    take several values, and switches, may be repeated.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words, once to count them."""
+        """Parse the arguments, after counting each option."""
         self._check_values(ctx, args)
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         for option, count in Counter(order).items():

@@ -1,4 +1,4 @@
-"""``perturb``: a private graph in, a noisy one out that may be published."""
+"""``perturb``: release a noisy version of a private graph."""
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_type_hints

@@ -1,4 +1,4 @@
-"""``predict``: what a saved run predicted, for free, or predictions for another graph, at its price."""
+"""``predict``: the predictions of a saved run, without privacy cost, or new ones for another graph."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -53,7 +53,7 @@ def predict(
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
-    """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    """Print or write a saved run's predictions, or predict another graph at a privacy cost, shown first."""
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables
@@ -126,7 +126,7 @@ def _accounts(
     *,
     assumed_disjoint: bool,
 ) -> "PredictionAccounts | None":
-    """Return the accounts that pay for the other graph, if it is asked at a price."""
+    """Return the accounts that a prediction of the other graph is charged to, if it queries edges."""
     from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
 
     if privacy_cost is None or graph.edge_set.released:
@@ -140,7 +140,7 @@ def _accounts(
 
 
 def _earlier_predictions_note(run: Path) -> str:
-    """Say what the figure holds of earlier commands."""
+    """Return how the reported total relates to earlier commands."""
     from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
@@ -153,9 +153,9 @@ def _earlier_predictions_note(run: Path) -> str:
 def _other_graph(
     run: Path, model: "Estimator", flags: dict[str, Any], directed: bool, public: "PublicFlags"
 ) -> "Graph":
-    """Read the other graph; columns that are not named are called as they were when the run was trained.
+    """Read the other graph; unnamed columns default to those of the training.
 
-    It needs no labels and no split. Columns that were no features in training are none here.
+    It needs no labels and no split. Columns that were not features in training are ignored.
     """
     from graphveil.runs.source import GraphTableColumns, Source
 
@@ -195,7 +195,7 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 
 
 def _trained_encoding(run: Path) -> "Encoding | None":
-    """Return how the run's training made features of columns, if its internal part is there."""
+    """Return the encoding of the run's training, if its internal part is there."""
     from graphveil.data.tables.encoding import Encoding
     from graphveil.runs.run_folder import RunFolder, read_json
 
@@ -275,7 +275,7 @@ def _deliver(
 
 
 def _no_formulas(table: "Table") -> "Table":
-    """Return a table for a CSV, which a spreadsheet may open: no text in it is computed."""
+    """Return a table for a CSV, with text escaped that a spreadsheet would evaluate."""
     import pyarrow as pa
 
     columns = [

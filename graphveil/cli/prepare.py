@@ -1,4 +1,4 @@
-"""``prepare``: edges of any size to blocks on disk."""
+"""``prepare``: write edges of any number to blocks on disk."""
 
 import resource
 import sys
@@ -36,7 +36,7 @@ def prepare(
     memory: Memory = "1GB",
     json: options.Json = False,
 ) -> None:
-    """Sort a graph's edges, however many, into blocks on disk; the folder is as private as the tables."""
+    """Sort a graph's edges into blocks on disk, for graphs larger than memory; the folder is private."""
     from graphveil.data import prepare as prepared
     from graphveil.data.tables.encoding import REFUSE
 
@@ -72,7 +72,7 @@ def prepare(
 
 
 def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> None:
-    """Say what was written."""
+    """Print what was written."""
     from graphveil.privacy.statements import counted
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

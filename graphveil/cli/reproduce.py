@@ -1,4 +1,4 @@
-"""``reproduce``: tables and figures of papers, ours beside theirs; a live grid while they are made."""
+"""``reproduce``: tables and figures of papers next to our results; a live grid of progress."""
 
 import os
 import time
@@ -88,7 +88,7 @@ def reproduce(
     resume: ResumeGrid = False,
     json: options.Json = False,
 ) -> None:
-    """Make a table or figure of a paper again, ours beside theirs, on published data sets."""
+    """Reproduce a table or figure of a paper on published datasets, next to the published values."""
     screen = Screen(as_json=json)
     if target == LIST:
         _list(described, root, screen)
@@ -117,7 +117,7 @@ def reproduce(
 
 
 def _names(datasets: str | None) -> tuple[str, ...]:
-    """Return the data sets asked for, which must be known."""
+    """Return the requested datasets, after checking that they exist."""
     from graphveil.data.datasets import entry_of
 
     names = options.items("--datasets", datasets)
@@ -127,7 +127,7 @@ def _names(datasets: str | None) -> tuple[str, ...]:
 
 
 def _numbers(places: str | None) -> tuple[float, ...]:
-    """Return the places asked for, as numbers."""
+    """Return the requested points on the axis, as numbers."""
     try:
         return tuple(float(x) for x in options.items("--at", places))
     except ValueError:
@@ -210,15 +210,15 @@ def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Scr
 
 
 class LiveProgress:
-    """The grid as it fills: a row a line, a column a place, how many cells are done, and the time left.
+    """The progress grid: a row for each line, a column for each point, finished cells, and the time left.
 
-    On a terminal it is drawn again with every cell; elsewhere a line now and then says how far it is.
+    On a terminal it is redrawn after every cell; elsewhere the progress is printed from time to time.
     """
 
     def __init__(
         self, screen: Screen, target: "ReproductionTarget", run_options: "ReproductionOptions", jobs: int
     ) -> None:
-        """Prepare."""
+        """Initialize an empty grid."""
         self._screen, self._target, self._run_options, self._jobs = screen, target, run_options, jobs
         self._live = Live(console=screen.notes, transient=True, auto_refresh=False)
         self._shown = screen.notes.is_terminal
@@ -234,12 +234,12 @@ class LiveProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the grid away."""
+        """Remove the grid."""
         if self._shown:
             self._live.stop()
 
     def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
-        """Take all cells, and what was found before."""
+        """Store all cells, and the earlier results."""
         from graphveil.privacy.statements import counted
 
         self._cells, self._found = cells, dict(done)
@@ -251,7 +251,7 @@ class LiveProgress:
             self._live.update(self._table(), refresh=True)
 
     def done(self, cell: "ReproductionCell", found: "Measurement", seconds: float) -> None:
-        """Take a cell that is done."""
+        """Record a finished cell."""
         self._found[cell.work.name] = found
         self._seconds.setdefault(cell.line, []).append(seconds)
         if self._shown:
@@ -269,7 +269,7 @@ class LiveProgress:
         return f"{done:,} of {counted(len(names), 'cell')}, {_clock(passed)} passed, {self._left(names)}"
 
     def _left(self, names: set[str]) -> str:
-        """Estimate the time left from the cells of the same line; those of unknown lines cost the mean."""
+        """Estimate the time left from the cells of the same line; unknown lines take the mean."""
         every = [seconds for line in self._seconds.values() for seconds in line]
         if not every:
             return "time left unknown"
@@ -281,7 +281,7 @@ class LiveProgress:
         return f"about {_clock(left * max(1.0, spinner) / self._jobs)} left"
 
     def _table(self) -> Table:
-        """Return the grid: how many of a place's cells are done, and their mean."""
+        """Return the grid: the number of finished cells of each point, and their mean."""
         table = Table(
             box=None,
             padding=(0, 2, 0, 0),

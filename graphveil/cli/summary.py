@@ -1,4 +1,4 @@
-"""What ``train`` shows before it spends anything, and what it shows at the end."""
+"""The plan that ``train`` prints before it spends budget, and the results at the end."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,7 @@ def _budget(plan: "Preview") -> list[Fact]:
 
 
 def _additional_facts(one: "Guarantee", all_runs: "Guarantee", runs: int) -> list[Fact]:
-    """Return what a guarantee about something else costs, which is added to nothing."""
+    """Return the cost of an additional guarantee, which is never added to the first."""
     from graphveil.artifacts.cards import attack_bound_text
 
     rows = [
@@ -173,7 +173,7 @@ def _steps(stage: "Stage") -> str:
 
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    """Print the final table, plain words and statement, and where things are."""
+    """Print the final table, the guarantee summary, and the locations of the files."""
     from graphveil.runs.compliance_report import FILE as NOTICE
     from graphveil.runs.compliance_report import unrecorded
 
@@ -203,10 +203,10 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 
 
 def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with its accuracy and what it costs.
+    """Return the methods side by side, each with its accuracy and its privacy cost.
 
-    Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics. It
-    is the head that says if they depend on protected records: it folds on a narrow screen, not the figures.
+    Charged noisy counts are shown if there are any; the exact accuracies stay in the metrics. The table head
+    marks values that depend on protected records, because it may fold on a narrow screen.
     """
     from graphveil.artifacts.cards import NOT_COVERED
     from graphveil.runs.results import Cost, baseline_cost
@@ -270,7 +270,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 
 def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
-    """Return which other method to try where the released counts say that neighbors are hardly alike."""
+    """Return the method to try instead, if the released counts indicate low homophily."""
     from graphveil.estimators.classcode.edge_rows import Homophily
 
     found = metrics.get("homophily")
@@ -285,7 +285,7 @@ def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
 
 
 def _additional_cost(metrics: dict[str, Any]) -> list[str]:
-    """Return what is told about something else, under a guarantee of its own."""
+    """Return what is reported about other data or units, under an additional guarantee."""
     from graphveil.privacy.statements import format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
@@ -314,7 +314,7 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 
 
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
-    """Return what everything cost that asked the same protected data."""
+    """Return the total cost of all queries of the same protected data."""
     from graphveil.artifacts.cards import TEST_LABELS, protected_things
     from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import Cost

@@ -1,4 +1,4 @@
-"""``sweep``: a grid of experiments, what all of it costs, one table and one figure."""
+"""``sweep``: a grid of experiments, its total privacy cost, one table and one figure."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +79,7 @@ def sweep(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
+    """Train a grid, method x epsilon x settings, on one dataset; prints its total privacy cost first."""
     from graphveil.release.backends import backend_by_name
     from graphveil.runs.parameters import parse_value
     from graphveil.runs.sweep_cells import Sweep
@@ -116,7 +116,7 @@ def sweep(
 
 
 def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return flags that some methods have, as settings of one value, and those that all must have."""
+    """Return flags that only some methods have, as settings of one value, and flags that all must have."""
     from graphveil.runs.parameters import parse_value, read_theta
 
     parameters = privacy.keywords()
@@ -131,10 +131,10 @@ def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str
 
 
 def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Read ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value.
+    """Parse ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value.
 
     Raises:
-        ConfigError: no ``=``, a key that no method has or that is given twice, or a value of another type.
+        ConfigError: No ``=``, a key that no method has or that is repeated, or a value of another type.
     """
     from typing import get_origin
 

@@ -1,4 +1,4 @@
-"""``train`` and ``demo``: the plan, the run, the table, the statement.
+"""``train`` and ``demo``: the plan, the run, the table, the guarantee summary.
 
 `graphveil train METHOD --help` lists the flags of the command, and below them the method's own parameters.
 """
@@ -145,7 +145,7 @@ def load_custom_module(text: str) -> str | None:
 def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
-    """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
+    """Return constructor keywords from the given flags, ``--set`` texts and a file of weights."""
     from graphveil.runs.parameters import (
         check_names,
         method_class,
@@ -221,7 +221,7 @@ def _train(
 def _track(
     experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[MLflow]", screen: Screen
 ) -> None:
-    """Log what is public of a finished run; a place that cannot be reached does not undo it."""
+    """Log the public part of a finished run; an unreachable server does not undo the run."""
     from graphveil.runs.tracking import PublicRecord
 
     for tracker in trackers:
@@ -232,7 +232,7 @@ def _track(
 
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
-    """Return the account of the graph's data, if anything is to be released of them that is secret."""
+    """Return the account of the graph's data, if anything secret is released about them."""
     from graphveil.ledger.accounts import RunAccount
 
     made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
@@ -242,7 +242,7 @@ def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) 
 
 
 def _show_again(folder: "RunFolder", screen: Screen) -> None:
-    """Show what a finished run found, or that its figures are damaged: its release needs none of them."""
+    """Show the results of a finished run, or that they are damaged: its release needs none of them."""
     from graphveil.runs.run_folder import read_json
 
     try:
@@ -268,7 +268,7 @@ class MethodCommand(Command):
     """A command whose help ends with the parameters of the method that it names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Remember the words before they are read, since --help is answered first."""
+        """Store the arguments before they are parsed, since --help is handled first."""
         ctx.meta["words"] = list(args)
         return super().parse_args(ctx, args)
 
@@ -283,7 +283,7 @@ class MethodCommand(Command):
 
 
 def parameters_page(method: str) -> str:
-    """Return a method's parameters as --set takes them: name, default and what it is.
+    """Return a method's parameters for --set: name, default and description.
 
     >>> "  hops=2  K, the number of aggregations." in parameters_page("gap")
     True
