@@ -1,4 +1,4 @@
-"""Argument checks, by value and by annotation. Each prints ``name=value`` and raises :class:`ConfigError`."""
+"""Argument checks, by value and by annotation. Each prints ``name=value`` and raises ``ConfigError``."""
 
 import ast
 import dataclasses
@@ -50,14 +50,14 @@ def within(low: float, high: float, **named: float) -> None:
 
 
 def integer_at_least(minimum: int, **named: int) -> None:
-    """Require whole numbers of at least ``minimum``."""
+    """Require integers of at least ``minimum``."""
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ConfigError(f"{name}={_shown(value)} must be a whole number of at least {minimum}")
 
 
 def depth(**named: int) -> None:
-    """Require whole numbers from one to a hundred, of what something is built or asked for, each.
+    """Require integers from one to a hundred, such as numbers of layers or hops.
 
     >>> depth(hops=10**12)
     Traceback (most recent call last):
@@ -68,7 +68,7 @@ def depth(**named: int) -> None:
 
 
 def width(**named: int) -> None:
-    """Require whole numbers from one to 16,384, of entries in the rows of a network's layers."""
+    """Require integers from one to 16,384, such as widths of a network's layers."""
     integer_at_least(1, **named)
     _at_most(MAX_WIDTH, "a layer has as many weights as the square of it", named)
 
@@ -80,7 +80,7 @@ def _at_most(most: int, why: str, named: dict[str, int]) -> None:
 
 
 def switch(**named: bool) -> None:
-    """Require True or False: anything else that counts as true would be booked as what it is not.
+    """Require True or False: other truthy values would be recorded incorrectly.
 
     >>> switch(replace_one="no")
     Traceback (most recent call last):
@@ -92,7 +92,7 @@ def switch(**named: bool) -> None:
 
 
 def one_of(choices: Collection[str], **named: object) -> None:
-    """Require one of the given names; a near miss is suggested.
+    """Require one of the given names; the error suggests a near match.
 
     >>> one_of(["concat", "sum"], combine="conct")
     Traceback (most recent call last):
@@ -118,7 +118,7 @@ def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> 
 
 
 def letters(**named: str) -> None:
-    """Refuse text that no file could hold: a word of the command line where the locale knows no UTF-8.
+    """Raise an error for text that is not valid UTF-8, such as an argument in another encoding.
 
     >>> letters(name="friends")
     """
@@ -132,7 +132,7 @@ def letters(**named: str) -> None:
 
 
 def places(below: int, **named: Any) -> None:
-    """Require vectors of whole numbers from zero to just under ``below``, such as rows of a matrix.
+    """Require vectors of integers from zero to just under ``below``, such as rows of a matrix.
 
     >>> places(3, nodes=np.array([0, 3]))
     Traceback (most recent call last):
@@ -144,7 +144,7 @@ def places(below: int, **named: Any) -> None:
 
 
 def shape(wanted: tuple[int, ...], **named: Any) -> None:
-    """Require arrays of a shape, in which -1 stands for any length.
+    """Require arrays of a shape, in which -1 means any length.
 
     >>> shape((-1, 2), x=np.zeros((4, 3)))
     Traceback (most recent call last):
@@ -160,9 +160,9 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a number of NumPy as Python's number that it is, and anything else as it was.
+    """Convert a NumPy number to the equal Python number; return anything else unchanged.
 
-    Arithmetic of float32 would round what a guarantee is computed from, and files have no word for it.
+    Arithmetic in float32 would round the inputs of a guarantee, and JSON cannot store NumPy numbers.
 
     >>> import numpy as np
     >>> plain(np.float32(0.5)), plain(np.uint8(3)), plain(np.longdouble(2)), plain("auto")
@@ -174,7 +174,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_fields(of: Any) -> None:
-    """Replace numbers of NumPy among a dataclass's fields (:func:`plain`); it may be frozen."""
+    """Convert NumPy numbers in a dataclass's fields (``plain``), also if it is frozen."""
     for part in dataclasses.fields(of):
         object.__setattr__(of, part.name, plain(getattr(of, part.name)))
 
@@ -184,7 +184,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether it is a number that a float can hold: whole numbers have no largest."""
+    """Whether a number fits into a float: Python's integers have no upper limit."""
     try:
         return _is_number(value) and math.isfinite(value)  # type: ignore[arg-type]  # it is a number
     except OverflowError:
@@ -192,7 +192,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Return a value as it is printed; Python refuses to print a whole number of thousands of digits."""
+    """Return a value as text; Python raises an error for integers of thousands of digits."""
     if isinstance(value, int) and abs(value) > 10**_DIGITS:
         return f"a number of more than {_DIGITS} digits"
     return repr(value)
@@ -323,7 +323,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
-    """Whether a value is of a class, and what it holds of the classes in brackets."""
+    """Whether a value is of a class, and its items are of the classes in brackets."""
     if kind is Callable or kind is type:
         return callable(value) if kind is Callable else isinstance(value, type)
     if kind is os.PathLike or not isinstance(kind, type):
@@ -352,7 +352,7 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
 
 
 def _is_sequence(value: Any) -> bool:
-    """Whether a value is a sequence of items: no text, no mapping, no table."""
+    """Whether a value is a sequence of items: not text, a mapping, or a table."""
     if isinstance(value, _NO_SEQUENCE):
         return False
     return isinstance(value, Sequence) or getattr(value, "ndim", None) == 1
@@ -386,7 +386,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
-    """Return an array of the kind that is annotated; None where there is none."""
+    """Return an array of the annotated kind; None if no array is annotated."""
     (dtypes,) = get_args(hint)[1:] or (None,)
     kinds = [one for one in get_args(dtypes) if isinstance(one, type) and one is not np.generic]
     dtype = np.dtype(kinds[0]) if kinds and kinds[0] not in (np.floating, np.integer, np.number) else None
@@ -401,7 +401,7 @@ def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
 
 
 def _described(hint: Any) -> str:
-    """Return an annotation as words."""
+    """Return an annotation as readable text."""
     hint = getattr(hint, "__value__", hint)
     origin, inner = get_origin(hint), get_args(hint)
     if hint == npt.ArrayLike or _is_array(hint):

@@ -1,11 +1,10 @@
-"""Text from outside, made harmless for the place where it is shown, and pages from ``templates/``.
+"""Escape untrusted text for each output format, and render pages from ``templates/``.
 
-Names of classes, ids and paths are whatever a user wrote. Each place has its own way of taking text for
-something else: a terminal obeys control characters, Markdown and HTML have markup, and a spreadsheet
-computes what begins with ``=``. All text that is shown goes through one of these functions. None of them
-changes harmless text.
+Names of classes, ids and paths are untrusted. Each format interprets some text: a terminal executes control
+characters, Markdown and HTML have markup, and a spreadsheet evaluates cells that begin with ``=``. All
+printed text goes through one of these functions. Harmless text is unchanged.
 
-Templates escape all text in HTML. In Markdown a value from outside goes through the filter ``md``, and in
+Templates escape all text in HTML. In Markdown untrusted values go through the filter ``md``, and in
 YAML every value through ``yaml``.
 """
 
@@ -30,7 +29,7 @@ _PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)\S+(@)|((?:password|secret|_key)=)[^
 
 
 def terminal(text: str) -> str:
-    r"""Return text without anything that a terminal obeys; line ends stay.
+    r"""Escape terminal control characters; line ends are kept.
 
     >>> terminal("a\x1b[2Jb"), terminal("größe")
     ('a\\x1b[2Jb', 'größe')
@@ -48,7 +47,7 @@ def terminal(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return text for a terminal on one line: each run of white space is a blank.
+    r"""Return text for a terminal on one line: each run of white space becomes a blank.
 
     >>> one_line("a\n b\x07")
     'a b\\x07'
@@ -57,7 +56,7 @@ def one_line(text: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return text, a word of a command line, without a password in a URL.
+    """Return a command-line argument without the password of a URL.
 
     >>> without_password("postgresql://me:p@ss#1@db/team#friends"), without_password("sqlite:////a:b@c")
     ('postgresql://me:***@db/team#friends', 'sqlite:////a:b@c')
@@ -68,7 +67,7 @@ def without_password(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    r"""Return text for a line of Markdown, where none of it is markup.
+    r"""Escape text for a line of Markdown.
 
     >>> print(markdown("<b>|*x*"))
     \<b\>\|\*x\*
@@ -77,7 +76,7 @@ def markdown(text: str) -> str:
 
 
 def latex(text: str) -> str:
-    r"""Return text for LaTeX.
+    r"""Escape text for LaTeX.
 
     >>> print(latex("a_b ± 5 %"))
     a\_b $\pm$ 5 \%
@@ -86,7 +85,7 @@ def latex(text: str) -> str:
 
 
 def html(text: str) -> str:
-    """Return text for HTML, in an element or in a quoted attribute.
+    """Escape text for HTML, in an element or in a quoted attribute.
 
     >>> html('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
@@ -95,7 +94,7 @@ def html(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return text for a cell of a CSV, which no spreadsheet computes; numbers stay numbers.
+    """Escape text for a cell of a CSV, so that no spreadsheet evaluates it; numbers are unchanged.
 
     >>> csv_cell("=1+1"), csv_cell("-5"), csv_cell("@home"), csv_cell("red")
     ("'=1+1", '-5', "'@home", 'red')
@@ -116,7 +115,7 @@ def _is_number(text: str) -> bool:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page.
+    """Render a template.
 
     >>> render("macros.html")
     ''

@@ -1,8 +1,7 @@
-"""Atomic writes: a killed process leaves a whole file or folder, or none. Tensors with a digest.
+"""Atomic writes: an interrupted process leaves a complete file or folder, or none. Tensors with a digest.
 
-A file of tensors is still one after a bit of its numbers has flipped, and a run that resumes from it would
-publish something that it never computed. So every internal file of tensors has a digest, and is refused if
-it differs.
+A tensor file can still be read after a bit flip, and a resumed run would then publish a result that it never
+computed. Every internal file of tensors therefore has a digest, and reading it raises an error if it differs.
 """
 
 import errno
@@ -26,10 +25,10 @@ _LONGEST_NAME = 255  # bytes of a file's name that usual file systems take
 
 
 def name_in_utf8(path: Path) -> str:
-    """Return a path for libraries that take all names for UTF-8, whatever the locale says.
+    """Return a path for libraries that expect UTF-8 names, for any locale.
 
     Raises:
-        ConfigError: its bytes are no UTF-8.
+        ConfigError: The path is not valid UTF-8.
 
     >>> name_in_utf8(Path("data/nodes.csv"))
     'data/nodes.csv'
@@ -41,9 +40,9 @@ def name_in_utf8(path: Path) -> str:
 
 
 def can_create(path: Path) -> bool:
-    """Whether the nearest folder above a path takes a file of its name: one is made there, and removed.
+    """Whether a file can be created in the nearest existing parent folder; tests it with a temporary file.
 
-    What may be written is for the system to say: the superuser may write anywhere, and yet not in /proc.
+    Permission bits are not sufficient: the superuser may write anywhere, but not in /proc.
     """
     above = next(folder for folder in path.absolute().parents if folder.exists())
     trial = _temporary_name(above, path)
@@ -58,15 +57,15 @@ def can_create(path: Path) -> bool:
 
 
 def _temporary_name(folder: Path, path: Path) -> Path:
-    """Return a new name in a folder, chosen before the file is made: a signal may come in between."""
+    """Return a new name in a folder, chosen before the file is created, so that a signal cannot lose it."""
     return folder / f".{path.name}.{secrets.token_urlsafe(6)}"
 
 
 def as_path(given: object, name: str) -> Path:
-    """Return what a caller gave as a path.
+    """Return an argument as a path.
 
     Raises:
-        ConfigError: it is none, or no file system takes its name.
+        ConfigError: It is not a path, or not a valid name of a file system.
 
     >>> as_path(7, "folder")
     Traceback (most recent call last):
@@ -83,10 +82,10 @@ def as_path(given: object, name: str) -> Path:
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[None]:
-    """Say in words what the system refuses while a folder is written.
+    """Convert operating system errors while a folder is written into a ``ConfigError``.
 
     Raises:
-        ConfigError: the folder cannot be made, written or filled; nothing of it is left behind.
+        ConfigError: The folder cannot be created or written; nothing of it is left behind.
     """
     if not path.name:
         raise ConfigError("a folder that is written whole needs a name of its own: runs/first, not . or /")
@@ -97,17 +96,17 @@ def writing_folder(path: Path) -> Iterator[None]:
 
 
 def cannot_write(path: Path, error: OSError) -> ConfigError:
-    """Return the refusal of a folder that the system will not have written."""
+    """Return the error for a folder that cannot be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "make room, or choose another disk" if full else "choose another folder"
     return ConfigError(f"cannot write to {path} ({error.strerror}); {remedy}")
 
 
 def check_writable(path: Path) -> None:
-    """Make a folder, and refuse one in which no file can be made.
+    """Create a folder, and raise an error if no file can be created in it.
 
     Raises:
-        ConfigError: the system refuses.
+        ConfigError: The operating system rejects it.
     """
     try:
         make_folder(path)
@@ -118,9 +117,9 @@ def check_writable(path: Path) -> None:
 
 
 def make_folder(path: Path, *, private: bool = False) -> None:
-    """Make a folder and the folders above it, as the umask says but never writable for others.
+    """Create a folder and its parents with the permissions of the umask, but never writable for others.
 
-    With ``private`` only the owner may read those that are made.
+    With ``private`` only the owner may read the created folders.
     """
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
@@ -142,9 +141,9 @@ def open_to_readers(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
+    """Write a file atomically: a reader sees the old content or the new, never a part.
 
-    Its owner alone may read it, or unless ``private`` others too, as the umask says.
+    With ``private`` only its owner may read it; otherwise the umask applies.
     """
     make_folder(path.parent, private=private)
     work = _temporary_name(path.parent, path)
@@ -166,10 +165,10 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
 
 @contextmanager
 def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+    """Yield a temporary folder that becomes ``path`` if the block succeeds, and is deleted otherwise.
 
-    An older folder of that name is moved aside first, in one step: it is never seen half deleted. Others may
-    read what is inside as the umask says, or with ``private`` its owner alone.
+    An older folder of that name is first moved aside in one step, so it is never visible half deleted. With
+    ``private`` only the owner may read the contents; otherwise the umask applies.
     """
     make_folder(path.parent)
     work = _temporary_name(path.parent, path)
@@ -192,7 +191,7 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def _sync(file: Path) -> None:
-    """Write a file to the disk, which may turn out to be full."""
+    """Write a file and flush it to the disk, which may be full."""
     handle = os.open(file, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -201,14 +200,14 @@ def _sync(file: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Let only the owner read a folder and its files."""
+    """Restrict a folder and its files to the owner."""
     for file in folder.iterdir():
         file.chmod(0o600)
     folder.chmod(0o700)
 
 
 def _replace(path: Path, work: Path) -> None:
-    """Put the new folder where an old one is; if that fails, the old one comes back."""
+    """Replace an old folder by the new one; if that fails, the old one is restored."""
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
     path.replace(old)
     try:
@@ -224,7 +223,7 @@ _DIGEST = "sha256"
 
 
 def save_checked(path: Path, tensors: "Mapping[str, Tensor]", words: Mapping[str, str] | None = None) -> None:
-    """Write tensors, and words that go with them, atomically.
+    """Write tensors and string metadata atomically, with a digest.
 
     >>> import tempfile, torch
     >>> path = Path(tempfile.mkdtemp(), "rows.safetensors")
@@ -240,10 +239,10 @@ def save_checked(path: Path, tensors: "Mapping[str, Tensor]", words: Mapping[str
 
 
 def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
-    """Return what :func:`save_checked` wrote, to the last bit.
+    """Read a file of ``save_checked``, and verify its digest.
 
     Raises:
-        ArtifactError: the file is damaged, or of another version.
+        ArtifactError: The file is damaged, or of another version.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -1,8 +1,7 @@
-"""The sentences of unit ``local-attributes``, whose records are randomized one by one before anybody sees
-them.
+"""Fixed sentences of guarantees under unit ``local-attributes``, whose records are randomized by clients.
 
-They are fixed; only figures go in: the given budgets, in full, and their decimal sum. They stand in the
-ground layer because a device reads them, which has no more than NumPy.
+Only numbers are inserted: the given budgets, in full, and their decimal sum. This module is in the lowest
+layer because clients import it, and depends on NumPy alone.
 """
 
 import math
@@ -32,13 +31,13 @@ def ldp_statement(
     *,
     on_clients: bool | None = False,
 ) -> str:
-    """Return the guarantee in words.
+    """Return the guarantee summary.
 
     Args:
-        features: the budgets of all reports on a record's features.
-        label: those of all reports on its label.
-        delta: the deltas of all of them.
-        on_clients: nobody but the nodes themselves ever held the raw data; None where only reports arrived.
+        features: Budgets of all LDP reports on a record's features.
+        label: Budgets of all LDP reports on its label.
+        delta: Deltas of all of them.
+        on_clients: Whether only the clients ever held the raw data; None if only LDP reports arrived.
 
     >>> print(ldp_statement([1.0], [0.5])[:106])
     Each node's features are randomized on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
@@ -51,14 +50,14 @@ def ldp_statement(
 
 
 def exact_sum(values: Sequence[float]) -> Decimal:
-    """Return the sum of numbers as they are written, without rounding."""
+    """Return the exact sum of numbers in their decimal notation."""
     if any(math.isinf(value) for value in values):
         return Decimal("Infinity")
     return sum((Decimal(repr(float(value))) for value in values), Decimal(0))
 
 
 def exact_sum_text(*values: float) -> str:
-    """Return the sum of numbers as they are written, without rounding, as text.
+    """Return the exact sum of numbers in their decimal notation, as text.
 
     >>> exact_sum_text(0.1, 0.2), exact_sum_text(1.0, math.inf), exact_sum_text(1e-7), exact_sum_text(1e300)
     ('0.3', 'inf', '1e-7', '1e+300')

@@ -1,8 +1,8 @@
-"""What a computation takes of memory, told beforehand: a system that runs out kills without a word.
+"""Check memory before a computation, because the operating system kills processes that run out of it.
 
-An allocation seldom fails: pages are reserved until they are touched, and who touches them then is killed. So
-what follows from public sizes alone, how many nodes, features and classes there are, is compared with what is
-free, before anything is spent.
+An allocation rarely fails: pages are reserved, and a process that touches too many of them is killed. The
+memory that follows from public sizes alone (nodes, features and classes) is therefore compared with the free
+memory before any budget is spent.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _UNLIMITED = 1 << 60  # how some groups write that they have no limit
 
 
 def free() -> int | None:
-    """Return how many bytes this process may still take; None where the system does not say.
+    """Return how many bytes this process may still allocate; None if the operating system does not report it.
 
-    The least of what the system has, what is left to the process's groups, and what limits of its own leave.
+    The minimum of free system memory, the limits of the process's control groups, and its own limits.
     """
     return min(_limits(), default=None)
 
 
 def check_room(needed: float, what: str, remedy: str) -> None:
-    """Refuse what needs more memory than is free.
+    """Raise an error if more memory is needed than free.
 
     Args:
-        needed: bytes; they may depend on public sizes alone, since they are said.
-        what: what needs them, a plural.
-        remedy: what to do instead.
+        needed: Bytes, computed from public sizes alone, because the error prints them.
+        what: Description of what needs them, a plural.
+        remedy: What to do instead.
 
     Raises:
-        GraphError: there is less.
+        GraphError: There is less free memory.
 
     >>> check_room(0, "no columns at all", "hash them into fewer places")
     """
@@ -50,7 +50,7 @@ def check_room(needed: float, what: str, remedy: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch says so in words alone.
+    """Whether an error means that memory ran out; torch reports this in the error message alone.
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("1"))
     (True, False)
@@ -68,7 +68,7 @@ def _limits() -> Iterator[int]:
 
 
 def _of_groups() -> Iterator[int]:
-    """Yield what the limit of each control group above this process leaves."""
+    """Yield the remaining memory of each control group above this process."""
     own = next(
         (line[3:] for line in _text(_OWN_GROUP).splitlines() if line.startswith("0::")),
         "/",
@@ -97,7 +97,7 @@ def _of_process() -> Iterator[int]:
 
 
 def _kib(path: Path) -> dict[str, int]:
-    """Return a file's lines of so many kB, in bytes."""
+    """Return the lines of a file in the format of /proc/meminfo, in bytes."""
     words = (line.split() for line in _text(path).splitlines())
     return {line[0].rstrip(":"): int(line[1]) * 1024 for line in words if line[-1:] == ["kB"]}
 

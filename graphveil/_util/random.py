@@ -1,7 +1,8 @@
 """Randomness: named public streams from one seed, and the keyed stream that private noise is drawn from.
 
-The two never mix. A *public* stream fixes splits, initial weights and batches; whoever knows the seed knows
-them. A :class:`RowStream` is keyed, addressed by row, and serves every draw that a proof relies on.
+The two never mix. A *public* stream determines splits, initial parameters and batches; anyone who has the
+seed can compute them. A ``RowStream`` is keyed, addressed by row, and serves every draw that a proof relies
+on.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ Integers = npt.NDArray[np.int64]
 class PublicStreams:
     """Independent generators, one per purpose, derived from one public seed.
 
-    The same seed and name give the same stream, whatever else was drawn before.
+    The same seed and name give the same stream, independent of earlier draws.
 
     >>> a, b = PublicStreams(7), PublicStreams(7)
     >>> bool((a.numpy("split").integers(9, size=4) == b.numpy("split").integers(9, size=4)).all())
@@ -45,7 +46,7 @@ class PublicStreams:
     _entropy: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Draw a fresh seed if none is given."""
+        """Draw a random seed if none is given."""
         object.__setattr__(self, "_entropy", secrets.randbits(63) if self.seed is None else self.seed)
 
     def derive(self, name: str) -> int:
@@ -75,7 +76,7 @@ class RowStream:
     """
 
     def __init__(self, key: bytes) -> None:
-        """Take a key of 32 bytes."""
+        """Store a key of 32 bytes."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"a row stream needs a key of {KEY_BYTES} bytes, got {len(key)}")
         self._key = key
@@ -103,7 +104,7 @@ class RowStream:
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
         """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2).
 
-        One offset may stand for all rows.
+        One offset is broadcast to all rows.
         """
         _check_offsets(int(offsets.max(initial=0)) + 1)
         if _kernels.available() and rows.shape == offsets.shape:
@@ -147,6 +148,6 @@ def _first_rows(count: int, blocks: int) -> Words:
 
 
 def _check_offsets(blocks: int) -> None:
-    """Refuse to run into the next row's blocks."""
+    """Raise an error for a draw that would run into the next row's blocks."""
     if blocks > 1 << ROW_SHIFT:
         raise ValueError(f"a row owns 2^{ROW_SHIFT} blocks, and {blocks} were asked for")

@@ -1,8 +1,8 @@
-"""Encrypted messages: what is sent through machinery that writes down what passes through it.
+"""Encrypted messages for channels that may store or log their contents.
 
-A :class:`SecretBox` seals with a key that two sides share (AES-256-GCM). Who has none yet is sent one: it
-makes a :class:`RecipientKey` and publishes one end, for which :func:`seal_to` seals (X25519, HKDF-SHA256, and
-a box).
+A ``SecretBox`` encrypts with a shared key (AES-256-GCM). A recipient without a key creates a
+``RecipientKey`` and publishes its public half, to which ``seal_to`` encrypts (X25519, HKDF-SHA256, and
+a ``SecretBox``).
 """
 
 import secrets
@@ -25,7 +25,7 @@ _KEY, _NONCE, _TAG, _PUBLIC = 32, 12, 16, 32
 
 
 class SecretBox:
-    """Seals and opens by one key, fresh by default; each message has a nonce of its own, and a name.
+    """Encrypts and decrypts with one key, random by default; each message has its own nonce and a name.
 
     >>> box = SecretBox()
     >>> sealed = box.seal("greeting", b"hello")
@@ -34,17 +34,17 @@ class SecretBox:
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        """Take a key of 32 bytes, or draw one from the operating system."""
+        """Store a key of 32 bytes, or draw one from the operating system."""
         self.key = secrets.token_bytes(_KEY) if key is None else key
 
     def __repr__(self) -> str:
-        """Show no key."""
+        """Omit the key."""
         return "Box()"
 
     def seal(self, name: str, *message: bytes | Bytes) -> Bytes:
-        """Return nonce, ciphertext and tag; the name is not in it, and has to be known to open it.
+        """Return nonce, ciphertext and tag; decryption needs the name, which is not included.
 
-        A message in several pieces is sealed as one, and is not put together before.
+        A message in several pieces is encrypted as one, without concatenating them first.
         """
         nonce, place = secrets.token_bytes(_NONCE), _NONCE
         sealed = np.empty(_NONCE + sum(map(len, message)) + _TAG, dtype=np.uint8)
@@ -59,15 +59,15 @@ class SecretBox:
         return sealed
 
     def open(self, name: str, sealed: Bytes) -> bytes:
-        """Return the message; :meth:`open_into` says what is refused."""
+        """Return the decrypted message; raises the errors of ``open_into``."""
         out = np.empty(len(sealed) + SLACK, dtype=np.uint8)
         return out[: self.open_into(out, name, sealed)].tobytes()
 
     def open_into(self, out: Bytes, name: str, sealed: Bytes) -> int:
-        """Write the message to where it has room, and :data:`SLACK` behind it; return its length.
+        """Decrypt the message into a buffer that is longer by ``SLACK``; return its length.
 
         Raises:
-            ReleaseError: the message was not sealed under this key and name, or has changed.
+            ReleaseError: The message was not encrypted under this key and name, or has changed.
         """
         sealed = np.ascontiguousarray(sealed)
         nonce, tag = sealed[:_NONCE].tobytes(), sealed[-_TAG:].tobytes()
@@ -83,7 +83,7 @@ class SecretBox:
 
 
 class RecipientKey:
-    """One end of an exchange: whatever is sealed to its public half, only this object opens.
+    """The key pair of one exchange: only this object can decrypt messages to its public half.
 
     >>> lock = RecipientKey()
     >>> lock.open(seal_to(lock.public, b"a key"))
@@ -96,10 +96,10 @@ class RecipientKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes) -> bytes:
-        """Return the message.
+        """Return the decrypted message.
 
         Raises:
-            ReleaseError: it was sealed to another lock, or has changed.
+            ReleaseError: It was encrypted to another public key, or has changed.
         """
         theirs, body = sealed[:_PUBLIC], np.frombuffer(sealed[_PUBLIC:], np.uint8)
         try:
@@ -110,7 +110,7 @@ class RecipientKey:
 
 
 def seal_to(public: bytes, message: bytes) -> bytes:
-    """Seal a message to the public half of a lock."""
+    """Encrypt a message to the public half of a key pair."""
     own = X25519PrivateKey.generate()
     ours = own.public_key().public_bytes_raw()
     shared = own.exchange(X25519PublicKey.from_public_bytes(public))
@@ -121,6 +121,6 @@ _LOCK = "graphveil/lock"
 
 
 def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> SecretBox:
-    """Return the box of one exchange: its key follows from both public halves, too."""
+    """Return the ``SecretBox`` of one exchange: its key also depends on both public halves."""
     derive = HKDF(SHA256(), _KEY, salt=None, info=_LOCK.encode() + ours + theirs)
     return SecretBox(derive.derive(shared))

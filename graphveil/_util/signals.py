@@ -1,4 +1,4 @@
-"""Signals that end a command: they interrupt it, and its exit code says which one came."""
+"""Signals that end a command: they interrupt it, and its exit code depends on the signal."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ _received: int | None = None
 
 
 def interrupt_on_termination() -> None:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP as on SIGINT, and remember which signal came.
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP as on SIGINT, and store which signal arrived.
 
-    A signal that the process ignores, or handles by itself, stays as it is.
+    A signal that the process ignores, or handles by itself, is not changed.
     """
     owner = os.getpid()
 
@@ -35,7 +35,7 @@ def ignore_all() -> None:
 
 
 def received() -> bool:
-    """Return whether a signal came: a library may have raised another error than KeyboardInterrupt for it."""
+    """Return whether a signal arrived: a library may have raised another error than KeyboardInterrupt."""
     return _received is not None
 
 

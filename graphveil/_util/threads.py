@@ -1,9 +1,9 @@
-"""One thread where floating-point sums are rounded, all of them where sums are whole numbers.
+"""Use one thread for rounded floating-point sums, and all threads for exact integer sums.
 
-A product of matrices that several threads share is added up in parts, and how it is cut depends on their
-number: two machines would learn other weights from the same seed. Most trainings here are so small that
-threads do not pay either. So a fit and a prediction run in :func:`one_thread`; the sums over edges, which are
-exact, return to :func:`all_threads` inside it.
+A matrix product in several threads is added up in parts that depend on the number of threads: two machines
+would train other parameters from the same seed. Most training runs here are too small to benefit from
+threads. A fit and a prediction therefore run in ``one_thread``; the sums over edges, which are exact, return
+to ``all_threads`` inside it.
 """
 
 import itertools
@@ -21,17 +21,17 @@ _ROWS = 1 << 13  # and of so many rows at least: beginning a share takes as long
 
 
 class _ThreadState(local):
-    """What one thread of Python's has outside of all calls, and how many calls it is inside of."""
+    """The thread count of one Python thread outside of all calls, and how many nested calls it is in."""
 
     def __init__(self) -> None:
         self.number, self.inside = 0, 0
 
 
 class _Threads:
-    """The number of torch's threads, which every thread of Python's has for itself.
+    """The number of torch's threads, which is separate for every Python thread.
 
-    A thread that is inside computes with one, whatever the others do, and has its own number back. Exact sums
-    may use the most that any thread inside had: one that began meanwhile was born with a single one.
+    A Python thread inside a call computes with one, independent of the others, and gets its own number back.
+    Exact sums may use the maximum of all threads inside a call: one started meanwhile began with one thread.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Threads:
 
     @property
     def outside(self) -> int:
-        """The most that a thread inside had before; 0 if none is inside."""
+        """The maximum thread count among threads inside a call; 0 if none is inside."""
         with self._lock:
             return max(self._outside, default=0)
 
@@ -67,7 +67,7 @@ _threads = _Threads()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread; as a decorator, for a whole function.
+    """Restrict torch to one thread; also a decorator for a function.
 
     >>> before = torch.get_num_threads()
     >>> with one_thread():
@@ -85,7 +85,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Let torch compute with as many threads as outside of :func:`one_thread`: for exact sums alone."""
+    """Allow torch as many threads as outside of ``one_thread``, for exact sums only."""
     before, outside = torch.get_num_threads(), _threads.outside
     if outside in (0, before):
         yield
@@ -98,12 +98,12 @@ def all_threads() -> Iterator[None]:
 
 
 def available_threads(most: int) -> int:
-    """Return how many threads exact work may have: those outside of :func:`one_thread`, at most so many."""
+    """Return the number of threads for exact work: that outside of ``one_thread``, up to a maximum."""
     return max(1, min(_threads.outside or torch.get_num_threads(), most))
 
 
 def parallel_for(part: Callable[[int, int], None], count: int, least: int) -> None:
-    """Do work on rows from one to another, shared by all threads; at least so many rows for each."""
+    """Run work on ranges of rows in all threads, with at least so many rows in each."""
     threads = available_threads(count // least)
     if threads == 1:
         part(0, count)
@@ -119,9 +119,9 @@ def parallel_for(part: Callable[[int, int], None], count: int, least: int) -> No
 
 
 def run_in_all_threads(work: Callable[[], None], most: int) -> None:
-    """Let all threads do the same work, which they share out among themselves; at most so many of them.
+    """Run the same work in all threads, up to a maximum; they share it among themselves.
 
-    The caller's thread begins at once. One that has not begun when the caller is done need not.
+    The caller's thread begins at once. Threads that have not begun when the caller is done are cancelled.
     """
     threads = available_threads(most)
     others = [pool(threads).submit(work) for _ in range(threads - 1)]
@@ -136,7 +136,7 @@ def run_in_all_threads(work: Callable[[], None], most: int) -> None:
 
 @lru_cache(maxsize=1)
 def pool(threads: int) -> ThreadPoolExecutor:
-    """Return threads of Python's, which sleep when there is nothing to do."""
+    """Return Python threads, which sleep when there is nothing to do."""
     return ThreadPoolExecutor(threads)
 
 
