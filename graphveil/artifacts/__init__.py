@@ -1,1 +1,1 @@
-"""Release folders: what may be published of a fit, as files, as pages for people, and as plain data."""
+"""Release folders: the public part of a fit, as files, as pages, and as plain data."""

@@ -1,9 +1,8 @@
-"""The pages of a release that people read, and those by which other programs find the model.
+"""The pages of a release for readers, and the metadata files for other programs.
 
-PRIVACY.md states what is guaranteed, and MODEL_CARD.md what the model is. README.md is a card as Hugging Face
-reads it, and MLmodel is MLflow's description. Both hold what the rest of the release says, and nothing else.
-Their texts are written as JSON strings, which YAML reads as they are: a name from outside cannot add a line
-of its own.
+PRIVACY.md states the guarantee, and MODEL_CARD.md describes the model. README.md is a model card for Hugging
+Face, and MLmodel the description for MLflow. They repeat contents of the release and add nothing. Their texts
+are written as JSON strings, which YAML reads unchanged, so an untrusted name cannot add a line.
 """
 
 import math
@@ -59,7 +58,7 @@ _SIDE_CHANNELS = "running times, memory and file sizes, which this release does 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a model card says about the data and the results; all of it covered by the guarantee."""
+    """The contents of a model card on the data and the results; all of it covered by the guarantee."""
 
     dataset: str
     recipe: str | None = None
@@ -68,7 +67,7 @@ class Card:
 
 
 def attack_bound_text(guarantee: Guarantee) -> str:
-    """Return the attacker's figure in words.
+    """Return the attack bound as text.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> attack_bound_text(Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7,
@@ -80,7 +79,7 @@ def attack_bound_text(guarantee: Guarantee) -> str:
 
 
 def invalid_mark(*, valid: bool, unit: str) -> str:
-    """Return what stands beside a figure that a guarantee does not keep; unit ``none`` guarantees nothing.
+    """Return a mark for numbers without a valid guarantee; empty for unit ``none``, which has none.
 
     >>> invalid_mark(valid=False, unit="node-record"), invalid_mark(valid=False, unit="none")
     (' (not valid)', '')
@@ -89,16 +88,16 @@ def invalid_mark(*, valid: bool, unit: str) -> str:
 
 
 def guarantee_text(guarantee: Guarantee, words: str) -> str:
-    """Return a sentence on what a guarantee keeps, taken back where it keeps nothing."""
+    """Return a sentence on what a guarantee covers, negated if it is not valid."""
     if not invalid_mark(valid=guarantee.valid, unit=guarantee.unit):
         return words
     return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
 
 
 def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:
-    """Return what is to be said about the releases that are not in the folder, if there are any.
+    """Return a note on releases that are not in the folder, if there are any.
 
-    ``compared`` says that an MLP beside each run asked the same records.
+    ``compared`` is whether a no-graph baseline of each run queried the same records.
     """
     if not together.releases or (runs == 1 and not compared):
         return ""
@@ -142,13 +141,13 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
 
 
 def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return the deviations of a guarantee, and of what stands beside it, each once."""
+    """Return the deviations of a guarantee, and of its additional ones, each once."""
     listed = (why for one in (guarantee, *guarantee.additional) for why in one.deviations)
     return tuple(dict.fromkeys(listed))
 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return what the guarantee says nothing about, a line each."""
+    """Return what the guarantee does not cover, a line each."""
     if protected_parts(guarantee) == "records":
         return (
             guarantee.not_covered,
@@ -164,7 +163,7 @@ def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
 
 
 def protected_parts(guarantee: Guarantee) -> str:
-    """Return what the unit is about, in one word: edges or records.
+    """Return what the privacy unit protects: edges or records.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> protected_parts(Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
@@ -174,12 +173,12 @@ def protected_parts(guarantee: Guarantee) -> str:
 
 
 def release_subject(guarantee: Guarantee) -> str:
-    """Return what a release is about, in words: of two guarantees, both things."""
+    """Return what a release is about, as text; with two guarantees, both."""
     return "edges and features" if guarantee.additional else protected_parts(guarantee)
 
 
 def protected_things(unit: str) -> str:
-    """Return what a unit of this name is about, in one word."""
+    """Return what a unit of this name protects, as one word."""
     return "records" if unit in (*_RECORD, LocalAttributes.name) else "edges"
 
 
@@ -189,7 +188,7 @@ def model_card(snapshot: "Snapshot", card: Card | None) -> str:
 
 
 def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
-    """Return what the template of the model card shows."""
+    """Return the values of the template of the model card."""
     names, guarantee = snapshot.class_names, snapshot.guarantee
     return {
         "method": snapshot.method,
@@ -205,7 +204,7 @@ def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
 
 
 def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
-    """Return README.md of the folder of rows that are not for everybody.
+    """Return README.md of the folder of per-node results, which are not public.
 
     >>> from graphveil.privacy import Gaussian
     >>> owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
@@ -239,12 +238,12 @@ def _limits(guarantee: Guarantee) -> list[str]:
 
 
 def query_kind_text(kind: str) -> str:
-    """Return what a kind of answer is called where people read it."""
+    """Return the readable name of a kind of query."""
     return _KINDS.get(kind, kind)
 
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the head and the lines of a table of noisy answers."""
+    """Return the header and the lines of a table of noisy query results."""
     head = ["#", "kind", "sensitivity", "noise standard deviation", "values a node"]
     lines = [
         [
@@ -282,7 +281,7 @@ def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
 
 
 def mlmodel(snapshot: "Snapshot") -> str:
-    """Return MLmodel, by which MLflow finds what loads the folder (its ``python_function`` flavour)."""
+    """Return MLmodel, which defines how MLflow loads the folder (its ``python_function`` flavor)."""
     from graphveil import __version__
 
     guarantee = snapshot.guarantee

@@ -1,10 +1,10 @@
-"""A trained model as a folder that may be published: written whole, read back without executing anything.
+"""A trained model as a public folder: written atomically, read back without executing code.
 
-The folder holds weights and noisy rows (safetensors), configuration and guarantee (JSON), predictions
-(parquet) and two pages for people. Where records are protected, what depends on the record of its own node
-is no part of it: such rows go to a second folder, ``per_node``. Reading treats both as hostile: closed tables
-of methods and event kinds, checked types, no links, no size that the files do not pay for, and every figure
-accounted anew.
+The folder contains parameters and noisy aggregates (safetensors), configuration and guarantee (JSON),
+predictions (parquet) and two pages for readers. Under node-level privacy units, results that depend on the
+record of their own node go to a second folder, ``per_node``. Both are read as untrusted input: closed tables
+of methods and event kinds, checked types, no links, sizes bounded by those of the files. Every guarantee is
+recomputed.
 """
 
 import json
@@ -63,7 +63,7 @@ _WITHHELD: dict[str, tuple[str, ...]] = {
 
 
 def withheld_files(unit: str) -> tuple[str, ...]:
-    """Return the files that a release of this unit may not hold, because row v depends on v's own record.
+    """Return the files that a release of this unit excludes, because row v depends on v's own record.
 
     >>> withheld_files("undirected-edge"), withheld_files("node-record")
     ((), ('predictions.parquet',))
@@ -73,7 +73,7 @@ def withheld_files(unit: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ReleaseGuarantee:
-    """What a release says about privacy: its guarantee, and each noisy answer's kind and noise."""
+    """The privacy part of a release: its guarantee, and kind and noise of each noisy query result."""
 
     guarantee: Guarantee
     releases: tuple[ReleaseRow, ...]
@@ -83,16 +83,16 @@ class ReleaseGuarantee:
 def write_release(
     snapshot: Snapshot, folder: Path, card: Card | None = None, *, per_node: Path | None = None
 ) -> None:
-    """Write what may be published of a fit to a new folder, whole or not at all.
+    """Write the public part of a fit to a new folder, atomically.
 
     Args:
-        snapshot: the fit as plain data.
-        folder: a path that does not exist yet, or an empty folder.
-        card: what the model card says about the data and the accuracy.
-        per_node: a second such folder, for what the unit withholds from the first.
+        snapshot: The fit as plain data.
+        folder: A path that does not exist yet, or an empty folder.
+        card: Contents of the model card on data and accuracy.
+        per_node: A second such folder, for what the unit excludes from the first.
 
     Raises:
-        ConfigError: a folder holds something, or nothing is withheld.
+        ConfigError: A folder is not empty, or nothing is excluded.
     """
     guarantee, kept_back = snapshot.guarantee, withheld_files(snapshot.guarantee.unit)
     if per_node is not None and not kept_back:
@@ -121,15 +121,15 @@ def write_release(
 
 
 def read_release(folder: Path, release: Path, per_node: str | Path | None = None) -> Snapshot:
-    """Return what a release folder holds as plain data, with withheld rows where they are at hand.
+    """Return the contents of a release folder as plain data, with per-node results if they are available.
 
     Args:
-        folder: the run folder, or the release itself.
-        release: as :func:`find_release` found it.
-        per_node: where withheld rows are, by default the run folder's own part.
+        folder: The run folder, or the release itself.
+        release: Result of ``find_release``.
+        per_node: Folder of the per-node results, by default that of the run folder.
 
     Raises:
-        ArtifactError: a part is damaged, or does not agree with the others.
+        ArtifactError: A part is damaged, or does not match the others.
     """
     file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
@@ -151,7 +151,7 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
 
 
 def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
-    """Read the privacy part of a run or release folder; the guarantee is accounted anew and compared."""
+    """Read the privacy part of a run or release folder; the guarantee is recomputed and compared."""
     release = find_release(folder)
     path = release / PRIVACY
     file = read_schema(path, PrivacyFile)
@@ -170,7 +170,7 @@ def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
 
 
 def find_release(folder: str | Path) -> Path:
-    """Return the release part of a run folder, or the release folder itself; it may hold no links."""
+    """Return the release part of a run folder, or the release folder itself; links are rejected."""
     root = Path(folder)
     release = root if (root / MODEL).exists() else root / "release"
     if not (release / MODEL).exists():
@@ -182,7 +182,7 @@ def find_release(folder: str | Path) -> Path:
 
 
 def _check_parts(release: Path, unit: str) -> None:
-    """Refuse a release without its rows, and one with rows that its unit withholds."""
+    """Raise an error for a release without its results, or with results that its unit excludes."""
     names = withheld_files(unit)
     _require(release, [name for name in FILES if name not in (*names, *OTHER_FRAMEWORK_FILES)])
     for name in names:
@@ -200,7 +200,7 @@ def _require(folder: Path, names: Sequence[str]) -> None:
 
 
 def _rows_folder(folder: Path, release: Path, per_node: str | Path | None) -> Path | None:
-    """Return the folder of withheld rows: the one that is named, or the run's own if it is there."""
+    """Return the folder of per-node results: the named one, or the run's own if it exists."""
     rows = folder / PER_NODE if per_node is None else Path(per_node)
     if per_node is None and (release == folder or not rows.exists()):
         return None
@@ -210,7 +210,7 @@ def _rows_folder(folder: Path, release: Path, per_node: str | Path | None) -> Pa
 
 
 def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None) -> dict[str, Any]:
-    """Read predictions and aggregates from where they are; what is withheld may be missing altogether."""
+    """Read predictions and aggregates from either folder; per-node results may be missing altogether."""
     names, found = withheld_files(unit), dict[str, Any]()
     if names and per_node is not None:
         _require(per_node, names)
@@ -247,7 +247,7 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
 
 
 def _encoding_of(file: ModelFile) -> Encoding | None:
-    """Return how columns became features, which must be as many as the model reads."""
+    """Return how columns became features, which must match the number of the model's features."""
     if file.columns is None:
         return None
     encoding = Encoding.from_plain({"rules": [column.model_dump() for column in file.columns]})
@@ -292,7 +292,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
-    """Return whether a written guarantee says what was computed; figures may differ by rounding."""
+    """Return whether a written guarantee equals the computed one; numbers may differ by rounding."""
     exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
     figures = ("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
     return (
@@ -304,7 +304,7 @@ def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
 
 
 def _additional_agree(computed: list[dict[str, Any]], written: object) -> bool:
-    """Return whether the guarantees beside one say what was computed."""
+    """Return whether the additional guarantees equal the computed ones."""
     return (
         isinstance(written, list)
         and len(computed) == len(written)
@@ -331,7 +331,7 @@ _CODECS = {"SNAPPY", "UNCOMPRESSED"}  # what we write; others make gigabytes of 
 
 
 def predictions_table(proba: Tensor, names: tuple[str, ...], ids: Ids = None) -> Table:
-    """Return predictions as a table; nodes without ids of their own are called by their numbers."""
+    """Return predictions as a table; nodes without ids are named by their numbers."""
     import pyarrow as pa
 
     columns = {f"p_{name}": proba[:, index].float().numpy() for index, name in enumerate(names)}
@@ -340,10 +340,10 @@ def predictions_table(proba: Tensor, names: tuple[str, ...], ids: Ids = None) ->
 
 
 def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
-    """Return probabilities (N, C) and node ids of a parquet file that may be hostile.
+    """Read probabilities (N, C) and node ids of an untrusted parquet file.
 
-    What is decoded is bounded by the size of the file: pages only in codecs that cannot expand much, rows by
-    what they cost as numbers, and ids as a dictionary, so that a repeated one is held once.
+    Memory is bounded by the size of the file: pages only in codecs with bounded expansion, rows by their
+    size as numbers, and ids as a dictionary, so that a repeated one is stored once.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -367,7 +367,7 @@ def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
 
 
 def _check_pages(path: Path, columns: int) -> None:
-    """Refuse a parquet file that would grow far beyond its size, before any page of it is read."""
+    """Raise an error for a parquet file that would expand far beyond its size, before reading any page."""
     import pyarrow.parquet as parquet
 
     metadata = parquet.read_metadata(name_in_utf8(path))

@@ -1,4 +1,4 @@
-"""The JSON files of a release folder as checked records: closed fields, strict types, no surprises."""
+"""The JSON files of a release folder as validated models: closed fields and strict types."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ INFINITE = "inf"  # how a file writes it
 
 
 class StrictSchema(BaseModel):
-    """A record that knows all its fields and their exact types."""
+    """A model with a closed set of fields and strict types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -27,7 +27,7 @@ AnySchema = TypeVar("AnySchema", bound=StrictSchema)
 
 
 class PublicSizes(StrictSchema):
-    """The public sizes that networks and plans are for."""
+    """The public sizes that determine networks and plans."""
 
     features: int = Field(ge=1, le=MAX_INTEGER)
     classes: int = Field(ge=2, le=MAX_INTEGER)
@@ -67,7 +67,7 @@ class ColumnSchema(StrictSchema):
 
 
 class ModelFile(StrictSchema):
-    """``model.json``: which method with which public configuration."""
+    """``model.json``: the method and its public configuration."""
 
     format: Literal["graphveil-model"] = "graphveil-model"
     version: Literal[1] = VERSION
@@ -81,7 +81,7 @@ class ModelFile(StrictSchema):
 
 
 class GuaranteeSchema(StrictSchema):
-    """What a guarantee is accounted from."""
+    """The inputs of a guarantee's accounting."""
 
     unit: str = Field(max_length=40)
     events: list[dict[str, Any]]
@@ -103,7 +103,7 @@ class GuaranteeSchema(StrictSchema):
 
 
 class ReleaseSchema(StrictSchema):
-    """One noisy answer about protected data."""
+    """One noisy result of a query of protected data."""
 
     kind: Literal[
         "rows",
@@ -129,7 +129,7 @@ class ReleaseSchema(StrictSchema):
 
 
 class PrivacyFile(StrictSchema):
-    """``privacy.json``: the guarantee for readers, and the record that it is accounted from."""
+    """``privacy.json``: the guarantee for readers, and the inputs of its accounting."""
 
     format: Literal["graphveil-privacy"] = "graphveil-privacy"
     version: Literal[1] = VERSION
@@ -140,12 +140,12 @@ class PrivacyFile(StrictSchema):
 
 
 def write_schema(path: Path, record: StrictSchema) -> None:
-    """Write a record as indented JSON."""
+    """Write a model as indented JSON."""
     write_atomic(path, (record.model_dump_json(indent=1) + "\n").encode())
 
 
 def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
-    """Read and check a record; a complaint names the field, never its value."""
+    """Read and validate a model; errors name the field, never its value."""
     if path.stat().st_size > _MAX_BYTES:
         raise ArtifactError(f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, which no such file is")
     with refusing(path):
@@ -159,7 +159,7 @@ def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
 
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
-    """Turn whatever a parser says about a damaged or hostile file into one typed error."""
+    """Convert any error of a parser on a damaged or malicious file into one typed error."""
     try:
         yield
     except ArtifactError:
@@ -172,7 +172,7 @@ def refusing(path: Path) -> Iterator[None]:
 
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON has them, which knows no infinity and no code.
+    """Return parameters as JSON values, without infinity and without code.
 
     A budget of inf becomes text, and a class or function its name.
 
@@ -186,7 +186,7 @@ def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def first_complaint(error: ValidationError) -> str:
-    """Return the first complaint of a check, without the offending value."""
+    """Return the first validation error, without the offending value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the file"
     return f"{place[:80]}: {first['msg'].lower()}"

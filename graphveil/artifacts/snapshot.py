@@ -1,4 +1,4 @@
-"""What a release holds as plain data, which knows no estimator: answer by answer, and the whole folder."""
+"""Contents of a release as plain data, independent of estimators: single queries, and the whole folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ _PARTS = ("train", "val", "other")  # public groups of records, unless a partiti
 
 @dataclass(frozen=True)
 class ReleaseRow:
-    """One noisy answer about protected data: its kind, its sensitivity, and its noise by group of rows.
+    """One noisy query of protected data: its kind, its sensitivity, and its noise by group of rows.
 
-    For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
-    ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
-    say what randomizes a report, in place of its noise.
+    For training steps the noise is the noise multiplier of each step, and ``steps`` their number. ``pays``
+    names the public groups of records that are charged; it is empty for edges. ``words`` names the local
+    randomizer of an LDP report, instead of its noise.
     """
 
     kind: str
@@ -39,22 +39,22 @@ class ReleaseRow:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Snapshot:
-    """Everything that a release folder says, and what is withheld from it where that is at hand.
+    """All contents of a release folder, and the per-node results if they are available.
 
     Args:
-        method: its name.
-        parameters: the constructor keywords.
-        features, classes, nodes, train_records: public sizes; those that a file leaves out are None.
-        class_names: labels by class number; empty where they have no names.
-        guarantee: that of the release.
-        rows: what was released, for tables.
-        sampler: the name of the noise's sampler.
-        state: trained weights by name.
-        released: noisy answers by name.
-        proba: probabilities (N, C), or None where they are withheld.
-        ids: the nodes' own ids, or None for numbers.
-        scaling: how feature columns are scaled, as plain values; None if they are not.
-        encoding: names of feature columns, and how each became features; None without a table.
+        method: Name of the method.
+        parameters: Constructor keywords.
+        features, classes, nodes, train_records: Public sizes; None for those that a file omits.
+        class_names: Labels by class number; empty for unnamed classes.
+        guarantee: Guarantee of the release.
+        rows: Released queries, for tables.
+        sampler: Name of the noise sampler.
+        state: Trained parameters by name.
+        released: Noisy query results by name.
+        proba: Probabilities (N, C), or None if they are not public.
+        ids: The nodes' own ids, or None for numbers.
+        scaling: Scaling of feature columns, as plain values; None without scaling.
+        encoding: Names of feature columns, and how each became features; None without a table.
     """
 
     method: str
@@ -79,8 +79,8 @@ class Snapshot:
         """Probabilities (N, C).
 
         Raises:
-            ArtifactError: they are withheld from the release, and not at hand.
-            UnitError: the guarantee covers no predictions, and there are none.
+            ArtifactError: They are not in the release, and per-node results are not available.
+            UnitError: The guarantee covers no predictions, and there are none.
         """
         if self.proba is None:
             raise no_predictions_note(self.guarantee)
@@ -88,12 +88,12 @@ class Snapshot:
 
     @property
     def named_classes(self) -> tuple[str, ...]:
-        """The label of each class, or its number where labels have no names."""
+        """The label of each class, or its number if labels have no names."""
         return self.class_names or tuple(str(number) for number in range(self.classes))
 
 
 def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
-    """Return what is said where a release holds no predictions."""
+    """Return the error message of a release without predictions."""
     if guarantee.edge_use == "neighbors":
         return uncovered_weights_note()
     return ArtifactError(
@@ -104,7 +104,7 @@ def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
 
 
 def uncovered_weights_note() -> UnitError:
-    """Return what is said where weights were trained on exact neighbors, and no prediction is covered."""
+    """Return the error for parameters trained on exact neighbors, where no prediction is covered."""
     return UnitError(
         "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
         "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
@@ -114,7 +114,7 @@ def uncovered_weights_note() -> UnitError:
 
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
-    """Return a plan's answers in order."""
+    """Return a plan's queries in order."""
     return tuple(
         ReleaseRow(
             kind=described.kind,
@@ -130,7 +130,7 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
 
 
 def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
-    """Return the names of the public groups of records that an event can touch; edges have none.
+    """Return the names of the public groups of records that an event affects; edges have none.
 
     >>> from graphveil.privacy import Composed, Gaussian, NodeRecord
     >>> charged_groups(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeRecord())
@@ -146,7 +146,7 @@ def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
 
 
 def charged_to_text(pays: Sequence[str]) -> str:
-    """Return who pays, in words: the part that is neither train nor val holds the test nodes.
+    """Return the charged groups as text; the part that is neither train nor val contains the test nodes.
 
     >>> charged_to_text(["val", "other"])
     'val, test and unsplit'
