@@ -22,7 +22,7 @@ from graphveil.release import (
 
 @dataclass(frozen=True, kw_only=True)
 class ARR(GraphMechanism):
-    """Asymmetric randomized response: as many edges are expected as the graph has (Imola et al., 2022).
+    """Asymmetric randomized response: the expected number of edges is that of the graph (Imola et al., 2022).
 
     The density d, with noise for eps_d = density_fraction eps, gives the share s of ones that are kept after
     randomized response with eps_l = eps - eps_d and p = e^eps_l / (1 + e^eps_l):
@@ -35,7 +35,7 @@ class ARR(GraphMechanism):
     Guarantee: eps-indistinguishable for one edge, with delta 0; s follows from the noisy density alone.
 
     Args:
-        density_fraction: the share of epsilon for the density.
+        density_fraction: Share of epsilon for the density.
 
     >>> mechanism = ARR(epsilon=1.0)
     >>> round(mechanism.share(0.0014395), 10)
@@ -47,12 +47,12 @@ class ARR(GraphMechanism):
     density_fraction: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         check_share(density_fraction=self.density_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return the number of edges, then the response."""
+        """Return the query of the number of edges, then the response."""
         first = self.density_fraction * self.epsilon
         return EdgeTotalQuery(first), EdgeResponseQuery(self.epsilon - first)
 
@@ -62,12 +62,12 @@ class ARR(GraphMechanism):
         return 1 - EdgeRandomizedResponse((1 - self.density_fraction) * self.epsilon).flip
 
     def share(self, density: float, most: float = 1.0) -> float:
-        """Return the share of ones that leaves a density as it is, or lowers it to at most another."""
+        """Return the share of ones to keep, so that the density is kept, or lowered to at most a bound."""
         reported = self.keep_probability * density + (1 - self.keep_probability) * (1 - density)
         return min(1.0, min(density, most) / reported)
 
     def expected_edges(self, domain: Domain) -> float:
-        """Return what the noise of the number adds to a graph without edges: half of its scale."""
+        """Return the expected number of edges that noise adds to an empty graph: half of its scale."""
         return min(domain.size, 1 + 0.5 / (self.density_fraction * self.epsilon))
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
@@ -88,7 +88,7 @@ class ARR(GraphMechanism):
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the slots that are edges afterwards."""
+        """Return the node pairs that are edges in the released graph."""
         total = int(release.answer(EdgeTotalData(domain)))
         slots = max(1, domain.size)
         density = max(1, min(total, domain.size)) / slots
@@ -103,7 +103,7 @@ def arr(
     max_edges: int = MAX_EDGES,
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
-    """Release a graph by :class:`ARR`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+    """Release a graph by ``ARR``; arguments and errors as for ``edge_rand``.
 
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)

@@ -1,4 +1,4 @@
-"""EdgeRand: randomized response on every slot."""
+"""EdgeRand: randomized response on every node pair."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
@@ -15,10 +15,10 @@ from graphveil.release import EdgeResponseData, EdgeResponseQuery, Query, Releas
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeRand(GraphMechanism):
-    """Every slot is flipped on its own with q = 1 / (1 + e^eps) (Wu et al.: LinkTeller, 2022).
+    """Flip every node pair independently with q = 1 / (1 + e^eps) (Wu et al.: LinkTeller, 2022).
 
-    The number of edges that noise adds is about q N (N - 1) / 2, far more than a sparse graph has unless
-    epsilon is large: at epsilon 1 on Cora, 988,000 for 5,278.
+    Noise adds about q N (N - 1) / 2 edges, far more than a sparse graph has, except at a large epsilon. On
+    Cora at epsilon 1 it adds 988,000 edges to 5,278.
 
     Guarantee: eps-indistinguishable for one edge, exactly and tightly, with delta 0.
 
@@ -33,11 +33,11 @@ class EdgeRand(GraphMechanism):
         return (EdgeResponseQuery(self.epsilon),)
 
     def expected_edges(self, domain: Domain) -> float:
-        """Return q times the number of slots: exact for no edge, and off by less than one for each edge."""
+        """Return q times the number of node pairs: exact without edges, off by less than one per edge."""
         return EdgeRandomizedResponse(self.epsilon).flip * domain.size
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
-        """Return how often a slot is flipped, and how many edges that alone makes."""
+        """Return the flip probability, and the expected number of edges that it adds."""
         flip = EdgeRandomizedResponse(self.epsilon).flip
         return [
             ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
@@ -48,24 +48,24 @@ class EdgeRand(GraphMechanism):
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the slots that are edges afterwards."""
+        """Return the node pairs that are edges in the released graph."""
         return release.answer(EdgeResponseData(domain))
 
 
 def edge_rand(
     graph: Graph, *, epsilon: float, max_edges: int = MAX_EDGES, **options: Unpack[ReleaseOptions]
 ) -> PerturbedGraph:
-    """Release a graph by :class:`EdgeRand`: recorded in the ledger of its edges before they are read.
+    """Release a graph by ``EdgeRand``: recorded in the ledger of its edges before they are read.
 
     Args:
-        graph: the private graph.
-        epsilon: the budget.
-        max_edges: the most edges that may be expected to come out.
-        options: ``unit`` and what goes with it: :class:`~graphveil.perturb.mechanism.ReleaseOptions`.
+        graph: The private graph.
+        epsilon: The budget.
+        max_edges: Largest expected number of released edges.
+        options: ``unit`` and related options, see ``ReleaseOptions``.
 
     Raises:
-        ConfigError: noise alone would add more than ``max_edges`` edges; nothing was spent.
-        UnitError: the unit is missing, or not that of the graph's edges.
+        ConfigError: Noise alone would add more than ``max_edges`` edges; nothing was spent.
+        UnitError: The unit is missing, or does not fit the graph's edges.
 
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)

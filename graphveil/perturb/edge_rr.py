@@ -46,32 +46,32 @@ _WHY = {
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeRR(GraphMechanism):
-    """A dendrogram over the listed nodes, noisy counts of its blocks, and as many edges at random (HeteroRR).
+    """A dendrogram of the listed nodes, noisy counts of its blocks, and as many random edges (HeteroRR).
 
-    The dendrogram groups nodes that are linked alike (hierarchical random graph: Clauset et al., 2008;
-    released privately by Xiao, Chen, Tan, 2014). How its structure is found:
+    The dendrogram groups nodes with similar links (hierarchical random graph: Clauset et al., 2008;
+    released privately by Xiao, Chen, Tan, 2014). Its structure is found as follows:
 
     =============== ============================================================ ====================
     ``structure``   what runs                                                    guarantee of the tree
     =============== ============================================================ ====================
-    public          average linkage of public edges, then Metropolis steps on    costs nothing
+    public          average linkage of public edges, then Metropolis steps on    post-processing
                     their likelihood
     lazy_audited    private lazy steps among public ones                         (eps_1, delta_1), proved
     joint_mh        one chain on both likelihoods                                eps_1 in the limit only
     paper           the source's alternation                                     none
     =============== ============================================================ ====================
 
-    Guarantee: eps = eps_1 + eps_2 for one private edge; counts have eps_2 in total, since every slot is in
-    one block, and edges are drawn from noisy counts. Without a proof for the tree it is not valid.
+    Guarantee: eps = eps_1 + eps_2 for one private edge; counts have eps_2 in total, since every node pair is
+    in one block, and edges are drawn from noisy counts. Without a proof for the tree it is not valid.
 
     Args:
-        structure: how the tree is found.
+        structure: How the tree is found.
         tree_share: eps_1 / eps, for all but ``public``, where it is 0.
-        rounds: steps of the chain for each listed node; None for 50 under ``public``, which begins at a good
+        rounds: Steps of the chain for each listed node; None for 50 under ``public``, which starts at a good
             tree, else for 200.
-        private_rounds: private steps for each listed node, under ``lazy_audited``.
+        private_rounds: Private steps for each listed node, under ``lazy_audited``.
         delta: delta_1, under ``lazy_audited``.
-        seed: of public randomness: the first tree, public steps, and edges within blocks.
+        seed: Seed of public randomness: the first tree, public steps, and edges within blocks.
     """
 
     name: ClassVar[str] = "edge-rr"
@@ -85,7 +85,7 @@ class EdgeRR(GraphMechanism):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         checks.one_of(STRUCTURES, structure=self.structure)
         check_share(tree_share=self.tree_share)
@@ -105,7 +105,7 @@ class EdgeRR(GraphMechanism):
         return self.rounds
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return the search of the tree, unless it reads public edges alone, and the counts."""
+        """Return the query of the tree, if it reads private edges, and that of the counts."""
         if self.structure == "public" or not self._searches(domain):
             return (BlockCountQuery(self.epsilon),)
         first, leaves = self.tree_share * self.epsilon, domain.slots.nodes
@@ -119,17 +119,17 @@ class EdgeRR(GraphMechanism):
         return search, BlockCountQuery(self.epsilon - first)
 
     def _searches(self, domain: Domain) -> bool:
-        """Whether private edges choose a tree; there is one tree alone over two nodes."""
+        """Whether private edges select a tree; over two nodes there is only one."""
         return self.structure != "public" and domain.slots.nodes > 2
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
-        """Return the release; only a walk that is watched step by step needs a delta."""
+        """Return the release; only a walk whose steps are observed needs a delta."""
         queries = self.queries(domain)
         delta = max((getattr(query, "delta", 0.0) for query in queries), default=0.0)
         return ReleasePlan(unit, queries, delta=delta)
 
     def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
-        """Refuse what cannot be released; besides, directed edges, and fewer than two listed nodes."""
+        """Also raise an error for directed edges, and for fewer than two listed nodes."""
         if domain.slots.directed:
             raise UnitError(
                 f"{self.name} groups nodes by friendships, and this graph stores directed edges; use "
@@ -144,14 +144,14 @@ class EdgeRR(GraphMechanism):
         return (_WHY[self.structure],) if self._searches(domain) and self.structure in _WHY else ()
 
     def expected_edges(self, domain: Domain) -> float:
-        """Return a bound on what noise adds to a graph without edges: 1 / (2 eps_2) for each count."""
+        """Return a bound on the edges that noise adds to an empty graph: 1 / (2 eps_2) for each count."""
         return min(domain.size, max(1, domain.slots.nodes - 1) / (2 * self._counted(domain)))
 
     def _counted(self, domain: Domain) -> float:
         return (1 - self.tree_share) * self.epsilon if self._searches(domain) else self.epsilon
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
-        """Return how the tree is found and what is counted."""
+        """Return how the tree is found and how many counts are released."""
         epsilon = self._counted(domain)
         left = self.epsilon - epsilon
         cost = f"epsilon {left:g}" if left else "nothing is spent on it"
@@ -165,7 +165,7 @@ class EdgeRR(GraphMechanism):
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the slots that are private edges afterwards."""
+        """Return the node pairs that are private edges in the released graph."""
         if self._searches(domain):
             tree = Dendrogram.from_parents(release.answer(TreeSearchData(domain)).numpy())
         else:
@@ -189,10 +189,10 @@ class EdgeRR(GraphMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivHRG(EdgeRR):
-    """:class:`EdgeRR` where no edge is public (Xiao, Chen, Tan: Network data release, 2014).
+    """``EdgeRR`` without public edges (Xiao, Chen, Tan: Network data release, 2014).
 
-    Private edges alone determine a good tree, so ``structure`` is ``lazy_audited`` unless it is given
-    otherwise. Public edges are kept, and not used for the tree.
+    Private edges alone determine a good tree, so ``structure`` is ``lazy_audited`` by default. Public edges
+    are kept, and not used for the tree.
     """
 
     name: ClassVar[str] = "priv-hrg"
@@ -210,7 +210,7 @@ def edge_rr(
     max_edges: int = MAX_EDGES,
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
-    """Release a graph by :class:`EdgeRR`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+    """Release a graph by ``EdgeRR``; arguments and errors as for ``edge_rand``.
 
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> public = path.adjacency.from_edges([0], [1], num_nodes=4, directed=False)
@@ -233,7 +233,7 @@ def priv_hrg(
     max_edges: int = MAX_EDGES,
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
-    """Release a graph by :class:`PrivHRG`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+    """Release a graph by ``PrivHRG``; arguments and errors as for ``edge_rand``.
 
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> guarantee = priv_hrg(path, epsilon=2.0, unit="undirected-edge").guarantee
@@ -247,10 +247,10 @@ def priv_hrg(
 def draw_edges(
     blocks: DendrogramBlocks, counts: Ints, domain: Domain, rng: np.random.Generator, max_edges: int
 ) -> Ints:
-    """Return the slots of a random graph with the counts of blocks, ascending, at most so many.
+    """Return the node pairs of a random graph with the counts of blocks, ascending, up to a maximum.
 
-    A block of N slots with the noisy count e has p = e / N, cut to [0, 1], and a binomial number of its slots
-    becomes edges, all subsets alike; none of them is a public edge.
+    A block of N node pairs with the noisy count e has p = e / N, clipped to [0, 1]. A binomial number of its
+    pairs becomes edges, with all subsets equally likely; none of them is a public edge.
     """
     order, start = blocks.tree.spans()
     size = blocks.tree.size
@@ -272,7 +272,7 @@ def draw_edges(
 def _sample_block(
     order: Ints, ends: tuple[int, ...], wanted: int, slots: int, domain: Domain, rng: np.random.Generator
 ) -> Ints:
-    """Return so many protected pairs of a block: drawn until they are distinct, or from all if most are."""
+    """Draw protected pairs of a block, drawn until distinct, or from all pairs if most are needed."""
     first, last = ends[0], ends[-1]
     middle = ends[1] if len(ends) == 3 else None  # None for a block that is a whole subtree
     if 2 * wanted > slots:
@@ -294,6 +294,6 @@ def _sample_block(
 
 
 def _protected(one: Ints, other: Ints, domain: Domain) -> Ints:
-    """Return the numbers of those pairs that are protected."""
+    """Return the numbers of the pairs that are protected."""
     slots = domain.slots.number(np.minimum(one, other), np.maximum(one, other))
     return slots[domain.protects(slots)]

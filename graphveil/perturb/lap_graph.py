@@ -1,4 +1,4 @@
-"""LapGraph: a noisy number of edges, and as many of the largest noisy cells."""
+"""LapGraph: a noisy number T of edges, and the T largest noisy cells."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
@@ -25,14 +25,14 @@ from graphveil.release import (
 class LapGraph(GraphMechanism):
     """The T largest cells of an adjacency with Laplace noise become edges (Wu et al.: LinkTeller, 2022).
 
-    T is the number of edges with Laplace noise of scale 1 / eps_1, eps_1 = count_fraction eps, between 0 and
-    what there is room for; cells have noise of scale 1 / eps_2, eps_2 = eps - eps_1. So the graph is about as
-    large as the true one, and at small epsilon most of its edges are noise.
+    T is the number of edges with Laplace noise of scale 1 / eps_1, eps_1 = count_fraction eps, clipped to
+    the possible range. Cells have noise of scale 1 / eps_2, eps_2 = eps - eps_1. The graph is about as large
+    as the true one, and at small epsilon most of its edges are noise.
 
-    Guarantee: eps-indistinguishable for one edge, delta 0: one edge moves the number and one cell by one.
+    Guarantee: eps-indistinguishable for one edge, delta 0: one edge changes the number and one cell by one.
 
     Args:
-        count_fraction: the share of epsilon for the number of edges.
+        count_fraction: Share of epsilon for the number of edges.
 
     >>> [round(query.epsilon, 4) for query in LapGraph(epsilon=4.0).queries(Domain.whole(9, directed=False))]
     [0.04, 3.96]
@@ -43,22 +43,22 @@ class LapGraph(GraphMechanism):
     count_fraction: float = 0.01
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         check_share(count_fraction=self.count_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return the number of edges, then the cells."""
+        """Return the query of the number of edges, then that of the cells."""
         checks.within(0, MAX_CELLS, cells=domain.size)
         first = self.count_fraction * self.epsilon
         return EdgeTotalQuery(first), TopNodePairsQuery(self.epsilon - first)
 
     def expected_edges(self, domain: Domain) -> float:
-        """Return what the noise of the number adds to a graph without edges: half of its scale."""
+        """Return the expected number of edges that noise adds to an empty graph: half of its scale."""
         return min(domain.size, 0.5 / (self.count_fraction * self.epsilon))
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
-        """Return the noise of both answers, and the most edges that come out."""
+        """Return the noise of both queries, and the maximum number of released edges."""
         total, cells = self.queries(domain)
         most = min(domain.size, self.max_edges)
         return [
@@ -68,7 +68,7 @@ class LapGraph(GraphMechanism):
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the slots that are edges afterwards."""
+        """Return the node pairs that are edges in the released graph."""
         total = int(release.answer(EdgeTotalData(domain)))
         wanted = max(0, min(total, domain.size, self.max_edges))
         return release.answer(TopNodePairsData(domain, wanted))
@@ -82,7 +82,7 @@ def lap_graph(
     max_edges: int = MAX_EDGES,
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
-    """Release a graph by :class:`LapGraph`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+    """Release a graph by ``LapGraph``; arguments and errors as for ``edge_rand``.
 
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)

@@ -1,4 +1,4 @@
-"""What graph-to-graph mechanisms have in common: a plan, and the slots of the graph that comes out."""
+"""Common parts of graph-to-graph mechanisms: the plan, and the node pairs of the released graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ SEEDED = "the noise is reproducible from a seed"
 
 
 class ReleaseOptions(TypedDict, total=False):
-    """What every release of a graph takes besides its mechanism.
+    """Options of every graph release besides its mechanism.
 
     Keys:
         unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"edge-subset"``.
-        public_edges: under ``"edge-subset"``: edges that are public, and stay as they are.
-        private_nodes: under ``"edge-subset"``: which nodes may have private edges, bool (N) or their
-            numbers, in a tensor, an array or a sequence. It is public, and never found out from the edges:
-            who has one is what is to be hidden.
-        unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
+        public_edges: Under ``"edge-subset"``: edges that are public, and are kept.
+        private_nodes: Under ``"edge-subset"``: the nodes that may have private edges, bool (N) or their
+            numbers, in a tensor, an array or a sequence. The list is public, and never derived from the
+            edges, because having a private edge is protected.
+        unsafe_noise_seed: Makes the noise reproducible, so the guarantee is not valid.
         mode: ``"paper"`` releases by the published code's own algorithm, flaws included, without a guarantee.
     """
 
@@ -49,11 +49,11 @@ class ReleaseOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphMechanism(ABC):
-    """A mechanism that reads a graph's edges once and leaves a whole noisy graph; its fields are public.
+    """A mechanism that reads a graph's edges once and releases a whole noisy graph; its fields are public.
 
     Args:
-        epsilon: of one edge, for all queries together.
-        max_edges: the most edges that may be expected to come out; a larger graph is refused beforehand.
+        epsilon: Budget of one edge, for all queries together.
+        max_edges: Largest expected number of released edges; a larger one raises an error in advance.
     """
 
     name: ClassVar[str]
@@ -64,7 +64,7 @@ class GraphMechanism(ABC):
     max_edges: int = MAX_EDGES
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         checks.plain_fields(self)
         checks.positive(epsilon=self.epsilon)
         if self.epsilon > MAX_EPSILON:
@@ -84,11 +84,11 @@ class GraphMechanism(ABC):
 
     @abstractmethod
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
-        """Return what is shown before anything is spent: names and values, from public numbers alone."""
+        """Return the lines of the plan: names and values, from public sizes alone."""
 
     @abstractmethod
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Answer all queries, and return the node pairs that are edges afterwards, int64, ascending."""
+        """Answer all queries, and return the node pairs of the released edges, int64, ascending."""
 
     def for_mode(self, mode: Mode) -> "GraphMechanism":
         """Return the mechanism, or for paper mode the published one with the same settings."""
@@ -100,7 +100,7 @@ class GraphMechanism(ABC):
         return kind(**{name: getattr(self, name) for name in shared})
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
-        """Return what was found as a graph with the public edges; see :func:`adjacency_of`."""
+        """Return the released node pairs as a graph with the public edges; see ``adjacency_of``."""
         return adjacency_of(found, domain, public, origin)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
@@ -112,11 +112,11 @@ class GraphMechanism(ABC):
         return ()
 
     def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
-        """Refuse what cannot be released, from public facts alone, before anything is spent.
+        """Validate the release against public facts alone, before anything is spent.
 
         Raises:
-            ConfigError: noise alone is expected to add more edges than ``max_edges``.
-            UnitError: the unit is not that of the graph's edges.
+            ConfigError: Noise alone is expected to add more edges than ``max_edges``.
+            UnitError: The unit does not fit the graph's edges.
         """
         for query in self.queries(domain):
             query.event(unit)
@@ -156,9 +156,9 @@ def release_graph(
 ) -> PerturbedGraph:
     """Charge a mechanism's release, run it, and return the noisy graph with its guarantee.
 
-    Features, labels and the split stay as they are: they are public under units of edges. Edges that are
-    neither public nor between listed nodes are left out. Which edges are
-    public is given here, or by the graph itself (``Graph.with_public``).
+    Features, labels and the split are unchanged: they are public under edge-level privacy units. Edges that
+    are neither public nor between listed nodes are left out. The public edges are an argument, or set by
+    ``Graph.with_public``.
     """
     check_kind(graph)
     protected, mechanism = parse_unit(unit), mechanism.for_mode(mode)
@@ -187,10 +187,10 @@ def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
 
 
 def mechanism_for_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
-    """Return a mechanism's class, or for paper mode that of the published one.
+    """Return a mechanism's class, or for paper mode that of the published code.
 
     Raises:
-        NotImplementedGuaranteeError: no published code is reproduced for it.
+        NotImplementedGuaranteeError: Its published code is not reproduced.
     """
     if mode == "strict":
         return kind
@@ -210,7 +210,7 @@ def domain_of(
     """Return the node pairs that a unit protects, from the arguments or from the graph's public part.
 
     Raises:
-        UnitError: the list of private nodes is missing, or public edges are given to a unit without any.
+        UnitError: The list of private nodes is missing, or public edges are given to a unit without any.
     """
     if not isinstance(unit, EdgeSubset):
         if public_edges is not None or private_nodes is not None:
@@ -257,17 +257,17 @@ def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin
 def parse_mechanism(
     text: str, known: Mapping[str, type[GraphMechanism]], *, mode: Mode = "strict", **common: Any
 ) -> GraphMechanism:
-    """Return the mechanism that a text names, with its settings in brackets.
+    """Parse a mechanism from its name, with its settings in brackets.
 
     Args:
-        text: a name, or a name with settings.
-        known: the mechanisms that there are, by name.
-        mode: strict, or the published code's.
-        common: further fields; one that the mechanism lacks is left out, one in brackets wins.
+        text: A name, or a name with settings.
+        known: Available mechanisms, by name.
+        mode: Strict, or the published code's.
+        common: Further fields; those that the mechanism lacks are ignored, and those in brackets win.
 
     Raises:
-        ConfigError: no mechanism has this name, or it does not take these settings.
-        NotImplementedGuaranteeError: no published code is reproduced for it.
+        ConfigError: No mechanism has this name, or it does not have these settings.
+        NotImplementedGuaranteeError: Its published code is not reproduced.
 
     >>> from graphveil.perturb import MECHANISMS
     >>> parse_mechanism("arr(density_fraction=0.2)", MECHANISMS, epsilon=1.0, seed=3)

@@ -1,6 +1,6 @@
-"""Mechanisms as published code has them, flaws included: for paper mode, which never gives a guarantee.
+"""Mechanisms as in published code, flaws included: for paper mode, which never gives a guarantee.
 
-The deviations of each name its flaws, and its epsilon is what is valid of it, if anything is.
+The deviations of each describe its flaws; its epsilon is the valid part, if there is any.
 """
 
 from dataclasses import dataclass, field
@@ -58,12 +58,12 @@ _TWICE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PaperEdgeRand(EdgeRand):
-    """:class:`EdgeRand` as the code of LinkTeller has it: one seed for all graphs, and stored zeros.
+    """``EdgeRand`` as in the code of LinkTeller: one seed for all graphs, and stored zeros.
 
     Guarantee: none; see the deviations.
 
     Args:
-        noise_seed: of the noise, the same for every graph.
+        noise_seed: Seed of the noise, the same for every graph.
     """
 
     mode: ClassVar[Mode] = "paper"
@@ -71,7 +71,7 @@ class PaperEdgeRand(EdgeRand):
     noise_seed: int = SEED
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         checks.integer_at_least(0, noise_seed=self.noise_seed)
 
@@ -80,7 +80,7 @@ class PaperEdgeRand(EdgeRand):
         return (SeededResponseQuery(self.epsilon, self.noise_seed),)
 
     def expected_edges(self, domain: Domain) -> float:
-        """Return how many pairs noise alone stores: as many zeros as ones."""
+        """Return the number of node pairs that noise alone stores: as many zeros as ones."""
         return ReplacedNodePairs(self.epsilon).selected * domain.size
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
@@ -88,11 +88,11 @@ class PaperEdgeRand(EdgeRand):
         return _SHARED.format(seed=self.noise_seed), _ZEROS
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return what is stored, each entry as 2 slot + value."""
+        """Return the stored entries, each as 2 slot + value."""
         return release.answer(EdgeResponseData(domain))
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
-        """Return what is stored as weights of 0 and 1; for training, where nothing is stored, the ones."""
+        """Return the stored entries as weights of 0 and 1; for training, which omits zeros, only the ones."""
         if not origin:
             return adjacency_of(found[(found & 1) == 1] >> 1, domain, public, origin)
         stored = adjacency_of(found >> 1, domain, public, origin)
@@ -104,14 +104,14 @@ class PaperEdgeRand(EdgeRand):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperLapGraph(LapGraph):
-    """:class:`LapGraph` as the code of LinkTeller has it: one seed for all graphs, a number cut too early.
+    """``LapGraph`` as in the code of LinkTeller: one seed for all graphs, and a number clipped too early.
 
-    Every cell gets a draw, so time is of the order of all pairs.
+    Every cell gets a draw, so the time is proportional to the number of node pairs.
 
     Guarantee: none; see the deviations.
 
     Args:
-        noise_seed: of the noise, the same for every graph.
+        noise_seed: Seed of the noise, the same for every graph.
     """
 
     mode: ClassVar[Mode] = "paper"
@@ -119,12 +119,12 @@ class PaperLapGraph(LapGraph):
     noise_seed: int = SEED
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return the number of edges, then the cells."""
+        """Return the query of the number of edges, then that of the cells."""
         first = self.count_fraction * self.epsilon
         cells = SeededCellsQuery(self.epsilon - first, self.noise_seed, most=self.max_edges)
         return SeededTotalQuery(first, self.noise_seed), cells
@@ -134,14 +134,14 @@ class PaperLapGraph(LapGraph):
         return _SHARED.format(seed=self.noise_seed), _TRUNCATED
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the slots that are edges afterwards; the number is used as it is."""
+        """Return the node pairs that are edges in the released graph; the number is used unchanged."""
         total = int(release.answer(EdgeTotalData(domain)))
         return release.answer(TopNodePairsData(domain, total))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperARR(ARR):
-    """:class:`ARR` as the code of GAP has it: each direction on its own, a density for each chunk.
+    """``ARR`` as in the code of GAP: each direction separately, a density for each chunk.
 
     The released graph is always directed.
 
@@ -149,7 +149,7 @@ class PaperARR(ARR):
     / r, f being the density's share, and an undirected edge about twice that.
 
     Args:
-        chunk: number of rows with one density.
+        chunk: Number of rows with one density.
     """
 
     mode: ClassVar[Mode] = "paper"
@@ -157,7 +157,7 @@ class PaperARR(ARR):
     chunk: int = 1000
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Validate the fields."""
         super().__post_init__()
         checks.integer_at_least(1, chunk=self.chunk)
 
@@ -187,7 +187,7 @@ class PaperARR(ARR):
         return (_TWICE.format(chunk=self.chunk, claimed=self.epsilon),)
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the directed slots that are edges afterwards."""
+        """Return the directed node pairs that are edges in the released graph."""
         directed_domain = both_ways(domain)
         densities = release.answer(ChunkDensityData(directed_domain)).tolist()
         most = self.max_edges / max(1, directed_domain.size)
@@ -195,13 +195,13 @@ class PaperARR(ARR):
         return release.answer(ChunkResponseData(directed_domain, torch.tensor(shares, dtype=torch.float64)))
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
-        """Return what came out, which is directed."""
+        """Return the released graph, which is directed."""
         return adjacency_of(found, both_ways(domain), public, origin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperEdgeRR(EdgeRR):
-    """:class:`EdgeRR` with the source's own search of the tree.
+    """``EdgeRR`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
     """
@@ -213,7 +213,7 @@ class PaperEdgeRR(EdgeRR):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperPrivHRG(PrivHRG):
-    """:class:`PrivHRG` with the source's own search of the tree.
+    """``PrivHRG`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
     """
@@ -224,7 +224,7 @@ class PaperPrivHRG(PrivHRG):
 
 
 def both_ways(domain: Domain) -> Domain:
-    """Return all directed slots of a graph."""
+    """Return all directed node pairs of a graph."""
     return Domain.whole(len(domain.rank), directed=True)
 
 

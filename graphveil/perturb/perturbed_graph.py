@@ -1,4 +1,4 @@
-"""A released graph: noisy edges that may be published, and the guarantee that goes with them."""
+"""A released graph: noisy edges that are public, and their guarantee."""
 
 import json
 from pathlib import Path
@@ -64,15 +64,15 @@ class PerturbedGraph(NamedTuple):
 def load(
     folder: Path | str, nodes: Graph, *, source: str = "source", target: str = "target"
 ) -> PerturbedGraph:
-    """Return a stored graph with the nodes of another, whose own edges are not read.
+    """Combine a stored released graph with the nodes of another graph, whose own edges are not read.
 
     Args:
-        folder: what :meth:`PerturbedGraph.save` wrote, or its table of edges.
-        nodes: the features, labels and ids that the edges belong to.
-        source, target: the columns of the edges.
+        folder: Folder written by ``PerturbedGraph.save``, or its table of edges.
+        nodes: Features, labels and ids of the nodes.
+        source, target: Columns of the edges.
 
     Raises:
-        GraphError: the table is missing or damaged, names other nodes, or is no released graph.
+        GraphError: The table is missing or damaged, names other nodes, or is not a released graph.
     """
     path = Path(folder)
     ids = np.arange(nodes.num_nodes) if nodes.ids is None else nodes.ids
@@ -85,16 +85,16 @@ def load(
 
 
 def provenance_of(guarantee: Guarantee, mechanism: str, release_id: str) -> str:
-    """Return the record that a released edge set carries: mechanism, release and guarantee, as text."""
+    """Return the metadata of a released edge set: mechanism, release and guarantee, as text."""
     record = {"format": _FORMAT, "mechanism": mechanism, "release": release_id}
     return json.dumps(record | {"guarantee": guarantee_to_plain(guarantee)}, sort_keys=True)
 
 
 def guarantee_of(graph: Graph) -> Guarantee | None:
-    """Return the guarantee that a graph's edges were released with, computed again; None for private edges.
+    """Return the recomputed guarantee that a graph's edges were released with; None for private edges.
 
     Raises:
-        ArtifactError: the record of the release is damaged.
+        ArtifactError: The metadata of the release is damaged.
     """
     released = graph.edge_set.released
     return guarantee_from_plain(_parse_provenance(released)["guarantee"]) if released else None
@@ -121,7 +121,7 @@ def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
 
 
 def _write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: str, target: str) -> None:
-    """Write edges, guarantee and description to a new folder, whole or not at all."""
+    """Write edges, guarantee and description to a new folder, atomically."""
     if not graph.edge_set.released:
         raise ConfigError("these edges were not released by a mechanism, so they must not be published")
     if folder.exists():
@@ -136,7 +136,7 @@ def _write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: s
 
 
 def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
-    """Return the edges as a table with the record of their release in its metadata, bound to these rows."""
+    """Return the edges as a table with the release in its metadata, which is bound to these rows."""
     import pyarrow as pa
 
     if source == target:
@@ -151,7 +151,7 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
 
 
 def reveals_edges(guarantee: Guarantee) -> bool:
-    """Return whether an attacker may find practically all edges under a guarantee."""
+    """Return whether a guarantee allows an attacker to find practically all edges."""
     return guarantee.max_tpr() >= _ALMOST_CERTAIN
 
 

@@ -1,4 +1,4 @@
-"""Which edges of a graph are public, for experiments: drawn, or by an attribute of nodes."""
+"""Select the public edges of a graph, for experiments: at random, or by an attribute of nodes."""
 
 import numpy as np
 import torch
@@ -12,14 +12,14 @@ from graphveil.errors import GraphError
 
 
 def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
-    """Return the edges that are public where each is private with the same probability, on its own.
+    """Sample the public edges: each edge is independently private with the same probability.
 
-    It reads the edges in the clear, so it is for experiments: what it returns is taken to be public.
+    For experiments only: it reads the edges without privacy, and the result is treated as public.
 
     Args:
-        adjacency: all edges, undirected.
+        adjacency: All edges, undirected.
         private_fraction: rho, in [0, 1].
-        seed: of the draw.
+        seed: Seed of the draw.
 
     >>> ring = Adjacency.from_edges(range(6), [1, 2, 3, 4, 5, 0], num_nodes=6, directed=False)
     >>> sample_public_edges(ring, 0.5, seed=2).num_nodes
@@ -32,9 +32,9 @@ def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: 
 
 
 def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
-    """Return the edges that are public where those between members are private, as of an attribute of nodes.
+    """Return the edges that are not between two members; those between members are private.
 
-    It reads the edges in the clear, so it is for experiments. The members are who may have private edges.
+    For experiments only: it reads the edges without privacy. Members may have private edges.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> public_edges_outside(path, torch.tensor([True, True, False])).edge_index()
@@ -49,7 +49,7 @@ def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
 
 
 def _pairs(adjacency: Adjacency) -> tuple[np.typing.NDArray[np.int64], np.typing.NDArray[np.int64]]:
-    """Return each undirected edge once, in the order of slots."""
+    """Return each undirected edge once, in the order of node pairs."""
     if adjacency.directed:
         raise GraphError("public and private edges of one graph are undirected here; use directed=False")
     source, target = (part.numpy() for part in adjacency.edge_index())
