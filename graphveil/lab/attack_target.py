@@ -39,7 +39,7 @@ class AttackTarget:
     experiment: Experiment
 
     def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[PlotLine] = ()) -> Path:
-        """Write an attack's figures under ``internal/``, and a page with its ROC curves if there are any."""
+        """Write an attack's results under ``internal/``, and a page with its ROC curves if there are any."""
         folder = self.folder.internal / "attacks"
         path = folder / f"{attack}.json"
         write_json(path, figures)
@@ -65,11 +65,11 @@ def roc_page(title: str, curves: Sequence[PlotLine]) -> str:
 
 
 def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
-    """Read a run and its data again, from their original place or from that of the overrides.
+    """Load a run and its data again, from their original location or from the overrides.
 
     Raises:
-        ArtifactError: the folder holds no finished run with its internal part.
-        ConfigError: the data are not those that the run was fitted on.
+        ArtifactError: The folder contains no finished run with its internal part.
+        ConfigError: The data are not those that the run was fitted on.
     """
     from graphveil.estimators.saved import load_model
 

@@ -1,6 +1,6 @@
-"""Attacks: what an attacker gets out of a fitted model, measured on data whose secrets are known.
+"""Attacks: what an attacker learns from a fitted model, measured on data with known secrets.
 
-Everything here reads the true edges or the true membership to score itself, and is internal.
+The attacks read the true edges or the true membership for scoring. All results are internal.
 """
 
 from graphveil.lab.attacks.discriminator import Discriminator, fit_discriminator

@@ -51,14 +51,14 @@ def fit_discriminator(
 ) -> Discriminator:
     """Train the attack model of GAP's membership inference: three layers, 64 hidden, SELU, batch norm.
 
-    Adam at 0.01 for 100 epochs on the whole set, of which the best on a held-out part is kept.
+    Adam at 0.01 for 100 epochs with full batches; the best epoch on a held-out part is kept.
 
     Args:
-        x: what is known of each case (n, d).
-        kind: which of the two kinds it is.
-        seed: of the held-out part and of the weights.
-        validation: the share held out.
-        hidden, epochs, weight_decay: of the network and its training.
+        x: Features of each case (n, d).
+        kind: Binary label of each case.
+        seed: Seed of the held-out part and of the parameters.
+        validation: Share held out.
+        hidden, epochs, weight_decay: Settings of the network and its training.
     """
     checks.shape((-1, -1), x=x)
     checks.shape((len(x),), kind=kind)

@@ -1,7 +1,7 @@
-"""Influences of LinkTeller: a node whose features change another node's prediction is joined to it.
+"""Influences of LinkTeller: a node whose features change another node's prediction is linked to it.
 
 Wu, Long, Zhang and Li, LinkTeller: recovering private edges from graph neural networks, S&P 2022. Influences
-are finite differences of a model as a black box, or derivatives of a network whose weights are known.
+are finite differences of a black-box model, or derivatives of a network with known parameters.
 """
 
 import copy
@@ -35,24 +35,24 @@ _CLOSE = 1e-9
 def influences(
     predict: Predict, x: Matrix, nodes: Integers, *, step: float = STEP, nudge: Nudge = "either"
 ) -> Floats:
-    """Return how far a nudge of each node moves the predictions of the others, by finite differences.
+    """Return how far a perturbation of each node changes the others' predictions, by finite differences.
 
         I_vu = || (f(X_v)_u - f(X)_u) / step ||_2,    X_v = X with row v times 1 + step.
 
     It calls ``predict`` once for X and once per node. ``predict`` must compute in float64: in float32 the
-    rounding of about 1e-7 / step drowns weak pairs.
+    rounding of about 1e-7 / step dominates weak pairs.
 
     Args:
-        predict: the deployed model, whose server holds the edges; anything callable, a function around an
-            HTTP endpoint too. It must always answer alike.
-        x: the features that the attacker sends, (N, d), an array or a SciPy csr_array.
-        nodes: whom to nudge, and to watch (n).
-        step: the size of a nudge.
-        nudge: ``"scale"`` multiplies the row, which leaves rows of zeros as they are; ``"add"`` adds the mean
-            row of all nodes, times ``step``; ``"either"`` adds to rows of zeros and scales the others.
+        predict: The deployed model, whose server has the edges; any callable, such as a function around an
+            HTTP endpoint. It must be deterministic.
+        x: Features that the attacker sends, (N, d), an array or a SciPy csr_array.
+        nodes: Nodes to perturb and to observe (n).
+        step: Size of a perturbation.
+        nudge: ``"scale"`` multiplies the row, which leaves zero rows unchanged; ``"add"`` adds the mean
+            row of all nodes, times ``step``; ``"either"`` adds to zero rows and scales the others.
 
     Returns:
-        (n, n): row v is what nudging v does, the diagonal its own.
+        (n, n): Row v contains the influence of v on each node; the diagonal is its influence on itself.
 
     >>> path = np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])
     >>> influences(lambda x: path @ x, np.eye(3), np.arange(3)).round(6)
@@ -96,7 +96,7 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
     """Return one score a pair from the influences of both of its ends.
 
     Args:
-        found: as :func:`influences` returns it for the pairs' nodes.
+        found: as ``influences`` returns it for the pairs' nodes.
         pairs: which pairs.
         direction: ``"max"`` or ``"mean"`` of both; or only what nudging the ``"later"`` drawn does to the
             earlier one, which is what the source reads, or the reverse.
@@ -115,26 +115,26 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
 @checked
 @torch.no_grad()
 def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes: Integers) -> Floats:
-    """Return the influences of :func:`influences` with ``nudge="scale"`` in the limit of small steps.
+    """Return the influences of ``influences`` with ``nudge="scale"`` in the limit of small steps.
 
         I_vu = || J_f(X)[e_v x_v]_u ||_2,
 
-    by one product with the derivative a node. The network's first layer is affine, x W + b, so a nudge of
-    x_v by step x_v moves it by step x_v W: what follows is differentiated in rows of its width, and features
-    may be sparse. Nodes more hops apart than the network has layers have influence exactly zero.
+    by one Jacobian-vector product per node. The network's first layer is affine, x W + b, so a perturbation
+    of x_v by step x_v changes it by step x_v W. The other layers are differentiated in rows of its width, and
+    features may be sparse. Nodes more hops apart than the network has layers have influence exactly zero.
 
     Args:
-        network: a GCN or SAGE network in the manner of ``graphveil.nn``, mapping a batch and an
+        network: A GCN or SAGE network in the style of ``graphveil.nn``, mapping a batch and an
             adjacency to logits; f are its probabilities.
-        x: features (N, d).
-        adjacency: the edges that it sends along.
-        nodes: whom to nudge, and to watch (n).
+        x: Features (N, d).
+        adjacency: Edges of the message passing.
+        nodes: Nodes to perturb and to observe (n).
 
     Returns:
-        (n, n), as of :func:`influences`.
+        (n, n), as in ``influences``.
 
     Raises:
-        NotImplementedGuaranteeError: the network does not begin with an affine map of its input.
+        NotImplementedGuaranteeError: The network does not begin with an affine map of its input.
     """
     checks.shape((adjacency.num_nodes, -1), x=as_float64(x))
     checks.places(adjacency.num_nodes, nodes=nodes)
@@ -158,7 +158,7 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
 
 
 def _split(whole: nn.Module, first: Linear, batch: Any) -> tuple[Tensor, nn.Module]:
-    """Return x W, and the network that goes on from it: its first affine map only adds the bias."""
+    """Return x W, and the remaining network: its first affine map only adds the bias."""
     bias = first.bias.detach().clone()
     first.bias.zero_()
     rows = first(batch).detach().contiguous()

@@ -53,16 +53,16 @@ class LinkSettings:
     """Settings of a link attack.
 
     Args:
-        nodes: how many nodes are drawn; all pairs of them are judged.
-        sampling: ``"unbalanced"``, ``"balanced"``, ``"lo"`` or ``"hi"`` (:func:`draw_pairs`).
-        cutoff: the degree of ``"lo"`` and ``"hi"``.
-        step: the size of a nudge.
-        nudge: how a row is nudged (:func:`influences`).
-        direction: whose influence counts (:func:`link_scores`).
-        supervised: whether attackers who know half of the pairs are included
-            (:func:`supervised_scores`): one who has public data alone, one who has the model besides, and a
-            control who knows the true class and number of neighbors of every node.
-        seed: of the draw.
+        nodes: Number of sampled nodes; all pairs of them are scored.
+        sampling: ``"unbalanced"``, ``"balanced"``, ``"lo"`` or ``"hi"`` (``draw_pairs``).
+        cutoff: Degree of ``"lo"`` and ``"hi"``.
+        step: Size of a perturbation.
+        nudge: How a row is perturbed (``influences``).
+        direction: Which influence of a pair counts (``link_scores``).
+        supervised: Whether to include attackers who know half of the pairs
+            (``supervised_scores``): one with public data alone, one with the model as well, and a
+            control with the true class and number of neighbors of every node.
+        seed: Seed of the sample.
     """
 
     nodes: int = 500
@@ -106,7 +106,7 @@ class Attacker:
     note: str = ""
 
     def as_dict(self, pairs: Pairs) -> dict[str, Any]:
-        """Return its figures as plain values, with decisions at every belief about the density."""
+        """Return the results as plain values, with decisions for every assumed density."""
         beliefs = {
             f"{belief:g}k": dict(
                 zip(
@@ -129,7 +129,7 @@ class LinkReport:
         pairs: what was judged.
         attackers: by name.
         theoretical_bound: the attack bound that the guarantee implies for one edge
-            (:func:`theoretical_bound_of`).
+            (``theoretical_bound_of``).
         edge_source: what the model's answers read.
         settings: of the attack.
     """
@@ -186,14 +186,14 @@ class LinkReport:
 
 @checked
 def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
-    """Return what an attacker learns about the edges of the graph that a model was fitted on.
+    """Measure what an attacker learns about the edges of the graph that a model was fitted on.
 
     LinkTeller sends features and observes which predictions change. It is compared with attackers who
-    compare posteriors, and features alone, which are public. Guarantee: none; the true edges are read, so no
-    number of this may be published.
+    compare posteriors, and features alone, which are public. Guarantee: none. The true edges are read, so no
+    result may be published.
 
     Raises:
-        ConfigError: a setting is outside its range, or the drawn pairs are all alike.
+        ConfigError: A setting is outside its range, or all sampled pairs are of one kind.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -244,14 +244,14 @@ def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSett
 
 @checked
 def correlations(rows: Matrix, pairs: Pairs) -> Floats:
-    """Return the correlation of the two ends' rows, each less its own mean: one score a pair.
+    """Return the correlation of the two ends' rows, each minus its own mean: one score per pair.
 
-    With posteriors it is LSA2-post, with features LSA2-attr (Wu et al., after He et al.): the latter knows
-    nothing but what is public, and is what every attack has to be compared with.
+    With posteriors it is LSA2-post, with features LSA2-attr (Wu et al., after He et al.). The latter uses
+    only public data, and is the baseline of every attack.
 
     Args:
         rows: (N, d), an array, a tensor or a SciPy matrix.
-        pairs: which pairs.
+        pairs: Pairs to score.
     """
     drawn = dense_rows(rows, pairs.nodes)
     centered = drawn - drawn.mean(axis=1, keepdims=True)
@@ -265,11 +265,11 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
 @checked
 @dataclass(frozen=True, eq=False)
 class AdversaryKnowledge:
-    """What is known of the drawn nodes, by name.
+    """Attacker's knowledge about the sampled nodes, by name.
 
     Args:
-        rows: a matrix (n, d) each: features, public labels, posteriors, released rows.
-        influence: of each drawn node on each other (n, n), if it was measured.
+        rows: One matrix (n, d) each: features, public labels, posteriors, released aggregates.
+        influence: Influence of each sampled node on each other (n, n), if it was measured.
     """
 
     rows: Mapping[str, Floats]
@@ -306,7 +306,7 @@ def _cosines(rows: Floats) -> Floats:
 
 @checked
 def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
-    """Return what is public under edge-level units: features, and labels of training and validation."""
+    """Return the public data of edge-level units: features, and labels of training and validation."""
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
         known = (graph.mask("train") | graph.mask("val")).numpy()
@@ -332,7 +332,7 @@ def aggregate_knowledge(
 def full_knowledge(
     public: AdversaryKnowledge, answers: ServedModel, pairs: Pairs, influence: Floats | None
 ) -> AdversaryKnowledge:
-    """Return what is known to an attacker with a model's answers, its released rows and influences."""
+    """Return an attacker's knowledge with a model's predictions, released aggregates and influences."""
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
     released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
     return AdversaryKnowledge({**public.rows, "posteriors": posteriors, **released}, influence)
@@ -342,16 +342,16 @@ def full_knowledge(
 def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
     """Return the scores of an attacker who knows the truth about all folds of the pairs but one.
 
-    That is the strongest knowledge that the literature gives a link attacker (He et al., Stealing links from
-    graph neural networks, 2021: with part of the graph). Pairs are dealt into folds at random; those of a
-    fold are judged by a classifier of the others (:func:`fit_discriminator`), so with two folds half of the
-    edges are known. Scores of two folds are made comparable as ranks within their fold.
+    This is the strongest knowledge of a link attacker in the literature (He et al., Stealing links from
+    graph neural networks, 2021: with part of the graph). Pairs are assigned to folds at random. The pairs of
+    a fold are scored by a classifier of the others (``fit_discriminator``), so with two folds half of the
+    edges are known. Scores of different folds are made comparable as ranks within their fold.
 
     Args:
-        known: what pairs are compared by.
-        pairs: whom to judge.
-        folds: how many, 2 or more.
-        seed: of the folds and the classifiers.
+        known: Attacker's knowledge, by which pairs are compared.
+        pairs: Pairs to score.
+        folds: Number of folds, 2 or more.
+        seed: Seed of the folds and the classifiers.
     """
     checks.integer_at_least(2, folds=folds)
     rng = PublicStreams(seed).numpy("folds")

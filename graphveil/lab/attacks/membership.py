@@ -40,13 +40,13 @@ class MembershipSettings:
     """Settings of a membership attack.
 
     Args:
-        per_class: nodes of each class in the shadow graph; classes with fewer are left out.
+        per_class: Nodes of each class in the shadow graph; classes with fewer are left out.
         evaluate_on: ``"target"``, as in the paper: the attack model learns from the shadow model alone; or
-            ``"shadow"``, which is what its scripts do.
-        disjoint: whether nodes of the shadow graph are left out where the target is judged.
-        shadows: how many shadow models of the whole graph to fit besides, for LiRA and the Bayes posterior
-            (:func:`bayes_scores`); none if 0.
-        seed: of the shadow graph, the shadow models and the attack model.
+            ``"shadow"``, as in its scripts.
+        disjoint: Whether nodes of the shadow graph are excluded from scoring the target.
+        shadows: Number of additional shadow models of the whole graph, for LiRA and the Bayes posterior
+            (``bayes_scores``); none if 0.
+        seed: Seed of the shadow graph, the shadow models and the attack model.
     """
 
     per_class: int = 1000
@@ -67,15 +67,15 @@ class MembershipSettings:
 @checked
 @dataclass(frozen=True, eq=False)
 class MembershipReport:
-    """What attackers know about membership. Internal.
+    """Result of membership attacks. Internal.
 
     Args:
-        attackers: rankings by name: members are there.
-        theoretical_bound: the attack bound that the guarantee implies for one record; nothing under a unit
+        attackers: Rankings by name; positives are members.
+        theoretical_bound: Attack bound that the guarantee implies for one record; empty under a unit
             that protects edges alone.
-        unit: what it protects.
-        judged: how many nodes were judged.
-        settings: of the attack.
+        unit: Privacy unit.
+        judged: Number of scored nodes.
+        settings: Settings of the attack.
     """
 
     attackers: Mapping[str, RocCurve]
@@ -105,14 +105,14 @@ class MembershipReport:
 def attack_membership(
     model: Estimator, graph: Graph, settings: MembershipSettings | None = None
 ) -> MembershipReport:
-    """Return what a shadow model teaches about who was trained on (Sajadmanesh et al., GAP, section 7.4.2).
+    """Infer training membership with a shadow model (Sajadmanesh et al., GAP, section 7.4.2).
 
-    The attacker has a part of the data with labels and edges, fits a model of the same kind and budget on it,
-    and learns from its posteriors and the nodes' true classes to distinguish training nodes from test nodes.
-    The target predicts the whole graph (TSTF). Guarantee: none; internal.
+    The attacker has a part of the data with labels and edges, and fits a model of the same kind and budget.
+    From its posteriors and the nodes' true classes the attacker learns to distinguish training nodes from
+    test nodes. The target predicts the whole graph (TSTF). Guarantee: none; internal.
 
     Raises:
-        ConfigError: no two classes have nodes enough for the shadow graph.
+        ConfigError: Fewer than two classes have enough nodes for the shadow graph.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -229,11 +229,11 @@ def standardized(sure: Floats) -> Floats:
 @checked
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Shadow models of one graph, each trained on a part of what is judged.
+    """Shadow models of one graph, each trained on a part of the scored nodes.
 
     Args:
-        members: whom each was trained on (K, N).
-        confidences: how sure each is of every node's class, log p / (1 - p), :func:`standardized`, (K, N).
+        members: Members of each model (K, N).
+        confidences: Each model's confidence in every node's class, log p / (1 - p), ``standardized``, (K, N).
     """
 
     members: Bools
@@ -246,11 +246,11 @@ class Ensemble:
         return Ensemble(self.members[keep], self.confidences[keep])
 
     def laws(self) -> "Laws":
-        """Return what is expected of each node's confidence, where it is a member and where it is not.
+        """Return the expected confidence of each node as a member and as a non-member.
 
-        Few models contain little about one node: spreads are one for all (as Carlini et al. 2022 do
-        there, too), and what membership adds to a node's confidence is shrunk towards its mean over nodes, by
-        as much as the models' scatter explains of its variance.
+        A few models contain little information about one node. Spreads are shared by all nodes (as Carlini
+        et al. 2022 do in this case), and the effect of membership on a node is shrunk towards its mean over
+        nodes, by the part of its variance that the scatter of the models explains.
         """
         held, left = self.members.sum(axis=0), (~self.members).sum(axis=0)
         observed = (held > 0) & (left > 0)
@@ -295,10 +295,10 @@ def _spread(rest: Floats, chosen: Bools) -> float:
 
 @checked
 def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -> Ensemble:
-    """Return shadow models with the keywords of a model, on parts of its training and test nodes.
+    """Fit shadow models with the keywords of a model, on parts of its training and test nodes.
 
-    Each holds about as many as the target does, since models of fewer nodes are sure of other things. Every
-    node is left out by equally many models, two at least, so that none is without examples of either kind.
+    Each has about as many members as the target, since the confidence of a model depends on that number.
+    Every node is left out by equally many models, two at least, so that each has examples of either kind.
 
     Raises:
         ConfigError: ``count`` is below four.
@@ -324,7 +324,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
 def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
     """Return LiRA's log-likelihood ratio of membership for each node (Carlini et al., S&P 2022).
 
-    A Gaussian for models that held the node, another for those that did not (:meth:`Ensemble.laws`).
+    A Gaussian for models that held the node, another for those that did not (``Ensemble.laws``).
     """
     checks.shape(ensemble.confidences.shape[1:], confidences=confidences)
     return ensemble.laws().ratio(confidences)
@@ -334,21 +334,21 @@ def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
 def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, nodes: Integers) -> Floats:
     """Return log-odds of membership given a model's outputs on all nodes, and the graph.
 
-    In the manner of G-BASE (arXiv 2505.24089), from its idea. If training draws weights with probability
+    The idea is that of G-BASE (arXiv 2505.24089). If training draws parameters with probability
     proportional to exp(-sum over members of loss / T), the log-odds that node v is a member are
 
         -loss_v / T - log E[exp(-loss_v / T)] + a constant,
 
-    the mean over models without v (Sablayrolles et al. 2019). In a graph, members among v's neighbors lower
-    its loss too, so v's outputs are judged together with how far its neighbors' outputs are from
-    what they are without them. Temperature and weights of these parts, and of LiRA's ratio, are fitted by
-    logistic regression on the shadow models, each judged by the others, where the truth is known.
+    the mean over models without v (Sablayrolles et al. 2019). In a graph, members among v's neighbors also
+    lower its loss. The outputs of v are therefore scored together with how far its neighbors' outputs are
+    from their values without them. Temperature and weights of these parts, and of LiRA's ratio, are fitted by
+    logistic regression on the shadow models, each scored by the others, with known truth.
 
     Args:
-        ensemble: shadow models.
-        confidences: of the target (N), leveled.
-        edges: the attacker's knowledge of the graph.
-        nodes: whom to judge; the regression learns from these nodes alone.
+        ensemble: Shadow models.
+        confidences: Confidences of the target (N), standardized.
+        edges: The attacker's knowledge of the graph.
+        nodes: Nodes to score; the regression learns from these nodes alone.
     """
     checks.shape(ensemble.confidences.shape[1:], confidences=confidences)
     checks.shape((len(ensemble.members), edges.matrix.shape[0]), members=ensemble.members)

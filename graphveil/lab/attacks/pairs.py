@@ -81,12 +81,12 @@ class SecretEdges:
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs:
-    """Pairs of drawn nodes, by place in the draw, with what is true of them.
+    """Pairs of sampled nodes, by index in the sample, with their true state.
 
     Args:
-        nodes: the drawn nodes, in the order of the draw.
-        one, other: places in ``nodes``, the earlier drawn first.
-        joined: whether the pair is an edge.
+        nodes: The sampled nodes, in the order of the draw.
+        one, other: Indices into ``nodes``, the earlier drawn first.
+        joined: Whether the pair is an edge.
     """
 
     nodes: Integers
@@ -161,9 +161,9 @@ def draw_pairs(
 
 @checked
 def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
-    """Return the undirected graph with the pair joined if it is not, and apart if it is.
+    """Return the undirected graph with one edge removed if it exists, and added otherwise.
 
-    It has an edge set of its own, so its queries are charged there.
+    The result has a new edge set, so its queries are charged there.
 
     >>> import torch
     >>> apart = Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False)

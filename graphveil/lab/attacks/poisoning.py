@@ -48,7 +48,7 @@ class PoisoningReport:
         unpoisoned: without malicious clients.
         poisoned: with them, and a server that accepts every LDP report.
         checked: the server rejects LDP reports that no client can send.
-        robust: the server also decodes robustly, see :func:`attack_collection`.
+        robust: the server also decodes robustly, see ``attack_collection``.
         unpoisoned_robust: without malicious clients, with robust decoding.
     """
 
@@ -73,11 +73,11 @@ class PoisonedCollection:
     """One collection of unpoisoned LDP reports, whose accuracy is measured once.
 
     Args:
-        model: the LPGNN of the collection.
-        graph: whose records were randomized.
-        reports_sent: what its nodes sent.
-        guarantee: their guarantee.
-        unpoisoned: test accuracy.
+        model: The LPGNN of the collection.
+        graph: Graph whose records were randomized.
+        reports_sent: LDP reports of its nodes.
+        guarantee: Their guarantee.
+        unpoisoned: Test accuracy.
     """
 
     model: LPGNN
@@ -121,7 +121,7 @@ class PoisonedCollection:
     def with_malicious_clients(
         self, strategy: PoisoningStrategy, *, share: float, hubs: bool = False, seed: int = 0
     ) -> PoisoningReport:
-        """Return the loss of accuracy, see :func:`attack_collection`."""
+        """Return the loss of accuracy, see ``attack_collection``."""
         checks.one_of(POISONING_STRATEGIES, strategy=strategy)
         checks.within(0, 0.5, share=share)
         checks.switch(hubs=hubs)
@@ -154,15 +154,15 @@ def attack_collection(
     hubs: bool = False,
     seed: int = 0,
 ) -> PoisoningReport:
-    """Return the accuracy that malicious clients cost LPGNN, and what checks and robust decoding recover.
+    """Measure the accuracy loss of LPGNN from malicious clients, and how much robust decoding recovers.
 
     All fits learn from one collection with the same noise, in which malicious clients replace their own LDP
-    reports. They send with ``"random"`` any valid LDP report. With true features, they send about their label
+    reports. With ``"random"`` they send any valid LDP report. With true features, they send as their label
     with ``"label"`` the next class, with ``"same"`` the rarest class, or with ``"deny"`` any class but their
     own. ``"feature"`` is the largest value for every feature that they report. ``"unbounded"`` is a hundred
     times that, which only a server without checks accepts (``graphveil.local.collect`` rejects it). Which
     features a client reports, and with ``labels="hashing"`` the groups of classes, follow from a hash of its
-    id: the client knows them and cannot choose them.
+    id: the client can compute them but not choose them.
 
     Robust decoding selects the network, the posterior of the labels reported around each node, or their
     product by how well they predict held-out LDP reports (``prior="robust"``, ``posterior_use="evidence"``):
@@ -172,14 +172,14 @@ def attack_collection(
     cannot be identified (decision 045).
 
     Args:
-        model: an unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are taken.
-        graph: its records, which are randomized again.
-        strategy, share: of malicious clients: what they send, and their share of all nodes.
-        hubs: whether they are the nodes of most neighbors, instead of any.
-        seed: of the choice of clients and of random LDP reports.
+        model: An unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are used.
+        graph: Graph whose records are randomized again.
+        strategy, share: What malicious clients send, and their share of all nodes.
+        hubs: Whether they are the nodes with most neighbors, instead of random ones.
+        seed: Seed of the choice of clients and of random LDP reports.
 
     Raises:
-        NotImplementedGuaranteeError: clients report several classes, or features of another kind than the
+        NotImplementedGuaranteeError: Clients report several classes, or features of another kind than the
             collection's.
     """
     checks.one_of(POISONING_STRATEGIES, strategy=strategy)
@@ -253,7 +253,7 @@ def _poisoned_labels(
 
 
 def _drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> RandomizedRecords:
-    """Return the reports without those of some nodes, of whom nothing is known then."""
+    """Return the LDP reports without those of some nodes, which are then missing."""
     labels = reports_sent.labels.clone()
     labels[clients] = UNKNOWN
     features = _replace_rows(reports_sent.features, clients, np.zeros_like)

@@ -60,9 +60,9 @@ class ReconstructionReport:
     """How close attackers and controls come to the records. Internal.
 
     Args:
-        qualities: figures by attacker (:func:`quality`).
-        drawn: what each of them reconstructed, (records, d).
-        epsilon: the budget of one record.
+        qualities: Results by attacker (``quality``).
+        drawn: Reconstructions of each of them, (records, d).
+        epsilon: Budget of one record.
     """
 
     qualities: Mapping[str, Mapping[str, float | None]]
@@ -92,23 +92,23 @@ def attack_records(
     copies: int = 4,
     seed: int = 0,
 ) -> ReconstructionReport:
-    """Return how well records are reconstructed from randomized embeddings of them.
+    """Measure how well records are reconstructed from their randomized embeddings.
 
     The embedding is public, and so are some records of the same kind. The *naive* attacker learns its inverse
     from their clean embeddings, the *adaptive* one from embeddings that it randomized itself by the same
-    mechanism; it returns the mean where noise hides everything else. Both are compared with the
-    mean of the public records, and the adaptive attacker's records dealt to the wrong people: what is no
-    closer than that reveals nothing about a person.
+    mechanism; it returns the mean if noise hides everything else. Both are compared with two controls: the
+    mean of the public records, and the adaptive attacker's records assigned to other people. A reconstruction
+    that is no closer than these reveals nothing about a person.
 
     Args:
-        public: the attacker's own records (n, d).
-        secret: those that are attacked (m, d).
-        mechanism: what a node does to its embedding before it sends it.
-        embed: the public map that nodes apply first, into the mechanism's bounds.
-        learn: how an inverse is learned.
-        side: of images, for structural similarity; None for tables.
-        copies: how often the adaptive attacker randomizes each public record.
-        seed: of all noise and draws. It is an experiment's noise, on records that the caller knows.
+        public: The attacker's own records (n, d).
+        secret: The attacked records (m, d).
+        mechanism: Local randomizer of a node's embedding.
+        embed: Public map that nodes apply first, into the mechanism's bounds.
+        learn: Function that learns an inverse.
+        side: Side length of images, for structural similarity; None for tables.
+        copies: How often the adaptive attacker randomizes each public record.
+        seed: Seed of all noise and draws. The noise is for experiments, on records that the caller has.
 
     >>> from graphveil.mechanisms import MultiBit
     >>> x = np.random.default_rng(0).random((300, 4))
@@ -271,10 +271,10 @@ class DownConvolution(nn.Module):
 
 
 def up_convolution(side: int, *, seed: int = 0, epochs: int = 30) -> Learner:
-    """Return what learns to draw images of ``side`` x ``side`` pixels from embeddings, by up-convolutions.
+    """Return a learner of images of ``side`` x ``side`` pixels from embeddings, by up-convolutions.
 
-    The network takes a row to a quarter of the side and doubles it twice; it lowers the squared error, which
-    an attacker who sees noise does best by drawing the mean of all images that may lie behind it.
+    The network maps a row to a quarter of the side and doubles it twice. It minimizes the squared error, for
+    which an attacker with noisy input should return the mean of all images that may have caused it.
     """
 
     def learn(seen: Floats, records: Floats) -> Map:

@@ -1,4 +1,4 @@
-"""How well an attacker ranks what is present above what is not, and the bounds that a guarantee implies.
+"""How well an attacker ranks positives above negatives, and the bounds that a guarantee implies.
 
 An attack on one protected edge or record cannot exceed the bounds, even if the attacker knows the rest.
 """
@@ -120,7 +120,7 @@ class RocCurve:
         return [(float(rate), self.tpr(float(rate))) for rate in grid]
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures that every attack prints."""
+        """Return the results that every attack prints."""
         return {
             "auc": self.auc,
             "average_precision": self.average_precision,
@@ -141,7 +141,7 @@ def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 @checked
 def largest_advantage(roc: RocCurve) -> float:
-    """Return the largest TPR - FPR over thresholds, which is biased upwards; see :class:`PairTest`."""
+    """Return the largest TPR - FPR over thresholds, which is biased upwards; see ``PairTest``."""
     false, true = roc.rates
     return float((true - false).max())
 
@@ -212,13 +212,13 @@ def theoretical_bound_of(
 
     It bounds what the release reveals about one edge (or record) to an attacker who knows the rest. It does
     not bound what public features and labels reveal about edges: an attack over many pairs may have
-    a larger AUC without reading any release, which is why a feature-only attacker is reported, too.
+    a larger AUC without reading any release, which is why a feature-only attacker is also reported.
 
     Args:
-        guarantee: the guarantee.
-        attacked_object: what the attacker is after. Where the unit does not protect it, nothing is excluded:
-            edges are public where nodes randomize their features, and so are records where edges are
-            protected. By default it is what the unit protects.
+        guarantee: The guarantee.
+        attacked_object: Target of the attacker; by default what the unit protects. There is no bound if the
+            unit does not protect it: with local randomization of features edges are public, and with
+            edge-level privacy units records are.
     """
     if (
         not guarantee.valid

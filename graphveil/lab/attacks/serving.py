@@ -28,15 +28,15 @@ EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "relea
 @checked
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A fitted model as its users meet it.
+    """A fitted model as seen by its users.
 
     Args:
-        predict: probabilities for features that are sent; the server holds the edges.
-        edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the
-            last case answers are stored, and other features are another question at a price of its own: no
-            nudge moves an answer, and every influence is zero by construction.
-        proba: the probabilities of the graph's own features.
-        released: what was published besides, rows by name.
+        predict: Function from features to probabilities; the server has the edges.
+        edge_source: Source of an answer: exact edges, a released graph, or released aggregates. In the
+            last case aggregates are stored, and other features are another query with its own privacy cost.
+            Perturbations then change no answer, and every influence is zero by construction.
+        proba: Probabilities of the graph's own features.
+        released: Additional published aggregates by name.
     """
 
     predict: Predict

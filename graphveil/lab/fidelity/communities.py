@@ -19,7 +19,7 @@ def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
 
     The method of Louvain (Blondel et al., Fast unfolding of communities in large networks, 2008): nodes move
     to the neighboring community that raises modularity most, communities become nodes, and all begins
-    again until nothing is joined; then single nodes move once more. Here a random half of the nodes moves at
+    again until nothing is joined; then single nodes move again. Here a random half of the nodes moves at
     once, in sparse matrix products of O(m); all of them together would only change places. The same graph and
     generator give the same communities.
 
@@ -52,9 +52,9 @@ def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """A graph whose nodes are nodes, or communities of those before; inner edges are loops, from both ends.
+    """A graph whose nodes are original nodes or communities; edges within a community are self-loops.
 
-    Its modularity is that of the nodes' communities.
+    Its modularity is that of the communities.
     """
 
     matrix: Any

@@ -84,7 +84,7 @@ class StructuralComparison:
         return {"internal": True, "queries": queries, "notes": list(self.notes)}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the cells of :attr:`HEAD` for each query, as text."""
+        """Return the cells of ``HEAD`` for each query, as text."""
         return [
             (query.name, _cell(query.true), _cell(query.released), _cell(query.error), query.measure)
             for query in self.queries
@@ -102,25 +102,25 @@ class StructuralComparison:
 def compare(
     graph: Graph, released: Graph | PerturbedGraph, *, seed: int = 0, sources: int | None = None
 ) -> StructuralComparison:
-    """Return how well a released graph keeps the structure of the true one, in 15 queries.
+    """Measure how well a released graph keeps the structure of the true one, in 15 queries.
 
     They are those of the PGB benchmark (Liu et al., PGB: Benchmarking differentially private synthetic graph
     generation algorithms, 2024), with its measures: relative error of scalars, KL divergence of degrees and
     path lengths, normalized mutual information of communities, mean absolute error of eigenvector centrality.
     Both graphs are read as undirected ones without weights: two nodes are joined if any edge is between them.
 
-    Guarantee: none, and nothing is recorded. The true graph is read exactly, so **no number of this may be
-    published**, not even the errors. To choose a mechanism by it on private edges is a release of its own.
+    Guarantee: none, and nothing is recorded. The true graph is read exactly, so **no result may be
+    published**, not even the errors. Choosing a mechanism by it on private edges is another release.
 
     Args:
-        graph: the true graph.
-        released: a graph over the same nodes, such as what ``gv.perturb`` returns.
-        seed: of what is sampled, and of the order in which communities are found; the same for both graphs.
-        sources: how many nodes shortest paths are measured from; by default all of up to 4,096, else 512.
+        graph: The true graph.
+        released: A graph over the same nodes, such as a result of ``gv.perturb``.
+        seed: Seed of sampling, and of the order in which communities are found; the same for both graphs.
+        sources: Number of source nodes of shortest paths; by default all of up to 4,096, else 512.
 
     Raises:
-        GraphError: the graphs have different nodes.
-        ConfigError: ``sources`` is no whole number above 0.
+        GraphError: The graphs have different nodes.
+        ConfigError: ``sources`` is not an integer above 0.
 
     >>> import torch
     >>> import graphveil as gv
@@ -176,9 +176,9 @@ def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicSt
     """Return the profile of a graph; two graphs with the same streams are sampled alike.
 
     Args:
-        graph: whose profile it is.
-        sources: the nodes that paths are measured from.
-        streams: public randomness, for wedges and for the order in which nodes change communities.
+        graph: The graph.
+        sources: Source nodes of shortest paths.
+        streams: Public randomness, for wedges and for the order in which nodes change communities.
     """
     found = communities(graph, rng=streams.numpy("communities"))
     return Profile(

@@ -34,7 +34,7 @@ _CHUNK = 1 << 24  # products at a time, which bound the memory
 class SimpleGraph:
     """Neighbors in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
 
-    Build one with :meth:`from_adjacency`. Statistics of it are exact, so they are as private as the edges.
+    Build one with ``from_adjacency``. Statistics of it are exact, so they are as private as the edges.
 
     Shapes: ``indptr`` (N + 1), ``indices`` (2 m) for m edges.
     """
@@ -73,7 +73,7 @@ class SimpleGraph:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int32]:
-        """The node whose row each entry of ``indices`` is in, (2 m)."""
+        """The row of each entry of ``indices``, (2 m)."""
         return np.repeat(np.arange(self.nodes, dtype=np.int32), self.degrees)
 
     def matrix(self) -> Any:
@@ -117,8 +117,8 @@ def eigenvector_centrality(graph: SimpleGraph) -> Floats:
     """Return x >= 0 of length 1 with A x = lambda x for the largest eigenvalue lambda of A.
 
     By powers of A + I, which has the same eigenvectors and does not alternate on bipartite graphs, from equal
-    entries, in O(m) a step: until no entry changes by more than 1e-10, or for 1,000 steps. Where several
-    components share the largest eigenvalue, x is the part of the start that lies in its eigenvectors.
+    entries, in O(m) per step: until no entry changes by more than 1e-10, or for 1,000 steps. If several
+    components share the largest eigenvalue, x is the projection of the start onto its eigenvectors.
 
     Shapes: (N).
 

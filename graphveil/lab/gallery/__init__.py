@@ -1,4 +1,4 @@
-"""Published mechanisms, restated: those whose claims break, each with its counterexample, and sound ones.
+"""Published mechanisms, restated: those whose claims are refuted, with counterexamples, and sound ones.
 
 >>> from graphveil.lab.gallery import BROKEN
 >>> BROKEN["one direction"].run_neighbor_test(pairs=100).kinds

@@ -46,13 +46,13 @@ def moved_by_a_stored_edge() -> float:
 
 
 def all_rows_at_node_level(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """GAP at node level, one hop: noise for D friends' rows on every row, degrees being D at most."""
+    """GAP at node level, one hop, maximum degree D: noise for D neighbors' rows in every aggregate."""
     most = max(1, graph.nodes - 1)  # a degree that no node can pass
     noise.gaussian(sums(graph), math.sqrt(most) * renyi_sigma(EPSILON, DELTA))
 
 
 def moved_by_a_hub(degree: int, *, own: bool) -> float:
-    """Return the squared change by a node of so many friends: of its own row, or of all others."""
+    """Return the squared change by a node of this degree: of its own aggregate, or of all others."""
     hub = SmallGraph.from_edges(degree + 1, [(0, v) for v in range(1, degree + 1)], directed=False)
     changed = sums(hub) - sums(hub.with_edges(set()).with_record(0, 0.0, NO_LABEL))
     return float(np.square(changed[:1] if own else changed[1:]).sum())
@@ -87,7 +87,7 @@ def density_scale(nodes: int, epsilon: float) -> float:
 
 
 def density_cost(nodes: int, chunk: int, epsilon: float) -> float:
-    """Return how much epsilon a chunk's density really costs: an edge moves it by 1 / (chunk n)."""
+    """Return the true epsilon of a chunk's density: an edge changes it by 1 / (chunk n)."""
     return 1 / (chunk * nodes) / density_scale(nodes, epsilon)
 
 

@@ -14,11 +14,11 @@ class RestatedValue:
     """A published number, and the same number from a restatement.
 
     Args:
-        what: its meaning.
-        location: a statement, formula, program or pseudo-code of the source; of a cost, what it follows from.
-        published: the number.
-        restated: returns the number of the restatement.
-        tolerance: relative: as many digits as are known.
+        what: Its meaning.
+        location: Statement, formula, program or pseudocode of the source; for a cost, its derivation.
+        published: The number.
+        restated: Function that returns the number of the restatement.
+        tolerance: Relative tolerance: as many digits as are known.
     """
 
     what: str
@@ -33,17 +33,17 @@ class PublishedMechanism:
     """One mechanism and its claim.
 
     Args:
-        name: a short name.
-        source: the publication or program with the claim.
-        explanation: the claim, why it fails, and a correction.
-        unit: the claimed privacy unit.
-        claim: keywords of :func:`~graphveil.audit.neighbor_test`.
-        mechanism: the restatement.
-        kind: of finding that refutes it; empty for a sound mechanism.
-        figure: a number of the source about the step that fails, reproduced, so that the restatement is the
-            published mechanism; None where no source gives one.
-        cost: the privacy cost of the flaw, derived independently of the restatement; None if unknown.
-        search: keywords of the neighbor test where the defaults do not suffice (larger graphs).
+        name: A short name.
+        source: Publication or program with the claim.
+        explanation: The claim, why it fails, and a correction.
+        unit: The claimed privacy unit.
+        claim: Keywords of ``neighbor_test``.
+        mechanism: The restatement.
+        kind: Kind of finding that refutes it; empty for a sound mechanism.
+        figure: A reproduced number of the source about the step that fails, to show that the restatement is
+            the published mechanism; None if no source gives one.
+        cost: Privacy cost of the flaw, derived independently of the restatement; None if unknown.
+        search: Keywords of the neighbor test if the defaults do not suffice (larger graphs).
     """
 
     name: str

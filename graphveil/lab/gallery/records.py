@@ -131,7 +131,7 @@ def public_threshold(graph: SmallGraph, noise: NoiseRecorder) -> None:
 
 
 def divisor(records: int, batch: int) -> int:
-    """Return what a step is divided by: the floor of n times one over the number of batches."""
+    """Return the divisor of a step: n divided by the number of batches, rounded down."""
     return int(records * (1 / max(1, math.ceil(records / batch))))
 
 

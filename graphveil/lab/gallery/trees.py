@@ -61,7 +61,7 @@ def membership(n: int) -> np.ndarray:
 
 
 def scores(edges: np.ndarray, there: np.ndarray | None = None) -> np.ndarray:
-    """Return the score of every tree; ``there`` says which leaves count, all by default."""
+    """Return the score of every tree; ``there`` marks the leaves that count, all by default."""
     table = membership(len(edges))
     counts = np.ones_like(edges) if there is None else np.outer(there, there)
     size = np.einsum("trij,ij->tr", table, counts) / 2

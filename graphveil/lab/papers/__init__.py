@@ -1,1 +1,1 @@
-"""Tables and figures of papers, measured again: ours beside theirs, each by one command."""
+"""Reproduce tables and figures of papers, each by one command, next to the published values."""

@@ -1,4 +1,4 @@
-"""Figures of a target, one for each data set, as SVG and PDF: the same results have the same bytes."""
+"""Figures of a target, one for each dataset, as SVG and PDF; equal results give equal bytes."""
 
 import textwrap
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def figures_of(
 
 
 def _title(figure: "Figure", target: ReproductionTarget, dataset: str) -> None:
-    """Write above the figure what is shown, where, and what hollow marks are."""
+    """Write the title of the figure, and the legend of hollow marks."""
     reference = target.published_dataset(dataset)
     where = "the same data" if reference == dataset else reference
     known = "" if reference is None else f"; hollow marks: published, on {where}"
@@ -157,9 +157,9 @@ def _x(point: Point, beyond: float | None) -> float:
 
 
 def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    """Return a row a line: our mean with its interval, and the published figure beside it.
+    """Return a row per line: our mean with its interval, and the published value next to it.
 
-    It is for targets without an axis, and for a single place on it.
+    It is for targets without an axis, and for a single point on it.
     """
     scale = 100 if target.percent else 1
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)

@@ -1,4 +1,4 @@
-"""Running a grid: each cell once, whole or not at all, several side by side; a killed grid goes on."""
+"""Run a grid: each cell once, atomically, several in parallel; an interrupted grid can be resumed."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
 
 
 class ProgressListener(Protocol):
-    """What is told of a grid under way."""
+    """Receives the progress of a running grid."""
 
     def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
         """Take all cells, and what was found before, by the name of its work."""
@@ -35,17 +35,17 @@ class ProgressListener(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionGrid:
-    """A target under way in a folder.
+    """A target that runs in a folder.
 
-    ``cells/`` has a file a cell, which several targets may share; ``internal/`` the work under way.
+    ``cells/`` has one file per cell, which several targets may share; ``internal/`` the unfinished work.
 
     Args:
-        target: what is run.
-        run_options: how.
-        folder: where.
-        root: the folder of the data sets; None for the default.
-        jobs: how many cells at a time.
-        cells: another folder of finished cells; None for the grid's own.
+        target: The target.
+        run_options: Options of the run.
+        folder: Folder of the grid.
+        root: Folder of the datasets; None for the default.
+        jobs: Number of parallel cells.
+        cells: Another folder of finished cells; None for the grid's own.
     """
 
     target: ReproductionTarget
@@ -58,11 +58,11 @@ class ReproductionGrid:
     def run(
         self, listener: ProgressListener | None = None
     ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
-        """Run what is not there yet, and return everything.
+        """Run the missing cells, and return all results.
 
         Raises:
-            ConfigError: the folder belongs to something else, or to another process.
-            RunError: a cell failed; what is finished is kept.
+            ConfigError: The folder belongs to something else, or to another process.
+            RunError: A cell failed; finished cells are kept.
         """
         begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
         # A resumed call may have more runs or data sets than the first one, so these are not compared.
@@ -107,7 +107,7 @@ def _finished(store: Path, names: Iterable[str]) -> dict[str, Measurement]:
 
 
 def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
-    """Measure a cell in a folder of its own, and its processor time."""
+    """Measure a cell in a separate folder, and its processor time."""
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()
     make_folder(paths.cache, private=True)

@@ -33,13 +33,13 @@ Labels = npt.NDArray[np.int64 | np.bool_]  # class numbers (N) or label sets (N,
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What a cell found out, as plain values.
+    """Result of a cell, as plain values.
 
     Args:
-        values: figures by name.
-        cost: the unit, epsilon, delta and validity of its guarantee; None if it queries no protected data.
-        deviations: why the guarantee does not hold, where it does not.
-        refused: why there are no figures; empty if there are.
+        values: Numbers by name.
+        cost: Unit, epsilon, delta and validity of its guarantee; None if it queries no protected data.
+        deviations: Why the guarantee is not valid, if it is not.
+        refused: Why there are no values; empty if there are.
     """
 
     values: Mapping[str, float]
@@ -49,7 +49,7 @@ class Measurement:
 
     @classmethod
     def from_guarantee(cls, values: Mapping[str, float], guarantee: Guarantee) -> "Measurement":
-        """Return figures with their privacy cost."""
+        """Return values with their privacy cost."""
         is_charged = guarantee.releases and guarantee.unit != NoUnit.name
         plain = guarantee.as_dict()
         cost = {name: plain[name] for name in ("unit", "epsilon", "delta", "valid")} if is_charged else None
@@ -62,7 +62,7 @@ class Measurement:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Measurement":
-        """Return the measurement that a file holds."""
+        """Read the measurement of a file."""
         return cls(**{**plain, "deviations": tuple(plain["deviations"])})
 
 
@@ -71,7 +71,7 @@ class MeasurementPaths:
     """Where cells read and keep things.
 
     Args:
-        root: the folder of the data sets; None for the default.
+        root: the folder of the datasets; None for the default.
         work: a cell's own folder, from which an interrupted release is resumed without another charge; None
             keeps nothing.
         cache: what follows from public data alone, for all cells.
@@ -83,10 +83,10 @@ class MeasurementPaths:
 
 
 def measure(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Return what a cell finds out; a configuration that is refused is a finding, with its reason.
+    """Return the result of a cell; a rejected configuration is a result, with its reason.
 
-    Refusals come before anything is spent: of a guarantee that cannot be given, or of a graph that would be
-    too large. Anything else that goes wrong is raised.
+    Configurations are rejected before anything is spent, because a guarantee is not possible or a graph would
+    be too large. All other errors are raised.
     """
     try:
         return MEASURES[work.measure](work, paths)
@@ -109,9 +109,9 @@ def measure_scores(work: Work, paths: MeasurementPaths) -> Measurement:
 
 
 def measure_one_hop(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Fit one hop at the budget at which its noise is that of K hops at the budget asked for.
+    """Fit one hop at the budget at which its noise equals that of K hops at the given budget.
 
-    So what the noise of K hops costs is told apart from what the hops see.
+    This separates the cost of the noise of K hops from the information of additional hops.
     """
     one = experiment_of(work, paths.root)
     sizes = one.model(0).config.sizes_of(one.split(_prepared_graph(one), 0))
@@ -152,7 +152,7 @@ def budget_of_one(method: type[Estimator], keywords: dict[str, Any], sizes: Publ
 
 
 def measure_plain_features(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Fit the model with features that say nothing about a node, which the options name (LPGNN).
+    """Fit the model with uninformative features, which the options name (LPGNN).
 
     They are degrees one-hot (``"ohd"``), a column of ones (``"one"``), or uniform numbers (``"rnd"``). Edges
     are public there, and so are degrees.
@@ -222,7 +222,7 @@ def measure_links(work: Work, paths: MeasurementPaths) -> Measurement:
 def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return the share of variance explained, and of people identified, by an attacker who knows the noise.
 
-    Records are read back from randomized embeddings by an inverse that was learned on public records. One
+    Records are reconstructed from randomized embeddings by an inverse that was learned on public records. One
     half of 2,000 records is public, and the other is attacked: their first 200 features, sent as 64 numbers
     of a public random map.
     """

@@ -1,4 +1,4 @@
-"""What a finished grid leaves: every run as CSV, tables for a page and for LaTeX, figures, a verdict."""
+"""Outputs of a finished grid: every run as CSV, tables for a page and for LaTeX, figures, a verdict."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ class Results:
 
     @property
     def refusals(self) -> dict[str, list[str]]:
-        """Why there is no figure, with the lines that have none."""
+        """Why there is no value, with the lines that have none."""
         found: dict[str, list[str]] = {}
         for point in self.points:
             if point.refused:
@@ -190,7 +190,7 @@ def _sentence(words: str) -> str:
 
 
 def _plain_x(x: float | None) -> float | str | None:
-    """Return a place as JSON has it, which knows no infinity."""
+    """Return a point on the axis for JSON, which has no infinity."""
     return "inf" if x == math.inf else x
 
 
@@ -237,10 +237,10 @@ class ReportTable:
     """One table, as text.
 
     Args:
-        title: what stands above it.
-        head: its columns.
-        rows: text, as many cells a row as there are columns.
-        words: how many columns are words; the others are figures.
+        title: Title of the table.
+        head: Names of the columns.
+        rows: Cells as text, one per column.
+        words: Number of text columns; the others are numeric.
     """
 
     title: str
@@ -250,7 +250,7 @@ class ReportTable:
 
     @property
     def filled(self) -> "ReportTable":
-        """The table without columns of words in which no row says anything."""
+        """The table without text columns that are empty in every row."""
         blank = {place for place in range(self.words) if not any(row[place] for row in self.rows)}
         head, *rows = (
             tuple(cell for place, cell in enumerate(row) if place not in blank)
@@ -260,12 +260,12 @@ class ReportTable:
 
 
 def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "") -> list[ReportTable]:
-    """Return a table for each data set and panel; without an axis one for each data set.
+    """Return a table for each dataset and panel; without an axis one for each dataset.
 
     Args:
-        target: what was run.
-        points: in its order.
-        what: stands after the title: the words for the metric, where there are several.
+        target: The target.
+        points: Its points in order.
+        what: Suffix of the title: the description of the metric, if there are several.
     """
     after = f" ({what})" if what else ""
     tables = []
@@ -333,7 +333,7 @@ def _table_of_differences(target: ReproductionTarget, comparisons: Sequence[Pair
 
 
 def _figure(target: ReproductionTarget, point: Point) -> str:
-    """Return a point's mean and interval, or that it was refused."""
+    """Return a point's mean and interval, or that it was rejected."""
 
     def number(value: float) -> str:
         if target.percent:
@@ -347,7 +347,7 @@ def _figure(target: ReproductionTarget, point: Point) -> str:
 
 
 def _judged(target: ReproductionTarget, point: Point | None) -> str:
-    """Return a published figure with the verdict on ours."""
+    """Return a published value with the verdict on ours."""
     if point is None or point.published is None:
         return NONE
     verdict = point.verdict(target.scale)
@@ -370,13 +370,13 @@ def _published_text(target: ReproductionTarget, known: PublishedValue | None) ->
 
 
 def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick: bool = False) -> Results:
-    """Return the results that a CSV file holds, from which its page and figures can be made again.
+    """Read the results of a CSV file, from which its page and figures can be recreated.
 
-    Cells that are not in it are left out. Deviations of single guarantees are not in the file, and so on no
-    page that is made from it.
+    Missing cells are left out. The file has no deviations of single guarantees, so pages made from it have
+    none.
 
     Raises:
-        ArtifactError: the file is not one of this target's.
+        ArtifactError: The file is not one of this target's.
     """
     try:
         rows = {tuple(row[name] for name in PLACE): row for row in csv.DictReader(io.StringIO(text))}
@@ -410,7 +410,7 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
 
 
 def _place_in_csv(cell: ReproductionCell) -> tuple[str, ...]:
-    """Return what tells a row of a CSV from the others."""
+    """Return the key of a row of a CSV."""
     dataset, panel, line, x = cell.place
     where = "" if x is None else f"{x:g}"
     return dataset, panel, line, where, _settings_text(cell.settings), str(cell.work.seed)

@@ -1,4 +1,4 @@
-"""From runs to figures: the best setting of each place, its mean and interval, beside what was published."""
+"""From runs to results: the best setting of each point, its mean and interval, and the published value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One figure of ours, beside the published one.
+    """One value of ours, and the published one.
 
     Args:
-        place: data set, panel, line, place on the axis.
-        settings: those that were chosen, by mean validation accuracy.
-        runs: seed and figures of each run of them.
-        metric: which of the figures counts here.
-        published: what was published there, or on the data set that this one stands in for.
-        same_data: whether it was published on these data.
-        refused: why there is no figure.
+        place: Dataset, panel, line, point on the axis.
+        settings: The settings selected by mean validation accuracy.
+        runs: Seed and values of each of their runs.
+        metric: Name of the value that counts here.
+        published: Published value there, or on the dataset that this one replaces.
+        same_data: Whether it was published on these data.
+        refused: Why there is no value.
     """
 
     place: CellPlace
@@ -60,10 +60,10 @@ class Point:
         return interval(self.values)
 
     def verdict(self, scale: float) -> Verdict:
-        """Return how it stands to the published figure: whether the intervals of both meet.
+        """Compare with the published value: whether the two intervals overlap.
 
         Args:
-            scale: of a published unit in ours: 100 for percent.
+            scale: Published unit in ours: 100 for percent.
         """
         if self.refused:
             return "refused"
@@ -150,7 +150,7 @@ def _selection(runs: list[Run]) -> float:
 
 
 def is_chosen(point: Point, cell: ReproductionCell) -> bool:
-    """Whether a cell is one of those that a point stands for."""
+    """Whether a cell belongs to a point."""
     return not point.refused and dict(cell.settings) == dict(point.settings)
 
 
@@ -174,7 +174,7 @@ def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple
 def _pairs(
     target: ReproductionTarget, points: Mapping[CellPlace, Point]
 ) -> Iterator[tuple[CellPlace, str, list[float], list[float]]]:
-    """Yield the lines that are compared, with their figures over the seeds that both have."""
+    """Yield the compared lines, with their values over the seeds that both have."""
     for place, point in points.items():
         dataset, panel, line, x = place
         for where, name, other in target.compared:
@@ -191,10 +191,10 @@ CONFIDENCE, DRAWS = 0.95, 10_000
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the mean (Efron 1979, percentiles); None of fewer than two.
+    """Return the 95 % bootstrap interval of the mean (Efron 1979, percentiles); None for fewer than two.
 
-    It is drawn from a fixed seed, so that the same values have the same interval. Of three values it is their
-    range, nearly, and covers less than it says: 75 % of the time, where they are normal.
+    The bootstrap has a fixed seed, so equal values have equal intervals. For three values it is nearly their
+    range, and covers less than its nominal level: 75 % if they are normally distributed.
 
     >>> interval([0.80, 0.82, 0.84])
     (0.8, 0.84)

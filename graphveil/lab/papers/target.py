@@ -1,4 +1,4 @@
-"""A target, a table or figure of a paper: lines over an axis as plain records, its cells, what was published.
+"""A target, a table or figure of a paper: lines over an axis as plain records, cells, published values.
 
 A cell is one run of one setting, and is computed once.
 """
@@ -30,25 +30,25 @@ class TargetLine:
     """One row of a table, one curve of a figure.
 
     Args:
-        name: what tables call it; one name is one color.
-        panel: the part of the table or figure that it stands in.
-        method: a name of ``METHODS``.
-        measure: how a cell is measured, a name of ``measures.MEASURES``.
-        parameters: constructor keywords in both modes.
-        paper: keywords of paper mode alone.
-        strict: keywords of strict mode alone: public settings, fixed beforehand.
-        search: keywords that paper mode searches, and their values.
-        quick: what ``--quick`` searches instead; as ``search`` where it is None.
-        options: what the measure is told besides.
-        keyword: the constructor keyword that the axis sets; the axis' own by default.
-        xs: its places on the axis; None for all of them.
-        level: whether the axis decides nothing about it.
-        free: all keywords where the budget is infinite, in place of those above.
-        by_dataset: further keywords of single data sets; those of a mode go before them.
-        datasets: the data sets that it is run on; None for all.
-        starts: for single data sets, its first place on the axis.
-        left_out: why it is not run on other data sets, or before those places.
-        modes: the modes that it is part of.
+        name: Name in tables; one name has one color.
+        panel: Part of the table or figure.
+        method: A name of ``METHODS``.
+        measure: How a cell is measured, a name of ``measures.MEASURES``.
+        parameters: Constructor keywords in both modes.
+        paper: Keywords of paper mode alone.
+        strict: Keywords of strict mode alone: public settings, fixed in advance.
+        search: Keywords that paper mode searches, and their values.
+        quick: Search of ``--quick``; None for ``search``.
+        options: Further options of the measure.
+        keyword: Constructor keyword that the axis sets; the axis' own by default.
+        xs: Points on the axis; None for all of them.
+        level: Whether the result does not depend on the axis.
+        free: All keywords for an infinite budget, replacing those above.
+        by_dataset: Further keywords of single datasets; those of a mode take precedence.
+        datasets: Datasets of the line; None for all.
+        starts: For single datasets, the first point on the axis.
+        left_out: Why other datasets, or earlier points, are left out.
+        modes: Modes that it is part of.
     """
 
     name: str
@@ -77,7 +77,7 @@ class TargetLine:
         return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
 
     def runs_on(self, dataset: str) -> bool:
-        """Whether it is run on a data set at all."""
+        """Whether it is run on a dataset at all."""
         return self.datasets is None or dataset in self.datasets
 
     def searched(self, mode: Mode, *, quick: bool) -> SearchSpace:
@@ -89,14 +89,14 @@ class TargetLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What changes along a figure, or from column to column of a table.
+    """The quantity that varies along a figure, or between columns of a table.
 
     Args:
-        label: what stands below it.
-        keyword: the constructor keyword that it sets.
-        values: its places.
-        quick: those of ``--quick``.
-        log: whether its places stand at equal ratios.
+        label: Axis label.
+        keyword: Constructor keyword that it sets.
+        values: Its points.
+        quick: Points of ``--quick``.
+        log: Whether the axis is logarithmic.
     """
 
     label: str
@@ -118,11 +118,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class PublishedValue:
-    """A published figure, in percent unless the target says otherwise.
+    """A published value, in percent if the target does not define another unit.
 
     Args:
-        value: the figure.
-        error: the half width of its interval, or of what can be read off a plot.
+        value: The value.
+        error: Half width of its interval, or of the reading error of a plot.
         source: ``"paper"``, the authors' published ``"notebook"``, or ``"read off"`` their plot.
     """
 
@@ -137,28 +137,28 @@ PublishedTable = Mapping[CellPlace, PublishedValue]
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionTarget:
-    """One table or figure of a paper, declared: what is run, what was published, what is known to differ.
+    """One table or figure of a paper: its runs, its published values, and known differences.
 
     Args:
-        name: what the command calls it.
-        title: what it shows, in one line.
-        source: the paper, with the number of the table or figure.
-        lines: its rows or curves.
-        axis: what changes along it; None for a table of one column.
-        datasets: what is run by default.
-        stand_ins: for a data set, the published one whose figures stand beside it.
-        published: what was published.
-        recipe: how data are prepared and split.
-        metrics: what is reported, of what the measure returns, with the words for it; the first one is
-            drawn, and compared.
-        percent: whether metrics are shares, and shown in percent.
-        compared: pairs of lines, by panel, whose difference is tested.
-        deviations: what is known to differ from the paper's own run, in paper mode.
-        remarks: what else has to be said, in any mode.
-        needs: what is missing for the published data, and how to get it.
-        minutes: about how long it takes with three runs and two jobs: whole in paper mode, quick there, and
+        name: Name for the command.
+        title: Its content, in one line.
+        source: The paper, with the number of the table or figure.
+        lines: Its rows or curves.
+        axis: The varied quantity; None for a table of one column.
+        datasets: Default datasets.
+        stand_ins: For a dataset, the published one whose values are shown for comparison.
+        published: Published values.
+        recipe: How data are prepared and split.
+        metrics: Reported values of the measure, with their descriptions; the first one is
+            plotted, and compared.
+        percent: Whether metrics are shares, and shown in percent.
+        compared: Pairs of lines, by panel, whose difference is tested.
+        deviations: Known differences from the paper's own run, in paper mode.
+        remarks: Further notes, in any mode.
+        needs: What is missing for the published data, and how to get it.
+        minutes: Approximate duration with three runs and two jobs: complete in paper mode, quick there, and
             in strict mode.
-        figure: whether it is drawn, besides its table.
+        figure: Whether it is plotted, in addition to its table.
     """
 
     name: str
@@ -180,7 +180,7 @@ class ReproductionTarget:
     figure: bool = True
 
     def __post_init__(self) -> None:
-        """Check that lines are told apart, and comparisons name lines."""
+        """Check that lines have different names, and comparisons name lines."""
         names = [(line.panel, line.name) for line in self.lines]
         if len(set(names)) != len(names):
             raise ValueError(f"target {self.name} has two lines with the same name")
@@ -196,7 +196,7 @@ class ReproductionTarget:
 
     @property
     def scale(self) -> float:
-        """What a figure is multiplied by to be shown."""
+        """Factor of a displayed value."""
         return 100.0 if self.percent else 1.0
 
     @property
@@ -209,7 +209,7 @@ class ReproductionTarget:
         return tuple(line for line in self.lines if mode in line.modes)
 
     def places(self, line: TargetLine, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
-        """Return a line's places on the axis, on a data set; one that is None where it has no axis."""
+        """Return a line's places on the axis, on a dataset; one that is None where it has no axis."""
         if self.axis is None or line.level:
             return (None,)
         shown = self.axis.quick if quick else self.axis.values
@@ -217,7 +217,7 @@ class ReproductionTarget:
         return tuple(x for x in kept if x >= line.starts.get(dataset, -math.inf))
 
     def left_out(self, mode: Mode, *, quick: bool) -> Iterator[str]:
-        """Yield what is not run though others are, line by line, each with why."""
+        """Yield the parts that are left out, line by line, each with its reason."""
         for line in self.lines_in(mode):
             gaps: dict[str, list[str]] = {}
             for name in self.datasets:
@@ -233,28 +233,28 @@ class ReproductionTarget:
         return f" below {'' if self.axis is None else self.axis.label} {start:g}"
 
     def published_dataset(self, dataset: str) -> str | None:
-        """Return the published data set whose figures stand beside a data set; None if none do."""
+        """Return the published dataset whose values are shown for a dataset; None if none are."""
         known = {place[0] for place in self.published}
         if dataset in known:
             return dataset
         return self.stand_ins.get(dataset, self.stand_ins.get(dataset.partition("/")[0]))
 
     def comparison_note(self, dataset: str) -> str:
-        """Say what stands beside a data set."""
+        """Return a note on the published values that are shown for a dataset."""
         known = self.published_dataset(dataset)
         if known is None:
             return f"nothing was published for {dataset}"
         return f"published on {known}" + ("" if known == dataset else f": other data than {dataset}")
 
     def on(self, datasets: Sequence[str]) -> "ReproductionTarget":
-        """Return the target on other data sets."""
+        """Return the target on other datasets."""
         return replace(self, datasets=tuple(datasets)) if datasets else self
 
     def at(self, places: Sequence[float]) -> "ReproductionTarget":
-        """Return the target at some places of its axis alone, whatever ``--quick`` would leave out.
+        """Return the target restricted to some points of its axis, including those that ``--quick`` omits.
 
         Raises:
-            ConfigError: there is no axis, or a place is not on it.
+            ConfigError: There is no axis, or a point is not on it.
         """
         if not places:
             return self
@@ -313,7 +313,7 @@ def code_digest() -> str:
 
 
 def digest_of(package: Path) -> str:
-    """Return a digest of a folder's Python files, by name and content: any of them can change a figure."""
+    """Return a digest of a folder's Python files, by name and content: any of them can change a result."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
@@ -335,7 +335,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """The name of its file: two cells of the same work share one, whatever line they stand in."""
+        """The name of its file: two cells of the same computation share one, independent of their lines."""
         code = {"version": __version__, "code": code_digest()}
         plain = json.dumps({**asdict(self), **code}, sort_keys=True)
         digest = hashlib.sha256(plain.encode()).hexdigest()[:_NAME]
@@ -345,13 +345,13 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionCell:
-    """One run of one setting, at its place in the target.
+    """One run of one setting, at its point in the target.
 
     Args:
-        panel, line: the line's panel and name.
-        x: the place on the axis; None without one.
-        settings: what of the line's search it tries.
-        work: what is computed.
+        panel, line: Panel and name of the line.
+        x: Point on the axis; None without one.
+        settings: The values of the line's search in this cell.
+        work: The computation.
     """
 
     panel: str
@@ -362,19 +362,19 @@ class ReproductionCell:
 
     @property
     def place(self) -> tuple[str, str, str, float | None]:
-        """Where its figure stands: data set, panel, line, place on the axis."""
+        """Key of its result: dataset, panel, line, point on the axis."""
         return self.work.dataset, self.panel, self.line, self.x
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionOptions:
-    """What a call asks of a target.
+    """Options of a call.
 
     Args:
         mode: ``"paper"`` or ``"strict"``.
-        runs: how many runs a setting.
-        seed: of the first; run r has ``seed + r``.
-        quick: fewer places, and a smaller search.
+        runs: Number of runs per setting.
+        seed: Seed of the first run; run r has ``seed + r``.
+        quick: Fewer points, and a smaller search.
     """
 
     mode: Mode
@@ -384,7 +384,7 @@ class ReproductionOptions:
 
 
 def cells_of(target: ReproductionTarget, run_options: ReproductionOptions) -> tuple[ReproductionCell, ...]:
-    """Return the cells of a target, the first run of everything first, one data set after the other."""
+    """Return the cells of a target, the first run of everything first, one dataset after the other."""
     return tuple(
         cell
         for dataset in target.datasets
@@ -461,7 +461,7 @@ def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
 
 
 def missing(target: ReproductionTarget, root: Path | None) -> list[str]:
-    """Return the target's data sets that would have to be fetched."""
+    """Return the target's datasets that would have to be fetched."""
     here = {row["name"] for row in list_datasets(root) if row["local"]}
     return [name for name in target.datasets if name not in here]
 

@@ -95,7 +95,7 @@ def _mlp_dp(panel: str, **more: Any) -> TargetLine:
 
 
 def _mlp(panel: str, **more: Any) -> TargetLine:
-    """The floor: it reads no edge, so no epsilon decides anything; paper mode wants one all the same."""
+    """The no-graph baseline, which does not depend on epsilon; paper mode needs one all the same."""
     return _edge("MLP", "mlp", panel, **_merged({"paper": {"epsilon": 1.0}}, more))
 
 

@@ -44,7 +44,7 @@ STEPS = (0, 2, 4, 8, 16)
 def _by_dataset(
     learning: Mapping[str, Keywords] | None = None, drop: tuple[str, ...] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return keywords of single data sets, without those that a line or the axis sets."""
+    """Return keywords of single datasets, without those that a line or the axis sets."""
     return {
         name: {key: value for key, value in (learning or {}).get(name, {}).items() if key not in drop}
         for name in DATASETS
