@@ -170,7 +170,7 @@ class Screen:
             _write(json.dumps(record, allow_nan=False) + "\n")
 
     def write(self, text: str) -> None:
-        """Write text to standard output: unchanged for another program, in UTF-8, or escaped for a terminal."""
+        """Write text to standard output: unchanged for another program, escaped for a terminal."""
         if self.results.is_terminal:
             self.results.file.write(terminal(text))
         else:
