@@ -1,7 +1,7 @@
-"""Audits: what a release gives away at least, and whether code keeps the guarantee that it states.
+"""Audits: lower bounds on what a release reveals, and tests whether code satisfies its stated guarantee.
 
-Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...), and
-:func:`neighbor_test`, which tries to refute the claim of any mechanism.
+Lower bounds on epsilon from runs (``repeated_runs``, ``one_run``, ``summed_gaussian``, ...), and
+``neighbor_test``, which tries to refute the claim of any mechanism.
 """
 
 from graphveil.audit.bounds import (

@@ -174,7 +174,7 @@ def odds_of_runs(
     Given the number of answers "with", ``tp`` has Fisher's noncentral hypergeometric law, whose
     upper tail grows with the odds ratio. The least ratio under which so many hits are as likely as the
     significance is its bound, and half of its logarithm is one on epsilon. For randomized bits, whose odds
-    ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where :func:`repeated_runs` costs 5.2 / sqrt(n).
+    ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where ``repeated_runs`` costs 5.2 / sqrt(n).
 
     Raises:
         ConfigError: counts that cannot be.

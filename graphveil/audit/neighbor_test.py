@@ -231,7 +231,7 @@ class NeighborTestResult:
 
 
 def keep_smallest(found: dict[str, Finding], finding: Finding) -> None:
-    """Keep a finding, by its kind, unless a smaller pair shows the same."""
+    """Keep a finding, one of each kind, for the smallest pair that shows it."""
     known = found.get(finding.kind)
     if known is None or finding.size < known.size:
         found[finding.kind] = finding
@@ -259,7 +259,7 @@ def neighbor_test(
     """Try to refute a claim: run a mechanism on random neighbors and compare the privacy loss with it.
 
     The mechanism is ``function(graph, noise)``: it draws all its noise from ``noise``
-    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return any further output. The neighbor is run
+    (``NoiseRecorder``) and may return any further output. The neighbor is run
     with the outcomes of the first graph's run, so each step is compared given the same answers before it.
     With ``sensitivity=`` it is ``function(graph)``, which returns the value that noise is added to, and the
     claim is that no neighbor moves it further, in L2.
@@ -271,7 +271,7 @@ def neighbor_test(
         function: the mechanism.
         unit: ``undirected-edge``, ``directed-edge``, ``node-record``, ``node`` or ``local-attributes``.
         epsilon, delta, mu, sensitivity: the claim.
-        neighbors: draws a pair of :class:`SmallGraph`, instead of the unit's own.
+        neighbors: draws a pair of ``SmallGraph``, instead of the unit's own.
         seconds: the time budget; ``pairs`` sets a number instead.
         pairs: number of neighboring pairs to compare.
         nodes: largest number of nodes of a graph.

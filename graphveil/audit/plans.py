@@ -126,7 +126,7 @@ def _composed(plan: ReleasePlan, found: dict[Query, CanaryResult | str], confide
 
 
 def _worst_pair(plan: ReleasePlan) -> tuple[int, int]:
-    """Return the groups of two ends between which an edge costs most in all queries together."""
+    """Return the groups of two ends between which an edge has the largest cost over all queries."""
     tables = [
         np.array(part.mu_squared) for part in compose(plan.event).events if isinstance(part, PairwiseGaussian)
     ]

@@ -94,12 +94,12 @@ class CanaryContext:
     """The setting of canaries in one query: the plan, the confidence, and the source of the coins.
 
     Args:
-        plan: whose query, unit, sampler and delta are meant.
-        confidence: of each bound.
-        rng: of the coins.
-        group: the public group of the records that are planted.
-        pair: the public groups of the two ends of an edge.
-        seed: of reproducible noise, for tests; fresh noise by default.
+        plan: Plan with the query, unit, sampler and delta.
+        confidence: Confidence of each bound.
+        rng: Source of the coins.
+        group: Public group of the inserted records.
+        pair: Public groups of the two ends of an edge.
+        seed: Seed of reproducible noise, for tests; secret noise by default.
     """
 
     plan: ReleasePlan
@@ -111,11 +111,11 @@ class CanaryContext:
 
     @property
     def unit(self) -> Unit:
-        """What is protected."""
+        """The privacy unit."""
         return self.plan.unit
 
     def coins(self, count: int) -> Coins:
-        """Return who is in."""
+        """Which canaries are included."""
         return self.rng.random(count) < 0.5
 
     def key(self) -> ReleaseKey:
@@ -178,8 +178,8 @@ class CanaryResult:
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
     """Insert canaries into a query and return the result, or why there are none.
 
-    A new kind of query registers here; a kind that cannot have canaries stands in ``WITHOUT_CANARIES`` with
-    its reason.
+    A new kind of query registers here; a kind that cannot have canaries is listed in ``WITHOUT_CANARIES``
+    with its reason.
     """
     return WITHOUT_CANARIES[type(query).__name__]
 
@@ -207,7 +207,7 @@ _MAX_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in par
 
 
 def canaries_per_release(dim: int, nodes_each: int) -> int:
-    """Return how many canaries a release of a few million numbers holds."""
+    """Return the number of canaries in a release of a few million numbers."""
     return max(16, min(NUMBERS // dim, _MAX_NODES) // nodes_each)
 
 

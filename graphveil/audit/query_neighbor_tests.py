@@ -4,7 +4,7 @@ Both sides are queried alike, so answers differ by the edges or records that dif
 noise is compared with the loss that the plan's events charge for this very pair. Nothing else may differ: no
 shape, no noise that is requested, and no row that the pair does not reach.
 
-A new kind of query registers its inputs (:func:`query_data`), and :func:`law` if its noise is not Gaussian.
+A new kind of query registers its inputs (``query_data``), and ``law`` if its noise is not Gaussian.
 It is then tested under every unit that it has a bound for. Inputs that belong to records are a function of
 them; all others are drawn from public facts.
 """
@@ -200,7 +200,7 @@ class ChargedLoss:
 
     @property
     def claim(self) -> PrivacyClaim:
-        """What is claimed of all pairs where this is the worst price."""
+        """The claimed loss of every pair if this is the worst one."""
         if not self.pure:
             return PrivacyClaim(mu=self.mu)
         return PrivacyClaim(epsilon=self.at[0], delta=DELTA_OF_MU if self.mu else 0.0)
@@ -217,14 +217,14 @@ class ChargedLoss:
         )
 
     def is_satisfied_by(self, loss: LossLowerBound) -> bool:
-        """Whether the loss is paid for, but for the answers' rounding."""
+        """Whether the loss is within the charged cost, except for the rounding of answers."""
         return loss.none or self.share(loss) <= 1 + ROUNDING
 
 
 def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
-    """Return what an event charges what differs, whose nodes are in these groups: a pair, or a record.
+    """Return the cost that an event charges for a difference between nodes of these groups, or for a record.
 
-    Sampled steps are priced as if everything were in every batch.
+    Sampled steps are charged as if everything were in every batch.
 
     >>> charged_loss(PairwiseGaussian("split", ((0.0, 1.0), (1.0, 4.0))), (0, 1))
     ChargedLoss(mu=1.0, pure=0.0)
@@ -364,7 +364,7 @@ def _of_outcomes(query: OutcomeCountQuery, view: NeighborView) -> OutcomeCountDa
 
 
 def _counted(pays: tuple[bool, ...], view: NeighborView) -> npt.NDArray[np.bool_]:
-    """Return whose records are counted."""
+    """Return the nodes whose records are counted."""
     return np.asarray(np.array(pays)[view.groups.numpy() % len(pays)])
 
 
@@ -406,7 +406,7 @@ def _of_attention(query: EdgeAttentionQuery, view: NeighborView) -> EdgeAttentio
 
 @singledispatch
 def law(query: Query, view: NeighborView, answer: Floats) -> Law:
-    """Return the law of the answer whose sums these are: Gaussian, by the query's own deviations."""
+    """Return the law of the noisy sums: Gaussian, with the query's own standard deviations."""
     sigma = np.array(query.noise)
     return GaussianLaw(answer, sigma[view.groups.numpy()][:, None] if len(sigma) > 1 else sigma)
 

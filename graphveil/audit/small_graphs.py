@@ -1,7 +1,7 @@
 """Small graphs of every kind, and their neighbors under a unit of protection.
 
-Neighbor tests of functions draw single pairs (:func:`neighbors_of`). Those of query plans draw a graph with
-several neighbors and the public facts that they share (:func:`family`); a new unit registers there.
+Neighbor tests of functions draw single pairs (``neighbors_of``). Those of query plans draw a graph with
+several neighbors and the public facts that they share (``family``); a new unit registers there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,14 +38,14 @@ MAX_NODES = 4096  # because the adjacency is a full matrix
 @checked
 @dataclass(frozen=True, eq=False)
 class SmallGraph:
-    """A graph that fits on a page. An undirected one holds both directions of every edge.
+    """A small graph. An undirected one stores both directions of every edge.
 
     Args:
-        nodes: how many.
+        nodes: Number of nodes.
         edges: (source, target) pairs, ascending, each once, no loops.
-        x: features in [0, 1], shape (nodes, d).
-        y: labels, shape (nodes,).
-        directed: whether a pair may be there without its opposite.
+        x: Features in [0, 1], shape (nodes, d).
+        y: Labels, shape (nodes,).
+        directed: Whether a pair may occur without its opposite.
 
     >>> SmallGraph.from_edges(3, [(0, 1)], directed=False).a.tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -197,7 +197,7 @@ _DRAWINGS: dict[str, Callable[..., Neighbors]] = {
 
 
 def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
-    """Yield neighbors without end, each drawn from a generator of its own; the order within is random."""
+    """Yield neighbors indefinitely, each drawn from a separate generator; the order within is random."""
     for number in range(1 << 62):
         rng = np.random.default_rng([seed, number])
         first, second = drawing(rng)
@@ -229,7 +229,7 @@ class PublicGraphFacts:
     known: frozenset[Pair] = frozenset()
 
     def draw(self, name: str) -> Rng:
-        """Return a generator of its own for each purpose, the same for all neighbors."""
+        """Return a separate generator for each purpose, the same for all neighbors."""
         return np.random.default_rng([*self.seed, crc32(name.encode())])
 
     @cached_property
@@ -252,7 +252,7 @@ class Neighbor:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A graph, some of its neighbors, and what is public of all."""
+    """A graph, some of its neighbors, and the public facts of all of them."""
 
     graph: SmallGraph
     neighbors: tuple[Neighbor, ...]

@@ -2,7 +2,7 @@
 
 What comes out is a lower bound for any mechanism, however it trains: nothing is assumed but the coins. It is
 a weak one where noise is large: see the maximum certifiable epsilon, and
-:func:`~graphveil.audit.audit_plan` for what canaries of single mechanisms show.
+``audit_plan`` for what canaries of single mechanisms show.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ _GUESSED = 0.2  # of the canaries: those about which the output says most
 
 @dataclass(frozen=True, eq=False)
 class CanaryGraph:
-    """A graph with canaries: those that are in, and where each is.
+    """A graph with canaries: which are included, and where each is.
 
     Args:
-        graph: with the canaries that are in.
-        query_graph: the graph whose predictions are scored: for edges the same, for records with all of them
-            in.
-        places: an edge's two ends (m, 2), or a record's node (m,).
-        present: who is in.
+        graph: Graph with the included canaries.
+        query_graph: Graph whose predictions are scored: for edges the same, for records with all of them
+            included.
+        places: An edge's two ends (m, 2), or a record's node (m,).
+        present: Which canaries are included.
     """
 
     graph: Graph
@@ -106,13 +106,13 @@ def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class TrainingAudit:
-    """What one training run gave away about its canaries.
+    """Lower bounds from one training run with canaries.
 
     Args:
-        bound: of Steinke, Nasr and Jagielski.
-        gaussian: the bound for Gaussian claims, which is meant where the plan's price is one mu; else None.
-        canaries, guesses, correct: how many.
-        claimed: the guarantee's epsilon.
+        bound: Bound of Steinke, Nasr and Jagielski.
+        gaussian: Bound for Gaussian claims, if the plan's cost is one mu; else None.
+        canaries, guesses, correct: Their numbers.
+        claimed: Epsilon of the guarantee.
     """
 
     bound: LowerBound

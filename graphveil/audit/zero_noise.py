@@ -32,7 +32,7 @@ class ZeroNoise(IntegerNoise):
     """Draws zero."""
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Cost nothing."""
+        """Have no cost."""
         return 0.0
 
     def draw(
@@ -43,7 +43,7 @@ class ZeroNoise(IntegerNoise):
 
 
 class RecordingZeroNoise(ZeroNoise):
-    """Draws zero and records the requests, in a list of its own for each class (:meth:`with_new_list`)."""
+    """Draws zero and records the requests, in a separate list for each class (``with_new_list``)."""
 
     drawn: ClassVar[list[Draw]]
 
@@ -74,7 +74,7 @@ class _ZeroLaplace(DiscreteLaplace):
 
 
 class _ZeroNoiseQuery:
-    """A query whose discrete Laplace draws none."""
+    """A query whose discrete Laplace noise is zero."""
 
     epsilon: float
 

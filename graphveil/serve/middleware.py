@@ -76,7 +76,7 @@ class Metrics:
         self._seconds.labels(page).inc(seconds)
 
     def begin_request(self, most: int) -> bool:
-        """Count a request as being answered, unless this worker has reached the limit."""
+        """Count a request in progress, if this worker is below the limit."""
         if self.under_way >= most:
             return False
         self.under_way += 1

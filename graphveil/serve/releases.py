@@ -82,11 +82,11 @@ _EDGES = TypeAdapter(list[tuple[Identity, Identity]])
 
 @dataclass(frozen=True)
 class NewRecordsGraph:
-    """A graph that a caller sends, in one order whatever the order it was sent in.
+    """A graph that a caller sends, in an order that does not depend on that of the request.
 
     Args:
-        features: by id.
-        edges: pairs of ids, each once; of an undirected one the smaller end is first.
+        features: Features by id.
+        edges: Pairs of ids, each once; of an undirected one the smaller end is first.
     """
 
     features: Mapping[Id, Sequence[float]]
@@ -137,7 +137,7 @@ class NewRecordsGraph:
 
 
 def _features(found: Sequence[NewNodeRecord], run: "ServedRun") -> list[list[float]]:
-    """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
+    """Return the features of each record as the model reads them, in 32 bits, for every encoding.
 
     Raises:
         RequestError: the features are not those of the run.
@@ -284,15 +284,15 @@ class ReleaseService:
     """Makes the releases that an operator allowed, of one run under an edge-level unit.
 
     A release is charged under a reference that follows from the request and the caller's key, before anything
-    is computed. Its journal lies in ``internal/served`` of the run: a process that is killed at any moment
-    leaves either nothing drawn, or a release that the same request finishes with the same noise. Answers are
-    stored there, too. A lock on the folder lets one worker release at a time.
+    is computed. Its journal is in ``internal/served`` of the run. If a process is killed, either no noise
+    was drawn, or the same request finishes the release with the same noise. Answers are also
+    stored there. A lock on the folder lets one worker release at a time.
 
     Privacy:
         Every answer about new records is charged. The model is loaded from ``release/`` alone, so that it
         cannot recognize the graph of the training: an answer without a charge would reveal that a request
-        holds exactly the private edges. For the same reason a stored answer is returned only to the key that
-        was charged for it: to any other caller it would reveal that somebody else sent this graph.
+        contains exactly the private edges. For the same reason a stored answer is returned only to the key
+        that was charged for it: to any other caller it would reveal that this graph was sent before.
 
     Args:
         folder: the run folder, with its internal part.
