@@ -1,12 +1,12 @@
 """Noise of a mechanism under test: laws of single steps, and the object that the mechanism draws from.
 
 A ``LossLowerBound`` never exceeds the truth: a privacy loss of ``pure`` has probability ``mass`` at
-least, a Gaussian of parameter mu is added to it, and with probability ``certain`` the neighbors are told
-apart exactly. ``alone`` is the epsilon that some event of a single step shows.
+least, a Gaussian of parameter mu is added to it, and with probability ``certain`` the neighbors are
+distinguished exactly. ``alone`` is the epsilon that some event of a single step shows.
 
 A ``NoiseRecorder`` draws and records the laws. In a neighbor test the second run receives the outcomes
-of the first one. So every step is compared given the same outcomes before it, as in adaptive composition, and
-a difference outside of the steps was never covered.
+of the first one. Every step is therefore compared given the same earlier outcomes, as in adaptive composition.
+The claim never covers a difference outside of the steps.
 """
 
 import hashlib

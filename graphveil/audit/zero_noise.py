@@ -32,7 +32,7 @@ class ZeroNoise(IntegerNoise):
     """Draws zero."""
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Have no cost."""
+        """Return zero."""
         return 0.0
 
     def draw(

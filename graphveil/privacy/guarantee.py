@@ -59,6 +59,7 @@ class Guarantee:
 
     ``valid`` is False in paper mode, with reproducible noise, or if any step has a known deviation. The
     guarantee summary then begins with the reasons.
+
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
     >>> round(g.epsilon, 3), round(g.max_tpr(), 4)

@@ -52,9 +52,9 @@ def serve(
 
     Args:
         service: settings of the server.
-        host, port: address to listen on.
+        host, port: Address to bind.
         app: result of ``service.app()``, if that was called before. Used by a single worker.
-        on_bound: called once the server listens.
+        on_bound: Called once the server accepts connections.
 
     Raises:
         ConfigError, ArtifactError: the runs cannot be served, or the address cannot be used.

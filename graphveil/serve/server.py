@@ -37,7 +37,7 @@ _WORKER_START_SECONDS = 30  # a worker that does not answer its supervisor for s
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; connections wait there until a worker answers.
+    """Return a bound server socket; connections wait there until a worker accepts them.
 
     Raises:
         ConfigError: the address cannot be used, or is empty, which would mean all addresses of the machine.
