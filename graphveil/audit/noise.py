@@ -5,7 +5,7 @@ least, a Gaussian of parameter mu is added to it, and with probability ``certain
 distinguished exactly. ``alone`` is the epsilon that some event of a single step shows.
 
 A ``NoiseRecorder`` draws and records the laws. In a neighbor test the second run receives the outcomes
-of the first one. Every step is therefore compared given the same earlier outcomes, as in adaptive composition.
+of the first one. Each step is therefore compared given equal earlier outcomes, as in adaptive composition.
 The claim never covers a difference outside of the steps.
 """
 
