@@ -1,6 +1,6 @@
 """Noise on one value: central mechanisms that add integers, and local ones that randomize a record.
 
-A name is imported when it is used, so that what a person's device needs loads without torch.
+A name is imported on first use, so that the mechanisms of a client load without torch.
 """
 
 from importlib import import_module
@@ -136,7 +136,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
+    """Import a public name on first use."""
     if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'graphveil.mechanisms' has no attribute {name!r}")
     found = getattr(import_module(f"graphveil.mechanisms.{_LAZY_IMPORTS[name]}"), name)

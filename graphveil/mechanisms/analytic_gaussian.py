@@ -1,4 +1,4 @@
-"""Gaussian noise on every feature: the analytic Gaussian mechanism, which guarantees (epsilon, delta)."""
+"""Gaussian noise on every feature: the analytic Gaussian mechanism, with an (epsilon, delta) guarantee."""
 
 import math
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/privacy/proof
 
 @checked
 def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Return the least standard deviation that is (epsilon, delta)-private (Balle, Wang, ICML 2018).
+    """Return the smallest standard deviation that is (epsilon, delta)-private (Balle, Wang, ICML 2018).
 
         Phi(D/2s - epsilon s/D) - e^epsilon Phi(-D/2s - epsilon s/D) = delta,   D the L2 sensitivity,
 
-    rounded up, so that the delta of what is returned is never above the given one.
+    rounded up, so that the delta of the result never exceeds the given one.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -78,7 +78,7 @@ class AnalyticGaussian(FeatureMechanism):
 
     @property
     def claim(self) -> LocalDPClaim:
-        """The guarantee of a record's LDP report; delta is part of it."""
+        """The guarantee of a record's LDP report, including delta."""
         base = super().claim
         if math.isinf(self.epsilon):
             return base
@@ -103,7 +103,7 @@ class AnalyticGaussian(FeatureMechanism):
 
     @cached_property
     def _steps(self) -> int:
-        """How many grid steps a feature's range has: as many as the exact sampler's largest sigma allows."""
+        """Grid steps in a feature's range: as many as the exact sampler's largest sigma allows."""
         room = MAX_SIGMA / self._target_sigma
         return min(_MAX_STEPS, 1 << max(0, math.floor(math.log2(room)))) if room > 1 else 1
 

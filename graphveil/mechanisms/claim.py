@@ -1,4 +1,4 @@
-"""The guarantee of a randomizer of one record: its budget, why it might not hold, and its statement."""
+"""The guarantee of a randomizer of one record: its budget, reasons against it, and its summary."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class LocalDPClaim:
 
     @property
     def certified(self) -> bool:
-        """Whether the claim holds for the code as it runs."""
+        """Whether the claim is valid for the code as it runs."""
         return not self.deviations
 
     def __add__(self, other: "LocalDPClaim") -> "LocalDPClaim":
@@ -42,7 +42,7 @@ class LocalDPClaim:
 
 
 def check_budget(**named: float) -> None:
-    """Require budgets: numbers above zero, of which inf means no noise.
+    """Check that budgets are numbers above zero; inf means no noise.
 
     >>> check_budget(epsilon=0.0)
     Traceback (most recent call last):

@@ -1,22 +1,23 @@
 """Integer Gaussian noise from a keyed row stream: the exact discrete Gaussian, and a rounded one.
 
 Both samplers return integers, in units of the release's grid step, and state the part of delta that their
-resolution costs. Row i's noise depends on the key and i alone, so any partition of the rows draws the same.
+resolution uses. Row i's noise depends on the key and i alone, so it is the same for any partition of the
+rows.
 
 *Exact sampling.* Every accept decision equals that of infinite precision.
-P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
-zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
+P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are divided into strips, narrow
+near zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
 
 1. its lowest bits are a place in a narrow strip, and the next 15 a slot: strip b owns ``count[b]`` of them;
-2. strip and place are the candidate n (the place in a wide strip takes a few bits more). A strip ``ratio``
+2. strip and place are the candidate n (the place in a wide strip uses a few more bits). A strip ``ratio``
    times as wide as a narrow one proposes each of its integers with chance count[b] / ratio;
 3. the highest bits begin a uniform u; accept n if u < scale ratio rho(n) / count[b]. The counts are rounded
    up, so this never exceeds one, and an accepted n has a probability proportional to rho(n).
 
-Most words lie below a threshold of their slot: wherever the place is and however u goes on, n is accepted.
-The others draw further bits. Then a float64 comparison decides, unless the two sides come within
-``AMBIGUOUS`` of each other; then it is repeated in arbitrary precision with 128 more bits of u. So floating
-point decides nothing that it could get wrong. The strips end at 14 s; beyond lies a mass below 2^-140.
+Most words lie below a threshold of their slot: n is accepted for every place and every continuation of u.
+The others draw further bits. Then a float64 comparison decides, unless the two sides are within
+``AMBIGUOUS`` of each other. In this case it is repeated in arbitrary precision with 128 more bits of u.
+Floating-point errors therefore affect no decision. The strips end at 14 s; beyond lies a mass below 2^-140.
 """
 
 import decimal
@@ -64,7 +65,7 @@ def exact_samples(
     The first attempts of a row are the halves of its first words. Coordinate c owns the blocks from
     _OWN + c _SPAN on: block a is attempt a and its further bits (attempt 0 only reads the latter).
 
-    What comes within ``ambiguous`` of a tie is decided in arbitrary precision, which does not affect results.
+    Comparisons within ``ambiguous`` of a tie use arbitrary precision, which does not affect results.
     """
     strips = _strips(numerator, ambiguous)
     out = np.empty((len(rows), dim), dtype=np.int32)
@@ -101,7 +102,7 @@ def _first_attempts(
 
 @dataclass(frozen=True)
 class _Source:
-    """Where samples that their first word does not decide draw further: row, coordinate and attempt."""
+    """The source of further words for undecided samples: row, coordinate and attempt."""
 
     stream: RowStream
     rows: Integers
@@ -124,7 +125,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Strips:
-    """The tables of one s, indexed by slot, and the two ways to decide about a word."""
+    """The tables for one s, indexed by slot, and the two ways to decide about a word."""
 
     numerator: int
     ambiguous: float
@@ -154,11 +155,11 @@ class _Strips:
 
     @property
     def bits(self) -> int:
-        """How many of a word's bits begin u."""
+        """The number of a word's bits that begin u."""
         return _WORD - _SLOT_BITS - self.place_bits
 
     def fill(self, words: Halves, out: npt.NDArray[np.int32]) -> Integers:
-        """Write the candidates of narrow strips; return the indices of the words that are not sure."""
+        """Write the candidates of narrow strips; return the indices of the undecided words."""
         if _kernels.available():
             return self._in_c.look_up(words, out)
         low = words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)
@@ -196,7 +197,7 @@ class _Strips:
         return n, u < p, np.flatnonzero(np.abs(u - p) < self.ambiguous)
 
     def _probability(self, n: int, slot: int) -> decimal.Decimal:
-        """Return the chance to accept the candidate n of a slot, to 80 digits."""
+        """Return the probability to accept the candidate n of a slot, to 80 digits."""
         ratio, count = 1 + int(self.more[slot]), int(self.count[slot])
         with decimal.localcontext(prec=80):
             exponent = decimal.Decimal(n * n * DENOMINATOR**2) / (2 * self.numerator**2)
@@ -205,7 +206,7 @@ class _Strips:
 
 @lru_cache(maxsize=16)
 def _strips(numerator: int, ambiguous: float) -> _Strips:
-    """Cut the integers into strips and give each its slots."""
+    """Divide the integers into strips and assign slots to each."""
     near, width = _cuts(numerator / DENOMINATOR)
     start = np.concatenate([near, -near - width])  # the mirror of [a, a + w) is [-a - w, -a)
     width = np.concatenate([width, width])
@@ -278,8 +279,8 @@ _RESOLUTION = 12 * 2.0**-53
 class IntegerNoise(ABC):
     """Integer noise of standard deviation ``sigma`` grid steps.
 
-    ``min_steps`` is how many grid steps the largest contribution must have for the slack to be proved, and
-    ``min_sigma`` how many the standard deviation.
+    The slack is proved if the largest contribution has at least ``min_steps`` grid steps, and the standard
+    deviation at least ``min_sigma``.
     """
 
     min_steps: ClassVar[int] = 1
@@ -288,12 +289,12 @@ class IntegerNoise(ABC):
     sigma: float
 
     def __post_init__(self) -> None:
-        """Do not add no noise."""
+        """Check that sigma is positive."""
         checks.positive(sigma=self.sigma)
 
     @abstractmethod
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Return the part of delta to set aside when ``changed`` coordinates may differ."""
+        """Return the part of delta to reserve if ``changed`` coordinates may differ."""
 
     @abstractmethod
     def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
@@ -316,7 +317,7 @@ class RoundedGaussian(IntegerNoise):
         return changed * (1 + math.exp(epsilon)) * _RESOLUTION * self.sigma
 
     def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
-        """Return the rounded normals; the last one of a row of odd length is dropped."""
+        """Return the rounded normals; for rows of odd length the last one is dropped."""
         out = np.empty((len(rows), dim), dtype=np.int64)
         count = max(1, _CHUNK // dim)
         for first in range(0, len(rows), count):
@@ -330,11 +331,11 @@ class RoundedGaussian(IntegerNoise):
 class DiscreteGaussian(IntegerNoise):
     """The discrete Gaussian on the integers, sampled exactly by rejection (Canonne, Kamath, Steinke 2020).
 
-    ``sigma`` is kept as a multiple of 2^-10, rounded up. Slack: delta is inflated by a factor of
+    ``sigma`` is a multiple of 2^-10, rounded up. Slack: delta is inflated by a factor of
 
         1 + max(1e-3, z (z + sqrt(2 epsilon)) / (8 sigma^2)),   z^2 = 2 log(1 / delta),
 
-    which covers the difference from the continuous curve where the largest contribution and sigma have at
+    which covers the difference from the continuous curve if the largest contribution and sigma have at
     least 64 steps (``docs/privacy/proofs/noise.md``, Proposition 9).
 
     >>> noise = DiscreteGaussian(100.0).draw(RowStream(bytes(32)), np.arange(1000), 3)
@@ -346,7 +347,7 @@ class DiscreteGaussian(IntegerNoise):
     min_sigma: ClassVar[float] = 64.0
 
     def __post_init__(self) -> None:
-        """Round sigma up to what the sampler can draw."""
+        """Round sigma up to a value that the sampler supports."""
         super().__post_init__()
         if self.sigma > MAX_SIGMA:
             raise ConfigError(
@@ -356,7 +357,7 @@ class DiscreteGaussian(IntegerNoise):
         object.__setattr__(self, "sigma", self._numerator / DENOMINATOR)
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Return 1e-3 of delta, and more where sigma is few steps."""
+        """Return 1e-3 of delta, and more if sigma is few steps."""
         z = math.sqrt(2 * math.log(1 / delta))
         finite = z * (z + math.sqrt(2 * epsilon)) / (8 * self.sigma**2)
         return delta * (1 - 1 / max(1.001, 1 + finite))
@@ -377,7 +378,7 @@ _TOLERABLE = 0.1  # slack of the rounded sampler, as a share of delta
 def choose_sampler(sigma: float, *, epsilon: float, delta: float, changed: int, steps: int) -> IntegerNoise:
     """Return the sampler for a release: the exact one, unless the grid is too coarse for its slack.
 
-    Everything here is public: sigma follows from the budget, ``changed`` from the unit, ``steps`` (those
+    All inputs are public: sigma follows from the budget, ``changed`` from the unit, and ``steps`` (those
     in the largest contribution) from the grid.
     """
     if steps >= DiscreteGaussian.min_steps:

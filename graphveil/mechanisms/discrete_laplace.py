@@ -1,12 +1,13 @@
-"""Discrete Laplace (two-sided geometric) noise: pure epsilon for a number that moves by one.
+"""Discrete Laplace noise: pure epsilon-DP for a number that changes by one.
 
 Its probabilities are those of the difference of two geometric variables, tanh(epsilon / 2) e^(-epsilon |z|).
 A number is drawn by inversion of a uniform U in [0, 1), of which 64 bits are drawn at first. They decide all
-but a few cases in 2^64: further bits are drawn until both ends of what they leave open have the same inverse,
-which is computed to as many. So the law is exact: nothing is rounded, and no delta is lost.
+but a few cases in 2^64. In these cases, further bits are drawn until both ends of the remaining interval have
+the same inverse, computed to the same precision. The law is therefore exact: nothing is rounded, and no delta
+is used.
 
-Many numbers are looked up in a table, of the first 64 bits of the boundaries between values. It leaves open
-what these bits do not decide, and changes no number.
+To draw many numbers, a table holds the first 64 bits of the boundaries between values. Cases that these bits
+do not decide are computed as above, so the table does not affect results.
 """
 
 import math
@@ -32,15 +33,16 @@ _DIGITS = 20  # decimal digits in a word
 class DiscreteLaplace:
     """Integer noise z with probability tanh(epsilon / 2) e^(-epsilon |z|), drawn exactly.
 
-    Guarantee: an integer with this noise is (epsilon, 0)-DP if it moves by one: the ratio of the
-    probabilities of any outcome is e^epsilon or e^-epsilon (Ghosh, Roughgarden, Sundararajan: Universally
-    utility-maximizing privacy mechanisms, 2009).
-
     Args:
         epsilon: Positive.
 
     Raises:
         ConfigError: If epsilon is not positive, or below 1e-16.
+
+    Privacy:
+        An integer with this noise is (epsilon, 0)-DP if it changes by one: the ratio of the probabilities of
+        any outcome is e^epsilon or e^-epsilon (Ghosh, Roughgarden, Sundararajan: Universally
+        utility-maximizing privacy mechanisms, 2009).
 
     >>> noise = DiscreteLaplace(1.0)
     >>> round(noise.sigma, 4)
@@ -67,7 +69,7 @@ class DiscreteLaplace:
         return sigma_of(self.epsilon)
 
     def draw(self, stream: RowStream, rows: Integers, dim: int = 1) -> npt.NDArray[np.int64]:
-        """Return the noise of these rows, shape (rows, dim): one word a number, nearly always."""
+        """Return the noise of these rows, shape (rows, dim): almost always one word per number."""
         words = stream.words(rows, words_per_row=dim)
         drawn, undecided = np.zeros(words.shape, dtype=np.int64), np.ones(words.shape, dtype=bool)
         if 1 <= _REACH / self.epsilon <= words.size:
@@ -81,7 +83,7 @@ class DiscreteLaplace:
         return drawn
 
     def value_of(self, word: int, more: Iterator[int]) -> int:
-        """Return the value that U decides, given its first 64 bits and an endless supply of further ones.
+        """Return the value for U, given its first 64 bits and an infinite iterator of further words.
 
         >>> DiscreteLaplace(1.0).value_of(2**63, iter([]))
         0
@@ -94,7 +96,7 @@ class DiscreteLaplace:
             bits, drawn = bits * _WORD + next(more), drawn + 1
 
     def _inverse(self, numerator: int, words: int) -> int | None:
-        """Return the value at U = numerator / 2^(64 words), None at either end, where there is none.
+        """Return the value at U = numerator / 2^(64 words), None at either end, where it does not exist.
 
         For U below the middle, Z <= -m where U < a^m / (1 + a), a = e^-epsilon; above, the mirror image.
         """
@@ -112,7 +114,7 @@ class DiscreteLaplace:
 
 
 def sigma_of(epsilon: float) -> float:
-    """Return the standard deviation of the law at an epsilon.
+    """Return the standard deviation of the law for an epsilon.
 
     >>> round(sigma_of(0.5), 4)
     2.7992

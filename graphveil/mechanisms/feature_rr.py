@@ -90,7 +90,7 @@ class Bins:
 
     @cached_property
     def kept(self) -> float:
-        """The largest probability that a bin comes out as itself, or as one within a twentieth of the range.
+        """The largest probability that a bin is kept, or moves by at most a twentieth of the range.
 
         >>> round(Bins(1.0, 2).kept, 4), round(Bins(100.0, 256).kept, 2)
         (0.7311, 1.0)
@@ -110,13 +110,13 @@ class Bins:
 
     @property
     def values(self) -> Floats:
-        """The number in [0, 1] that each input bin stands for."""
+        """The number in [0, 1] that each input bin represents."""
         bins = np.arange(self.k)
         return (bins + 0.5) / self.k if self.mode == "ceil" else bins / (self.k - 1)
 
     @cached_property
     def estimates(self) -> Floats:
-        """The number that each output bin is read as."""
+        """The number that each output bin is decoded to."""
         if self.decode == "unbiased":
             return self._unbiased(self.values)
         return np.arange(1, self.k + 1) / self.k if self.mode == "ceil" else self.values
@@ -133,7 +133,7 @@ class Bins:
 
     @cached_property
     def worst_variance(self) -> float:
-        """The largest variance of any value: on a piece between grid points it is a concave parabola."""
+        """The largest variance of any value: between grid points the variance is a concave parabola."""
         points = self.values
         if self.mode == "stochastic":
             squares = self.table @ self.estimates**2
@@ -181,7 +181,7 @@ class Bins:
 
 @lru_cache(maxsize=4096)
 def best_bins(epsilon: float) -> int:
-    """Return the number of bins with the least worst-case variance, stochastic and unbiased.
+    """Return the number of bins with the smallest worst-case variance, stochastic and unbiased.
 
     >>> [best_bins(epsilon) for epsilon in (0.5, 2.0, 3.0, 5.0)]
     [2, 3, 4, 7]
@@ -251,7 +251,7 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _groups(self) -> tuple[Floats, Integers]:
-        """The different budgets of features in the order they first occur, and each feature's among them."""
+        """The distinct budgets in the order of first occurrence, and each feature's index among them."""
         budgets = self.allocation.budgets(self.epsilon, self.dim)
         different, firsts, which = np.unique(budgets, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
@@ -259,12 +259,12 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _laws(self) -> tuple[Bins, ...]:
-        """The different mechanisms among the features'."""
+        """The distinct mechanisms of the features."""
         return tuple(self._bins(budget) for budget in self._groups[0].tolist())
 
     @property
     def _which(self) -> Integers:
-        """The place of each feature's mechanism among the different ones."""
+        """The index of each feature's mechanism among the distinct ones."""
         return self._groups[1]
 
     @cached_property
@@ -289,18 +289,18 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _sizes(self) -> Floats:
-        """The number of bins of each feature, or a single one where all have the same mechanism."""
+        """The number of bins of each feature, or a single one if all have the same mechanism."""
         sizes = np.array([float(law.k) for law in self._laws])
         return sizes if len(sizes) == 1 else sizes[self._which]
 
     @cached_property
     def _starts(self) -> Integers | None:
-        """Where each feature's channel starts, None if there is one for all."""
+        """The start of each feature's channel, None if there is one for all."""
         return None if len(self._laws) == 1 else self._sampler.starts[self._which]
 
     @cached_property
     def _numbers(self) -> tuple[Single, Integers | None]:
-        """The estimates of all mechanisms, one after the other, and where each feature's start."""
+        """The estimates of all mechanisms, concatenated, and the start of each feature's estimates."""
         numbers = np.concatenate([law.estimates for law in self._laws]).astype(np.float32)
         firsts = np.cumsum([0, *(law.k for law in self._laws)])[self._which]
         return numbers, None if len(self._laws) == 1 else firsts
@@ -350,12 +350,12 @@ def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gam
 
 @checked
 def record_loss(epsilon: float, dim: int, k: int) -> float:
-    """Return the largest log ratio of a record's reports when theta is computed from the record.
+    """Return the largest log ratio of a record's LDP reports if theta is computed from the record.
 
         epsilon + ln C(epsilon) + (d - 1) ln k - d ln C(epsilon/d),   C(x) = sum_{u<k} e^(-u x/(k-1)).
 
-    The denominators that belong to one theta need not cancel against another's: ln C is convex, so their sum
-    is largest where one feature has the whole budget and least where all share it alike. It is attained.
+    The denominators for one theta need not cancel with those for another: ln C is convex, so their sum is
+    largest if one feature has the whole budget and smallest if all have equal shares. The bound is attained.
 
     >>> round(record_loss(2.0, 2, 3), 8), round(record_loss(9.0, 50, 10), 4)
     (2.14567891, 11.5736)
@@ -425,7 +425,7 @@ with public_weights, or "
 
     @property
     def claim(self) -> LocalDPClaim:
-        """What the paper claims, and why it does not hold."""
+        """The paper's claim, and the reasons why it is not valid."""
         why = f"weights computed from the record that they randomize: it {self._loses}"
         return LocalDPClaim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
 
@@ -440,12 +440,12 @@ with public_weights, or "
             x: Features (records, dim); values outside the bounds are clipped.
             theta: Each record's weights (records, dim), as private as the record.
             stream: Random words.
-            rows: Records' numbers, which must differ; 0, 1, 2, ... if None.
+            rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
         Raises:
             GraphError: If a value is NaN or infinite.
-            ConfigError: If shapes do not go together, or the weights of a record do not add up to one.
-            ReleaseError: If the stream served a row before.
+            ConfigError: If shapes do not match, or the weights of a record do not sum to one.
+            ReleaseError: If the stream was already used for a row.
         """
         x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
         if x.shape != theta.shape:
@@ -477,7 +477,7 @@ with public_weights, or "
 def _outputs(t: Floats, budgets: Floats, uniform: Floats, k: int) -> Floats:
     """Return u for inputs t from two uniforms each, (records, 2, dim): below t, t itself, or above it.
 
-    The tails are geometric sums, so a tail and a place in it are two draws and no table is built.
+    The tails are geometric sums, so a tail and a place in it need two draws and no table.
     """
     step = -budgets / (k - 1)  # ln rho
     below, above = _tail(step, t - 1), _tail(step, k - t)
@@ -496,7 +496,7 @@ def _tail(step: Floats, cells: Floats) -> Floats:
 
 
 def _place(step: Floats, cells: Floats, uniform: Floats) -> Floats:
-    """Return j in 1..cells with probability in proportion to rho^j; 1 where there is no cell."""
+    """Return j in 1..cells with probability proportional to rho^j; 1 if there is no cell."""
     flat = step == 0
     safe = np.where(flat, -1.0, step)
     drawn = np.where(flat, uniform * cells, np.log1p(uniform * np.expm1(cells * safe)) / safe)

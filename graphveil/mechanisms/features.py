@@ -56,10 +56,10 @@ class Bounds:
 
     @classmethod
     def of_data(cls, x: Real, *, data_dependent_bounds: bool = False) -> "Bounds":
-        """Return the smallest range that holds the data, which depends on them.
+        """Return the smallest range that contains the data, which depends on them.
 
         Raises:
-            ConfigError: If without ``data_dependent_bounds=True``, under which nothing is certified.
+            ConfigError: If ``data_dependent_bounds`` is not True; with it, no claim is certified.
         """
         if data_dependent_bounds is not True:
             raise ConfigError(
@@ -72,7 +72,7 @@ class Bounds:
 
     @property
     def deviations(self) -> tuple[str, ...]:
-        """Why a claim under these bounds does not hold, if it does not."""
+        """Reasons why a claim under these bounds is not valid, if any."""
         return (FROM_DATA,) if self.from_data else ()
 
     @property
@@ -98,14 +98,14 @@ class Bounds:
         return x if inside else np.clip(x, 0.0, 1.0)
 
     def real(self, z: Real) -> Real:
-        """Return values of the unit scale on the features' scale, in place where they are floats."""
+        """Return values of the unit scale on the features' scale, in place if they are floats."""
         if (self.low, self.high) != (0.0, 1.0):
             z *= self.width.astype(z.dtype)
             z += np.asarray(self.low, dtype=z.dtype)
         return z
 
     def outside(self, x: Real) -> int:
-        """Return how many values lie outside and are clipped. This is private: never publish it."""
+        """Return the number of values outside, which are clipped. This is private: do not publish it."""
         return int(((x < np.asarray(self.low)) | (x > np.asarray(self.high))).sum())
 
 
@@ -119,7 +119,7 @@ def _ends(name: str, ends: Any) -> Ends:
 
 
 def _check_width(low: Floats, high: Floats) -> None:
-    """Require widths that single precision holds: an infinite one would turn every value into the same."""
+    """Check that float32 can represent the widths: with an infinite width all values would become equal."""
     width = high - low
     if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
         raise ConfigError(
@@ -140,7 +140,7 @@ _ROUNDING = 1e-9  # how far the sum of weights may be off one
 
 @dataclass(frozen=True)
 class EvenAllocation:
-    """Every feature gets epsilon / d. The variance of a coordinate grows like d^2."""
+    """Allocate epsilon / d to every feature. The variance of a coordinate grows like d^2."""
 
     def budgets(self, epsilon: float, dim: int) -> Floats:
         """Return the budget of each feature."""
@@ -149,10 +149,10 @@ class EvenAllocation:
 
 @dataclass(frozen=True)
 class SampledAllocation:
-    """``count`` features drawn uniformly without replacement get epsilon / count each, the others nothing.
+    """Allocate epsilon / count to each of ``count`` features, drawn uniformly without replacement.
 
-    What is drawn does not depend on the features. ``count`` None means max(1, min(d, floor(epsilon / 2.5))),
-    at which the variance is about smallest; it grows like d.
+    The draw does not depend on the features. ``count`` None means max(1, min(d, floor(epsilon / 2.5))),
+    which approximately minimizes the variance; it grows like d.
 
     >>> SampledAllocation().size(6.0, 100), SampledAllocation(3).size(6.0, 2)
     (2, 2)
@@ -166,7 +166,7 @@ class SampledAllocation:
             checks.integer_at_least(1, count=self.count)
 
     def size(self, epsilon: float, dim: int) -> int:
-        """Return how many of ``dim`` features are sampled."""
+        """Return the number of sampled features among ``dim``."""
         if self.count is not None:
             return min(self.count, dim)
         return dim if math.isinf(epsilon) else max(1, min(dim, int(epsilon / 2.5)))
@@ -174,15 +174,15 @@ class SampledAllocation:
 
 @dataclass(frozen=True, init=False)
 class WeightedAllocation:
-    """Feature i gets epsilon theta_i, where theta is public, >= 0 and adds up to one.
+    """Allocate epsilon theta_i to feature i, where theta is public, >= 0 and sums to one.
 
-    Whether a theta fits is checked, never mended: a sum above one would spend more than the budget. And it
-    is the same for all records: a theta computed from a record depends on it, beyond any bound if it is
+    Theta is checked and never normalized, because a sum above one would exceed the budget. It must be the
+    same for all records: a theta computed from a record depends on it, and its loss is unbounded if theta is
     used to decode.
 
     Raises:
         ConfigError: If a weight is negative or not finite, or the sum is not one.
-        UnsupportedGuaranteeError: If one theta per record.
+        UnsupportedGuaranteeError: If there is one theta per record.
 
     >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
@@ -211,8 +211,8 @@ budget; take WeightedAllocation.linear, which normalizes public scores
     def cube_root(cls, scores: Iterable[float]) -> "WeightedAllocation":
         """Return theta proportional to the cube roots of public scores w.
 
-        For small budgets the variance of an unbiased estimate falls like 1/epsilon_i^2, and this is the
-        minimizer of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
+        For small budgets the variance of an unbiased estimate falls like 1/epsilon_i^2. This theta
+        minimizes sum w_i / epsilon_i^2 for a given sum of budgets: the smallest weighted squared error.
 
         >>> WeightedAllocation.cube_root([8.0, 1.0]).theta
         (0.6666666666666666, 0.3333333333333333)
@@ -226,7 +226,7 @@ budget; take WeightedAllocation.linear, which normalizes public scores
         return cls((scores / scores.sum()).tolist())
 
     def budgets(self, epsilon: float, dim: int) -> Floats:
-        """Return the budget of each feature; together never more than epsilon."""
+        """Return the budget of each feature; their sum never exceeds epsilon."""
         if len(self.theta) != dim:
             raise ConfigError(f"theta has {len(self.theta)} weights and there are {dim} features")
         return np.array(self.theta) * (epsilon / max(1.0, math.fsum(self.theta)))
@@ -269,7 +269,7 @@ class LDPReports:
         return len(self.values)
 
     def part(self, part: slice) -> "LDPReports":
-        """Return some records' reports, as views."""
+        """Return the LDP reports of some records, as views."""
         return LDPReports(self.values[part], None if self.indices is None else self.indices[part])
 
 
@@ -338,7 +338,7 @@ class FeatureMechanism(ABC):
         """Return an estimate of each record's features, float32 (records, dim).
 
         Raises:
-            GraphError: If the reports have another shape than this mechanism's.
+            GraphError: If the LDP reports have another shape than this mechanism's.
         """
         self._check_reports(reports)
         if math.isinf(self.epsilon):
@@ -411,15 +411,15 @@ class FeatureMechanism(ABC):
 
     @abstractmethod
     def _empty(self, records: int) -> LDPReports:
-        """Return reports to fill."""
+        """Return LDP reports to fill."""
 
     @abstractmethod
     def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
-        """Fill the reports of rows z in [0, 1]."""
+        """Fill the LDP reports of rows z in [0, 1]."""
 
     @abstractmethod
     def _reported_values(self, reports: LDPReports, out: Single) -> None:
-        """Write, on the unit scale, the estimates of the features that reports are about (records, k)."""
+        """Write, on the unit scale, the estimates of the features that LDP reports cover (records, k)."""
 
     @abstractmethod
     def _variance(self, z: Floats) -> Floats:
@@ -430,7 +430,7 @@ class FeatureMechanism(ABC):
         """Return the largest variance of each coordinate on the unit scale, (dim,) or one for all."""
 
     def _check_reports(self, reports: LDPReports) -> None:
-        """Reject reports of another shape."""
+        """Reject LDP reports of another shape."""
         like = LDPReports(np.empty((0, self.dim))) if math.isinf(self.epsilon) else self._empty(0)
         wanted = (len(reports), like.values.shape[1])
         shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]
@@ -441,7 +441,7 @@ class FeatureMechanism(ABC):
         """Return records as floats (records, dim).
 
         Raises:
-            GraphError: If the shape is wrong, or they are no numbers.
+            GraphError: If the shape is wrong, or the values are not numbers.
         """
         x = np.asarray(x)
         if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
@@ -450,7 +450,7 @@ class FeatureMechanism(ABC):
 
 
 def distinct_rows(rows: Integers | None, count: int) -> Integers:
-    """Return the numbers of so many records, rejecting one that occurs twice."""
+    """Return the numbers of ``count`` records; reject duplicates."""
     if rows is None:
         return np.arange(count)
     if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):

@@ -22,11 +22,11 @@ _LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not
 def shares(values: npt.ArrayLike) -> Floats:
     """Return |v_i| / ||v||_1 of each row: equations 5 and 6 of HeteroRR. A row of zeros has equal shares.
 
-    The values are z - zhat for the sensitivity (zhat: the features with what is sensitive masked), or SHAP
+    The values are z - zhat for the sensitivity (zhat: the features with sensitive ones masked), or SHAP
     values for the importance.
 
     Raises:
-        ConfigError: If the values are no finite numbers of shape (records, dim) or (dim,).
+        ConfigError: If the values are not finite numbers of shape (records, dim) or (dim,).
 
     >>> shares([[1.0, -3.0], [0.0, 0.0]]).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
@@ -107,17 +107,17 @@ def public_weights(
 def permutation_importance(
     predict: Predict, x: Floats, labels: Integers, *, rng: np.random.Generator, repeats: int = 5
 ) -> Floats:
-    """Return how much worse a public model becomes when a feature is shuffled among public records, (dim,).
+    """Return the increase of a public model's loss if a feature is shuffled among public records, (dim,).
 
-    The rise of the mean cross-entropy, averaged over the repeats, 0 where there is none (Breiman 2001;
-    Fisher, Rudin, Dominici, JMLR 2019). The model is a function of the whole matrix: a network on a public
-    graph will do.
+    This is the increase of the mean cross-entropy, averaged over the repeats, 0 if there is none (Breiman
+    2001; Fisher, Rudin, Dominici, JMLR 2019). The model is a function of the whole matrix, so a network on a
+    public graph is supported.
 
     Args:
-        predict: Features (records, dim) to probabilities (records, classes).
+        predict: Maps features (records, dim) to probabilities (records, classes).
         x, labels: Public records.
         rng: Public randomness.
-        repeats: How often each feature is shuffled.
+        repeats: Number of shuffles per feature.
 
     >>> predict = lambda x: np.stack([1 - x[:, 0], x[:, 0]], axis=1)
     >>> x = np.array([[0.1, 0.5], [0.9, 0.2], [0.8, 0.9], [0.2, 0.6]])
@@ -180,7 +180,7 @@ def _cross_entropy(probabilities: npt.ArrayLike, labels: Integers) -> float:
 
 
 def _matrix(name: str, values: npt.ArrayLike) -> Floats:
-    """Return finite numbers as rows, one row if there is no record."""
+    """Return finite numbers as rows; a single vector becomes one row."""
     try:
         array = np.atleast_2d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:

@@ -71,16 +71,16 @@ class LabelMechanism(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """k."""
+        """Number k of reported classes."""
 
     @property
     def keep(self) -> float:
-        """p."""
+        """Probability p that the own class is reported."""
         return self.size / (self.size + (self.classes - self.size) * math.exp(-self.epsilon))
 
     @property
     def change(self) -> float:
-        """q."""
+        """Probability q that any other given class is reported."""
         others = self.size - 1 + (self.classes - self.size) * math.exp(-self.epsilon)
         return self.keep * others / (self.classes - 1)
 
@@ -105,9 +105,9 @@ class LabelMechanism(ABC):
         return (1 - missing) * self.keep + missing * self.blind
 
     def ratios(self, missing: float = 0.0) -> tuple[float, float]:
-        """Return how likely a set is for a class in it, and for one outside, relative to a set drawn blindly.
+        """Return the likelihood of a set for a class in it, and for one outside, relative to a uniform set.
 
-        A share m of the records has no label, and draws blindly.
+        A share m of the records has no label, and reports a uniform set.
         """
         keep = self.keep_with(missing)
         return keep / self.blind, (1 - keep) / (1 - self.blind)
@@ -227,7 +227,7 @@ class LabelMechanism(ABC):
     @property
     @abstractmethod
     def _words_and_width(self) -> tuple[int, int]:
-        """How many random words a record takes, and how many numbers it needs while it is randomized."""
+        """The number of random words per record, and the number of temporary values per record."""
 
     @abstractmethod
     def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
@@ -284,7 +284,7 @@ class LabelRR(LabelMechanism):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many of the 2^64 words keep a label, and how many make each change."""
+        """The numbers of the 2^64 words that keep a label, and that make each change."""
         if math.isinf(self.epsilon):
             return TOTAL, 0
         change = math.floor(TOTAL * self.change * (1 + ROUNDING)) + 1
@@ -396,7 +396,7 @@ class SubsetSelection(LabelMechanism):
         return np.sort(reported, axis=1)
 
     def _others(self, labels: Integers, words: Words) -> Integers:
-        """Return as many other classes of each record as it has words, in no order."""
+        """Return as many other classes of each record as it has words, in no particular order."""
         return (labels[:, None] + 1 + subsets(words, self.classes - 1)) % self.classes
 
 
@@ -465,7 +465,7 @@ class LocalHashing(LabelMechanism):
 
     @property
     def change(self) -> float:
-        """s p + (1 - s) q, with s the chance that two given classes share a group."""
+        """s p + (1 - s) q, with s the probability that two given classes share a group."""
         return self.among_groups.change + self._together * self.among_groups.gap
 
     @property
@@ -475,7 +475,7 @@ class LocalHashing(LabelMechanism):
 
     @property
     def blind(self) -> float:
-        """1/g: how often a group drawn blindly holds a given class."""
+        """1/g: the probability that a uniformly random group contains a given class."""
         return 1 / self.groups
 
     @property
@@ -484,7 +484,7 @@ class LocalHashing(LabelMechanism):
         return float(_information(self.epsilon, self.classes, np.array([self.groups]))[0])
 
     def hashes(self, keys: Sequence[bytes]) -> Integers:
-        """Return the group 0 .. g-1 of every class, by what is public about each record, (records, c).
+        """Return the group 0 .. g-1 of every class, from a public key of each record, (records, c).
 
         SHAKE-256 of a key gives the words of a shuffle, and the class at place i is in group i mod g.
 
@@ -568,13 +568,13 @@ class LocalHashing(LabelMechanism):
 
     @property
     def _together(self) -> float:
-        """The chance that two given classes are in one group."""
+        """The probability that two given classes are in one group."""
         sizes = np.bincount(self._dealt)
         return float((sizes * (sizes - 1)).sum() / (self.classes * (self.classes - 1)))
 
     @property
     def _dealt(self) -> Integers:
-        """The group at each place of a shuffled deck of classes."""
+        """The group at each place of a shuffled list of classes."""
         return np.arange(self.classes) % self.groups
 
     def _as_they_are(self, labels: Integers) -> Integers:

@@ -25,11 +25,11 @@ class _SingleProcessSecret:
     """
 
     def __init__(self) -> None:
-        """Remember the process."""
+        """Store the process id."""
         self._process = os.getpid()
 
     def _check_process(self) -> None:
-        """Do not serve a process that was forked after the key was drawn."""
+        """Raise in a process that was forked after the key was drawn."""
         if os.getpid() != self._process:
             raise ReleaseError(
                 "this noise was made before the process was forked, and both would draw the same; "
@@ -37,7 +37,7 @@ class _SingleProcessSecret:
             )
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Reject copy, deepcopy and pickle, which all pass here."""
+        """Reject copy, deepcopy and pickle, which all call this method."""
         raise ReleaseError(
             "noise is not copied or pickled: two holders of one key draw the same, and equal noise on two "
             "sets of records cancels; make a new LocalNoise where the records are"
@@ -59,17 +59,17 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
     """
 
     def __init__(self, key: bytes) -> None:
-        """Take a key of 32 bytes, which nothing else may use."""
+        """Store a key of 32 bytes, which must not be used elsewhere."""
         _SingleProcessSecret.__init__(self)
         RowStream.__init__(self, key)
         self._lock = threading.Lock()
         self._reserved = _NONE  # disjoint ranges of rows, first and last, ascending
 
     def reserve_rows(self, rows: Integers) -> None:
-        """Reserve the noise of rows, which must be different numbers.
+        """Reserve the noise of rows, given by distinct numbers.
 
         Raises:
-            ReleaseError: If one of them was served before, or this is another process.
+            ReleaseError: If one of them was used before, or this is another process.
         """
         self._check_process()
         new = _ranges(np.sort(rows))
@@ -95,13 +95,14 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
 class LocalNoise(_SingleProcessSecret):
     """The randomness of one release of perturbed records, for experiments that hold the raw data.
 
-    Each purpose (features, training labels, ...) has a stream of its own, handed out once: records that are
-    perturbed again need a new object, whose key is new, since equal noise on two sets of records cancels. For
-    the same reason a stream serves every row once, and neither it nor this object is copied, pickled or used
-    in a process that was forked later.
+    Each purpose (features, training labels, ...) has its own stream, which is returned once. To perturb
+    records again, create a new object with a new key, since equal noise on two sets of records cancels. For
+    the same reason a stream uses every row once. Neither the stream nor this object can be copied, pickled or
+    used in a process that was forked later.
 
     Args:
-        unsafe_noise_seed: Makes the noise reproducible, for tests and paper mode, and voids the guarantee.
+        unsafe_noise_seed: Makes the noise reproducible, for tests and paper mode, and invalidates the
+            guarantee.
 
     >>> noise = LocalNoise(unsafe_noise_seed=3)
     >>> noise.deviations
@@ -127,20 +128,21 @@ twice with the same noise are not private; make a new LocalNoise
 
     @property
     def deviations(self) -> tuple[str, ...]:
-        """Why claims on what this noise perturbs do not hold, if they do not."""
+        """Reasons why claims on records perturbed with this noise are not valid, if any."""
         return (REPRODUCIBLE,) if self._reproducible else ()
 
     def stream(self, purpose: str) -> LocalStream:
         """Return the stream of a purpose.
 
         Raises:
-            ReleaseError: If it was handed out before, or this is another process.
+            ReleaseError: If it was returned before, or this is another process.
         """
         self._check_process()
         with self._lock:
             if purpose in self._used:
                 raise ReleaseError(
-                    f"the noise for {purpose!r} was handed out before, and records perturbed twice with the "
+                    f"the noise for {purpose!r} was handed out before, and records perturbed \
+twice with the "
                     "same noise are not private; make a new LocalNoise"
                 )
             self._used.add(purpose)
@@ -155,14 +157,14 @@ def _ranges(rows: Integers) -> Integers:
 
 
 def _overlap(served: Integers, new: Integers) -> bool:
-    """Whether ranges share a number; both are disjoint and ascending among themselves."""
+    """Return whether ranges share a number; each argument is disjoint and ascending."""
     after = np.searchsorted(served[:, 1], new[:, 0])  # the first range that does not end before
     inside = after < len(served)
     return bool((served[after[inside], 0] <= new[inside, 1]).any())
 
 
 def _joined(ranges: Integers) -> Integers:
-    """Return disjoint ranges in order, those that touch as one."""
+    """Return disjoint ranges in order, with adjacent ranges merged."""
     ranges = ranges[np.argsort(ranges[:, 0])]
     starts = np.r_[True, ranges[1:, 0] != ranges[:-1, 1] + 1][: len(ranges)]
     ends = np.r_[starts[1:], True][: len(ranges)]

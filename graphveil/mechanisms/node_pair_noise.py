@@ -43,7 +43,7 @@ _REFINE = 1 << 31  # a row's blocks from here on decide what its first word leav
 
 
 def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
-    """Return the marked places of start .. stop - 1, ascending; each is marked with threshold / 2^64.
+    """Return the marked places of start .. stop - 1, ascending; the probability is threshold / 2^64.
 
     >>> found = bernoulli_positions(RowStream(bytes(32)), 1 << 62, 0, 1000)
     >>> parts = [bernoulli_positions(RowStream(bytes(32)), 1 << 62, *ends) for ends in ((0, 333), (333,
@@ -69,7 +69,7 @@ def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int
 
 
 def _one_by_one(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
-    """Return marks that are not rare: each place has a word of its own."""
+    """Return marks that are not rare: each place has its own word."""
     first, last = start // _ROW, -(-stop // _ROW)
     parts = []
     for rows in _runs(first, last, _TOGETHER):
@@ -80,7 +80,7 @@ def _one_by_one(stream: RowStream, threshold: int, start: int, stop: int) -> Int
 
 
 def _runs(first: int, last: int, at_most: int) -> Iterator[Integers]:
-    """Yield the rows first .. last - 1, cut at multiples of a power of two, where counters are cheap."""
+    """Yield the rows first .. last - 1, split at multiples of a power of two, where counters are cheap."""
     while first < last:
         stop = min(last, first - first % at_most + at_most)
         yield np.arange(first, stop)
@@ -101,9 +101,9 @@ def _of_blocks(stream: RowStream, counts: "_Counts", rows: Integers) -> Integers
 
 
 def _subsets(stream: RowStream, rows: Integers, sizes: Integers, counts: "_Counts") -> Integers:
-    """Return a uniform subset of the places of each block, of a given size, ascending, one after the other.
+    """Return a uniform subset of the places of each block, of a given size, ascending, concatenated.
 
-    Places are drawn with replacement until all of a block's are distinct, which leaves every subset alike.
+    Places are drawn with replacement until all of a block's are distinct, so every subset is equally likely.
     """
     starts = np.cumsum(sizes) - sizes
     out = np.empty(int(sizes.sum()), dtype=np.int64)
@@ -139,7 +139,7 @@ class _Counts:
         return np.uint64((1 << self.bits) - 1)
 
     def of(self, words: Words, rows: Integers, stream: RowStream) -> Integers:
-        """Return how many places of each block are marked."""
+        """Return the number of marked places of each block."""
         found = np.searchsorted(self.table, words, side="left").astype(np.int64)
         tied = np.flatnonzero(words == self.table[np.minimum(found, len(self.table) - 1)])
         for i in tied.tolist():
@@ -147,7 +147,7 @@ class _Counts:
         return found
 
     def _refined(self, word: int, count: int, row: int, stream: RowStream) -> int:
-        """Return the number of marks where the first word is that of a cumulative probability."""
+        """Return the number of marks if the first word equals that of a cumulative probability."""
         drawn, bits, more = word, _WORD, 0
         while count < 1 << self.bits:
             limit = self._cumulative(count) >> ((_WORD << self.bits) - bits)
@@ -237,21 +237,21 @@ class EdgeRandomizedResponse:
 
     @cached_property
     def keep(self) -> int:
-        """Words of 2^64 with which an edge stays one."""
+        """Number of the 2^64 words for which an edge stays an edge."""
         with localcontext(prec=_DIGITS):
             exact = self._truth * Decimal(self.share) * TOTAL - _DOUBT
             return max(0, int(exact.to_integral_value(ROUND_FLOOR)))
 
     @cached_property
     def add(self) -> int:
-        """Words of 2^64 with which what is no edge becomes one."""
+        """Number of the 2^64 words for which another pair becomes an edge."""
         with localcontext(prec=_DIGITS):
             exact = (1 - self._truth) * Decimal(self.share) * TOTAL + _DOUBT
             # A share of less than 2^-64 leaves no word for an edge, and then none for the others.
             return min(self.keep, int(exact.to_integral_value(ROUND_CEILING)))
 
     def estimate_deviation(self) -> float:
-        """Return the standard deviation of a slot's unbiased estimate (y - q) / (1 - 2 q), without a coin.
+        """Return the standard deviation of the unbiased estimate (y - q) / (1 - 2 q), without subsampling.
 
         >>> round(EdgeRandomizedResponse(1.0).estimate_deviation(), 6)
         0.959517
@@ -263,14 +263,14 @@ class EdgeRandomizedResponse:
         return float((q * (1 - q)) ** 0.5 / slope) if slope else 1 / self.epsilon
 
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
-        """Return the slots of start .. stop - 1 that are edges afterwards, ascending.
+        """Return the node pairs of start .. stop - 1 that are edges afterwards, ascending.
 
-        It costs least where a range's edges and what is added fit into the cache.
+        It is fastest if a range's edges and the added ones fit into the cache.
 
         Args:
-            stream: Keyed, addressed by slot: any partition of the slots draws the same.
-            edges: Slots among them that are edges, ascending, each once.
-            start, stop: Range.
+            stream: Keyed, addressed by node pair: any partition of the pairs draws the same.
+            edges: Node pairs among them that are edges, ascending, each once.
+            start, stop: The range.
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must lie in the range of slots that is drawn")
@@ -290,7 +290,7 @@ _OPEN = 255  # more than one level has words with these first bits
 
 @dataclass(frozen=True)
 class LevelSampler:
-    """How many words each level has, lowest first, and the number of the lowest; all others have none.
+    """The number of words of each level, lowest first, and the index of the lowest; all others have none.
 
     >>> LevelSampler((1, 2, 4), lowest=5).levels(np.arange(7, dtype=np.uint64)).tolist()
     [7, 7, 7, 7, 6, 6, 5]
@@ -301,11 +301,11 @@ class LevelSampler:
 
     @cached_property
     def total(self) -> int:
-        """How many words have a level."""
+        """The number of words with a level."""
         return sum(self.counts)
 
     def words_from(self, level: int) -> int:
-        """Return how many words have a level or a higher one."""
+        """Return the number of words with this level or a higher one."""
         return sum(self.counts[max(0, level - self.lowest) :])
 
     def levels(self, words: Words) -> Integers:
@@ -320,7 +320,7 @@ class LevelSampler:
         return found
 
     def draw(self, stream: RowStream, rows: Integers, first: int) -> Integers:
-        """Return a level for each row, by the first of its words below the total, from a block on."""
+        """Return a level for each row, from the first of its words below the total, starting at a block."""
         words = np.zeros(len(rows), dtype=np.uint64)
         pending, attempt = np.arange(len(rows) if len(self.counts) > 1 else 0), 0
         mask = np.uint64((1 << (self.total - 1).bit_length()) - 1)
@@ -335,7 +335,7 @@ class LevelSampler:
 
     @cached_property
     def _ends(self) -> Words:
-        """Where the words of each level but the lowest end, highest level first."""
+        """The ends of the words of each level but the lowest, highest level first."""
         return np.array(
             [self.words_from(self.lowest + k) for k in range(len(self.counts) - 1, 0, -1)], np.uint64
         )
@@ -416,7 +416,7 @@ class NoisyCells:
 
     @cached_property
     def bound(self) -> float:
-        """What at least the wanted number of cells pass, but for a chance below 1e-12, if all are 0."""
+        """A bound that at least the wanted number of cells exceed, up to probability 1e-12, if all are 0."""
         if self._enough >= self.cells:
             return -math.inf
         share = self._enough / self.cells
@@ -424,7 +424,7 @@ class NoisyCells:
 
     @cached_property
     def first_bound(self) -> float:
-        """What so many cells pass if 98 % as many as are wanted hold 1: at least ``bound``, and at most 1."""
+        """Bound of the first tier if 98 % of the wanted cells hold 1: at least ``bound``, and at most 1."""
         if not 0 <= self.bound < 1:
             return self.bound
         ones, low, high = _ONES * self.wanted, self.bound, 1.0
@@ -446,14 +446,14 @@ class NoisyCells:
     def channel(self) -> Channel:
         """The levels' counts for a cell of 0 and for one of 1.
 
-        Two tiers lower the count of a level of a 0 by less than one, and raise that of the lowest by what
-        the others lose. The counts leave room for that.
+        Two tiers lower the count of a level of a 0 by less than one, and raise that of the lowest by the
+        same total. The counts allow for that.
         """
         table = np.array([self._levels(self._cuts, cell) for cell in (0, 1)])
         return Channel.from_probabilities(table, self.epsilon, moved=table.shape[1])
 
     def _levels(self, cuts: npt.NDArray[np.float64], cell: int) -> npt.NDArray[np.float64]:
-        """Return the probabilities of the levels between cuts; first comes what lies below the bound.
+        """Return the probabilities of the levels between cuts, starting with that of values below the bound.
 
         No two cuts have 0 or 1 between them, so a level is a share of an exponential tail.
         """
@@ -467,12 +467,12 @@ class NoisyCells:
 
     @property
     def tiers(self) -> int:
-        """How many tiers there are, 1 or 2."""
+        """The number of tiers, 1 or 2."""
         return 1 + (self.bound < self.first_bound)
 
     @cached_property
     def _first_levels(self) -> list[int]:
-        """The lowest level of each tier, the upper one first; without a bound level 0 is one, too."""
+        """The lowest level of each tier, the upper one first; without a bound level 0 is included."""
         lowest = int(self.bound != -math.inf)
         if self.tiers == 1:
             return [lowest]
@@ -488,7 +488,7 @@ class NoisyCells:
     def zeros(self) -> tuple[LevelSampler, ...]:
         """The levels of a cell of 0, by a word for each tier: the second tier's, given not the first.
 
-        With t words for the first tier, z of the channel's become floor(z 2^64 / (2^64 - t)).
+        With t words for the first tier, z words of the channel become floor(z 2^64 / (2^64 - t)).
         """
         counts, starts = self.channel.counts[0], self._first_levels
         first = LevelSampler(counts[starts[0] :], starts[0])
@@ -527,14 +527,14 @@ class NoisyCells:
 
     @staticmethod
     def joined(first: Integers, rest: Integers) -> Integers:
-        """Return both tiers, ascending; what is in both counts for the first."""
+        """Return both tiers, ascending; cells in both belong to the first."""
         if len(first):
             place = np.minimum(np.searchsorted(first >> SHIFT, rest >> SHIFT), len(first) - 1)
             rest = rest[first[place] >> SHIFT != rest >> SHIFT]
         return np.sort(np.concatenate([first, rest]), kind="stable")
 
     def largest(self, stream: RowStream, found: Integers) -> Integers:
-        """Return the wanted number of cells of the highest levels, ascending; fewer if fewer are there."""
+        """Return the wanted number of cells of the highest levels, ascending, or fewer if there are fewer."""
         if len(found) <= self.wanted:
             return found >> SHIFT
         pieces = np.split(found, range(_CELLS, len(found), _CELLS))

@@ -1,4 +1,4 @@
-"""Numbers randomized feature by feature: one bit each about a few of them, or a scalar mechanism on each."""
+"""Features randomized one by one: one bit for each of a few features, or a scalar mechanism on each."""
 
 import math
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ class MultiBit(FeatureMechanism):
         self._bits(z, words[:, m:], ExtraWords(stream, rows, m), out)
 
     def _bits(self, z: Real, words: Words, place: ExtraWords, out: LDPReports) -> None:
-        """Fill the bits of the features that reports are about."""
+        """Fill the bits of the features that LDP reports cover."""
         if out.indices is not None:
             z = np.take_along_axis(z, out.indices, axis=1)
         low, high = halves(words)
@@ -226,7 +226,7 @@ class PerFeature(FeatureMechanism):
 
     @cached_property
     def scalars(self) -> tuple[ScalarMechanism, ...]:
-        """The mechanism of each feature, or a single one where all are the same."""
+        """The mechanism of each feature, or a single one if all are the same."""
         if isinstance(self.allocation, WeightedAllocation):
             budgets = self.allocation.budgets(self.epsilon, self.dim).tolist()
             return tuple(scalar(self.scalar, budget) for budget in budgets)

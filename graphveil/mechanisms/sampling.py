@@ -1,9 +1,9 @@
 """Exact draws for local mechanisms from random words: integers, subsets, and outputs of channels.
 
-A record is a row of the stream. Its values share the row's first words; a value that needs more than its
-share reads blocks of its own, far behind them, so no draw depends on how many another one took.
+A record is a row of the stream. Its values share the row's first words. A value that needs more than its
+share reads its own blocks, far behind them, so no draw depends on the number of words used by another.
 
-Everything here needs NumPy only, since clients use it.
+This module needs NumPy only, since clients use it.
 """
 
 import math
@@ -32,10 +32,10 @@ Real = npt.NDArray[np.floating[Any]]
 
 
 class Draws(Protocol):
-    """Random 64-bit words by row: a keyed stream, or those of a device."""
+    """Random 64-bit words by row: a keyed stream, or those of a client."""
 
     def reserve_rows(self, rows: Integers) -> None:
-        """Reserve the words of rows for one record each, rejecting those that served before."""
+        """Reserve the words of rows for one record each; reject rows that were used before."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first words of each row, shape (rows, words_per_row)."""
@@ -46,7 +46,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class ExtraWords:
-    """Where an array of values, shape (rows, width), finds words beyond its share."""
+    """The location of further words for an array of values, shape (rows, width)."""
 
     stream: Draws
     rows: Integers
@@ -62,7 +62,7 @@ class ExtraWords:
 def uniform_below(words: Words, bound: npt.ArrayLike) -> Integers:
     """Return floor(word bound / 2^64), an integer below ``bound`` <= 2^31, broadcast.
 
-    Each integer stands for floor(2^64 / bound) words or one more.
+    Each integer corresponds to floor(2^64 / bound) words or one more.
 
     >>> uniform_below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 10).tolist()
     [0, 5, 9]
@@ -84,8 +84,8 @@ def halves(words: Words) -> tuple[Halves, Halves]:
 def round_up_or_down(position: Real, words: Halves) -> Integers:
     """Return floor or ceiling of each position >= 0, at random, with the position as expectation.
 
-    The uniform is a multiple of 2^-32, and that is how far the expectation can be off, for positions below
-    2^21; beyond, float64 has fewer digits, and a sum may be rounded to the next integer.
+    The uniform is a multiple of 2^-32, which bounds the error of the expectation for positions below
+    2^21. Beyond, float64 has fewer digits, and a sum may be rounded to the next integer.
 
     >>> round_up_or_down(np.array([1.25, 1.25]), np.array([0, 2**32 - 1], dtype=np.uint32)).tolist()
     [1, 2]
@@ -97,9 +97,9 @@ def round_up_or_down(position: Real, words: Halves) -> Integers:
 
 
 def subsets(words: Words, dim: int) -> Integers:
-    """Return a uniform subset of range(dim) for each row of words, sorted, one element a word.
+    """Return a uniform subset of range(dim) for each row of words, sorted, one element per word.
 
-    The first steps of a Fisher-Yates shuffle: a choice among n has probability 1/n up to 2^-64.
+    These are the first steps of a Fisher-Yates shuffle: a choice among n has probability 1/n up to 2^-64.
 
     >>> subsets(np.array([[0, 0], [2**63, 2**63]], dtype=np.uint64), 6).tolist()
     [[0, 1], [0, 3]]
@@ -111,7 +111,7 @@ def subsets(words: Words, dim: int) -> Integers:
 
 
 def shuffled(words: Words, dim: int) -> npt.NDArray[np.int32]:
-    """Return range(dim) for each row of words, of which as many first places are drawn as it has words.
+    """Return range(dim) for each row of words, with as many randomly drawn first places as words.
 
     >>> shuffled(np.array([[2**63, 2**63]], dtype=np.uint64), 3).tolist()
     [[1, 2, 0]]
@@ -128,9 +128,9 @@ def shuffled(words: Words, dim: int) -> npt.NDArray[np.int32]:
 
 
 def row_blocks(rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of so many rows that each holds up to _CELLS values.
+    """Yield slices of rows with up to _CELLS values each.
 
-    A power of two, for which the counters of a keyed stream are cheap.
+    The size is a power of two, for which the counters of a keyed stream are cheap.
     """
     count = 1 << max(0, (_CELLS // width).bit_length() - 1)
     for first in range(0, rows, count):
@@ -150,16 +150,16 @@ Bytes = npt.NDArray[np.uint8]
 class Channel:
     """Randomized response over a few values: ``counts[t][u]`` of 2^64 words give output u for input t.
 
-    A channel has a row of probabilities for each input. Here they are counts that add up to 2^64, so a
-    sampler of 64-bit words meets them exactly, and the ratio of any two counts in a column is a fact about
-    integers. How they come from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs in a row:
+    A channel has a row of probabilities for each input. Here they are counts that sum to 2^64, so a sampler
+    of 64-bit words meets them exactly, and the ratio of any two counts in a column is a ratio of integers.
+    They are computed from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs in a row:
 
-        count(u|t) = floor((2^64 - k c) P(u|t)) + c; what is left of 2^64 goes to the row's largest count,
+        count(u|t) = floor((2^64 - k c) P(u|t)) + c; the rest of 2^64 goes to the row's largest count,
         c = ceil((k + 1 + 2 eta 2^64) / (e^epsilon - 1)) + 1,  eta a bound on the relative error of P.
 
-    Flooring and the leftover move a count by at most k, and the constant c gains (e^epsilon - 1) c on
+    Flooring and the rest move a count by at most k. The constant c gains (e^epsilon - 1) c on
     e^epsilon times the other count, which is more: no ratio exceeds e^epsilon. The law moves by at most
-    k c 2^-64. Where each count is to move further by at most ``moved``, c grows by that and by
+    k c 2^-64. If each count may move further by at most ``moved``, c grows by that and by
     2 moved / (e^epsilon - 1).
     """
 
@@ -187,7 +187,7 @@ class Channel:
 
     @property
     def loss(self) -> float:
-        """The largest log ratio of two counts in a column: the epsilon that the sampler has."""
+        """The largest log ratio of two counts in a column: the epsilon of the sampler."""
         columns = zip(*self.counts, strict=True)
         return max(math.log(max(column)) - math.log(min(column)) for column in columns)
 
@@ -206,19 +206,19 @@ def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Alias tables of several channels, one after the other: a row of 2^bits slots for each input.
+    """Alias tables of several channels, concatenated: a row of 2^bits slots for each input.
 
     Words are 32 bits at first. An alias table (Walker 1977; Vose 1991) splits the 2^64 words of a row over
-    K = 2^b slots of 2^(64-b) words, each of which belongs to at most two outputs: the low b bits are the
+    K = 2^b slots of 2^(64-b) words, each of which belongs to at most two outputs. The low b bits are the
     slot, and the rest is compared with the slot's threshold. Only words that agree with its first 32 bits
-    read on.
+    read further bits.
     """
 
     channels: tuple[Channel, ...]
 
     @cached_property
     def bits(self) -> int:
-        """The b of K = 2^b slots."""
+        """b, for K = 2^b slots."""
         return (max(len(channel.counts[0]) for channel in self.channels) - 1).bit_length()
 
     @cached_property

@@ -44,7 +44,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def log_ratio(self, other: "Distribution") -> float:
-        """Return the largest log of this one's probability (or density) over the other's, of any output."""
+        """Return the largest log ratio of this probability (or density) and the other's, over all outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class StepDistribution(Distribution):
 
     @property
     def total(self) -> float:
-        """The whole mass, which is one."""
+        """The total mass, which is one."""
         return float(self.masses.sum() + (self.densities * np.diff(self.edges)).sum())
 
     @property
@@ -156,7 +156,7 @@ class ScalarMechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Reject budgets that are not above zero."""
+        """Reject budgets that are not positive."""
         check_budget(epsilon=self.epsilon)
 
     @property
@@ -167,7 +167,7 @@ class ScalarMechanism(ABC):
     @property
     @abstractmethod
     def words(self) -> int:
-        """How many words of 64 bits per value takes."""
+        """The number of 64-bit words per value."""
 
     def distribution(self, x: float) -> Distribution:
         """Return the law of y for an x in [-1, 1]."""
@@ -191,8 +191,8 @@ class ScalarMechanism(ABC):
 
         Args:
             x: Values in [-1, 1], shape (rows, width).
-            words: Their random words, shape (rows, width, self.words).
-            place: Where the few values that need more find it.
+            words: Random words of the values, shape (rows, width, self.words).
+            place: Location of further words, for the few values that need more.
         """
         return x if math.isinf(self.epsilon) else self._draw(x, words, place)
 
@@ -214,13 +214,13 @@ class ScalarMechanism(ABC):
 class KnotMechanism(ScalarMechanism):
     """A mechanism of few outputs, whose probabilities are linear in x between knots.
 
-    So it is two steps: round x to one of the two knots around it, with x as expectation, then send the knot
+    It has two steps: round x to one of the two knots around it, with x as expectation, then send the knot
     through a channel. Only the channel has to be private, and it is a table of integers.
     """
 
     @property
     def words(self) -> int:
-        """One: its low half rounds, its high half crosses the channel."""
+        """One: its low half is for rounding, its high half for the channel."""
         return 1
 
     @property
@@ -231,7 +231,7 @@ class KnotMechanism(ScalarMechanism):
     @property
     @abstractmethod
     def table(self) -> Floats:
-        """Probabilities of the outputs at each knot, shape (knots, outputs); knots are even in [-1, 1]."""
+        """Probabilities of the outputs at each knot, (knots, outputs); knots are evenly spaced in [-1, 1]."""
 
     @cached_property
     def channel(self) -> Channel:
@@ -262,7 +262,8 @@ class Duchi(KnotMechanism):
 
         C = (e^epsilon + 1) / (e^epsilon - 1),   Var(y|x) = C^2 - x^2, at most C^2 (x = 0).
 
-    Guarantee: epsilon-LDP, exactly (x = -1 against x = 1). Raises ConfigError unless epsilon > 0.
+    Privacy:
+        epsilon-LDP, exactly (x = -1 against x = 1). Raises ConfigError unless epsilon > 0.
 
     >>> one = Duchi(1.0)
     >>> round(one.bound, 8), round(float(one.variance(np.array([0.5]))[0]), 8)
@@ -308,7 +309,7 @@ class WindowGrid:
 
     @classmethod
     def from_epsilon(cls, epsilon: float, t: float) -> "WindowGrid":
-        """Return the widest choice of the window that keeps the ratio at e^epsilon."""
+        """Return the largest window probability that keeps the ratio at e^epsilon."""
         window = min(CELLS - 1, max(1, round(CELLS / (t + 1))))
         most_inside = -(-_TOTAL // window)
         least_outside = _TOTAL // (CELLS - window)
@@ -318,7 +319,7 @@ class WindowGrid:
 
     @property
     def bound(self) -> float:
-        """A, the end of the outputs."""
+        """A, the largest output."""
         return float(1 / (Fraction(self.inside, _TOTAL) - Fraction(self.window, CELLS)))
 
     def draw(self, x: Floats, words: Words) -> Floats:
@@ -333,7 +334,7 @@ class WindowGrid:
 
 
 class PiecewiseFamily(ScalarMechanism):
-    """A window of high density around the number; a member chooses t = e^(epsilon / root).
+    """A window of high density around the number; subclasses choose t = e^(epsilon / root).
 
     For x in [-1, 1] and a parameter t > 1, with e = e^epsilon, s = (e + t)/(t (e - 1)) and A = s (t + 1):
 
@@ -341,24 +342,24 @@ class PiecewiseFamily(ScalarMechanism):
 
     The densities are e t (e - 1)/(2 (e + t)^2) and that over e, so the ratio is e for every x, and E[y] = x.
 
-    *The grid.* [-A, A] is cut into n = 2^31 cells, of which w = round(n/(t + 1)) are the window; x is
+    *The grid.* [-A, A] is divided into n = 2^31 cells, of which w = round(n/(t + 1)) are the window. x is
     rounded to one of the n - w + 1 places of the window, with x as expectation. The window is chosen with a
-    probability of whole 2^-64, rounded down so that the most likely cell inside is at most e times the
-    least likely one outside, the 64-bit words behind each cell included. A is 1/(Pr[window] - w/n), for
-    which E[y] = x after that rounding.
+    probability that is a multiple of 2^-64. It is rounded down so that the most likely cell inside is at most
+    e times the least likely one outside, including the 64-bit words behind each cell. A is 1/(Pr[window] -
+    w/n), for which E[y] = x after that rounding.
     """
 
     root: ClassVar[float]
 
     @property
     def words(self) -> int:
-        """Three: the place of the window, whether the output lies in it, and where."""
+        """Three: the place of the window, whether the output lies in it, and the place of the output."""
         return 3
 
     @property
     @abstractmethod
     def bound(self) -> float:
-        """A, the end of the outputs."""
+        """A, the largest output."""
 
     @property
     def grid(self) -> WindowGrid:
@@ -406,7 +407,8 @@ class Piecewise(PiecewiseFamily):
 
         A = (t + 1)/(t - 1),   Var(y|x) = x^2/(t - 1) + (t + 3)/(3 (t - 1)^2), largest at |x| = 1.
 
-    Guarantee: epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
+    Privacy:
+        epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
 
     >>> pm = Piecewise(1.0)
     >>> round(pm.bound, 8), round(pm.worst_variance, 8)
@@ -425,11 +427,12 @@ class Piecewise(PiecewiseFamily):
 
 
 class PMSub(PiecewiseFamily):
-    """PM-SUB: t = e^(epsilon/3), simpler than the best t and near it (Zhao et al. 2020).
+    """PM-SUB: t = e^(epsilon/3), simpler than the optimal t and close to it (Zhao et al. 2020).
 
     A = s (t + 1), and the variance is that of the family, largest at |x| = 1.
 
-    Guarantee: epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
+    Privacy:
+        epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
 
     >>> sub = PMSub(1.0)
     >>> round(sub.bound, 8), round(sub.worst_variance, 8)
@@ -457,7 +460,8 @@ class Hybrid(ScalarMechanism):
 
         Var = (1 - e^(-epsilon/2)) Var_PM(x) + e^(-epsilon/2) Var_Duchi(x).
 
-    Guarantee: epsilon-LDP, because the coin does not depend on x. Raises ConfigError unless epsilon > 0.
+    Privacy:
+        epsilon-LDP, because the coin does not depend on x. Raises ConfigError unless epsilon > 0.
 
     >>> round(SWITCH, 10), round(Hybrid(1.0).worst_variance, 8)
     (0.609352493, 4.28899249)
@@ -467,12 +471,12 @@ class Hybrid(ScalarMechanism):
 
     @property
     def words(self) -> int:
-        """Four: the coin, and three for PM, of which Duchi takes the first."""
+        """Four: the coin, and three for PM, of which Duchi uses the first."""
         return 1 + Piecewise(self.epsilon).words
 
     @property
     def share(self) -> float:
-        """How often PM is chosen."""
+        """The probability that PM is chosen."""
         return -math.expm1(-self.epsilon / 2) if self.epsilon > SWITCH else 0.0
 
     def _distribution(self, x: float) -> StepDistribution:
@@ -504,8 +508,8 @@ class ThreeOutputs(KnotMechanism):
 
     ``a`` minimizes that: 0 below epsilon = ln 2, e/(e + 2) above ln 5.53, a root of a cubic between.
 
-    Guarantee: epsilon-LDP, exactly; it holds for every a in [0, e/(e + 2)]. Raises ConfigError unless
-    epsilon > 0.
+    Privacy:
+        epsilon-LDP, exactly, for every a in [0, e/(e + 2)]. Raises ConfigError unless epsilon > 0.
 
     >>> three = ThreeOutputs(1.0)
     >>> round(three.zero, 8), round(three.bound, 8), round(three.worst_variance, 8)
@@ -525,7 +529,7 @@ class ThreeOutputs(KnotMechanism):
 
     @property
     def bound(self) -> float:
-        """C, the size of the outputs that are not 0."""
+        """C, the absolute value of the nonzero outputs."""
         inverse = math.exp(-self.epsilon)
         return (1 + inverse) / (-math.expm1(-self.epsilon) * (1 - self.zero * inverse))
 
@@ -546,7 +550,7 @@ class ThreeOutputs(KnotMechanism):
 
     @property
     def _slope(self) -> float:
-        """b, how fast the probability of 0 falls with |x|."""
+        """b, the slope at which the probability of 0 falls with |x|."""
         return self.zero * -math.expm1(-self.epsilon)
 
     @property
@@ -558,7 +562,7 @@ class ThreeOutputs(KnotMechanism):
 
 
 def _root(e: float) -> float:
-    """Return the a between the two simple cases."""
+    """Return a between the two simple cases."""
     d0 = e**4 + 14 * e**3 + 50 * e**2 - 2 * e + 25
     d1 = -2 * e**6 - 42 * e**5 - 270 * e**4 - 404 * e**3 - 918 * e**2 + 30 * e - 250
     angle = math.pi / 3 + math.acos(-d1 / (2 * d0**1.5)) / 3
@@ -575,12 +579,13 @@ class Laplace(ScalarMechanism):
 
     *The grid.* x is rounded to a grid of R steps over [-1, 1], with x as expectation. The noise is
     +-(G + 1/2) steps with a fair sign and P(G = g) proportional to e^(-lambda g), lambda = epsilon/R: its log
-    probability falls by lambda a step and is flat across zero. The binary digits of such a G are independent
-    bits; those below 2^K are drawn from words of 64 bits, and the number of whole 2^K by trying. Rounded to
-    words, the log odds of bit k are off lambda 2^k by a known amount. lambda is made smaller by all that two
-    inputs can collect of it, so the bound is epsilon, not epsilon and a little.
+    probability falls by lambda per step and is flat across zero. The binary digits of such a G are
+    independent bits. Those below 2^K are drawn from words of 64 bits, and the multiple of 2^K by repeated
+    trials. Rounded to words, the log odds of bit k differ from lambda 2^k by a known amount. lambda is
+    reduced by the total of these errors for two inputs, so the bound is exactly epsilon.
 
-    Guarantee: epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
+    Privacy:
+        epsilon-LDP, exactly, on the grid. Raises ConfigError unless epsilon > 0.
 
     >>> Laplace(0.5).worst_variance
     32.0
@@ -592,12 +597,12 @@ class Laplace(ScalarMechanism):
 
     @property
     def words(self) -> int:
-        """One for the sign and the rounding, one a digit, one for the first whole 2^K."""
+        """One for the sign and the rounding, one per digit, and one for the first multiple of 2^K."""
         return 0 if math.isinf(self.epsilon) else len(self.digits.ones) + 2
 
     @property
     def digits(self) -> "Digits":
-        """The thresholds that the noise is drawn with."""
+        """The thresholds for drawing the noise."""
         return _digits(self.epsilon)
 
     def _distribution(self, x: float) -> LaplaceDistribution:
@@ -617,14 +622,14 @@ class Laplace(ScalarMechanism):
 
 @dataclass(frozen=True)
 class Digits:
-    """A geometric variable: digit k is one for ``ones[k]`` of 2^64 words, 2^K come with ``top`` of them."""
+    """Geometric variable: digit k is one for ``ones[k]`` of 2^64 words; 2^K is added for ``top`` of them."""
 
     steps: int  # R
     ones: tuple[int, ...]
     top: int
 
     def draw(self, words: Words, place: ExtraWords) -> Integers:
-        """Return one sample a value, from K + 1 words each and, rarely, more."""
+        """Return one sample per value, from K + 1 words each and, rarely, more."""
         drawn = np.zeros(words.shape[:-1], dtype=np.int64)
         for k, count in enumerate(self.ones):
             drawn |= (words[..., k] < np.uint64(count)).astype(np.int64) << k
@@ -639,7 +644,7 @@ class Digits:
 
     @property
     def excess(self) -> float:
-        """Return a bound on how far the log probabilities of R steps can be off lambda R.
+        """Return a bound on the deviation of the log probabilities of R steps from lambda R.
 
         Rounding a count moves the log odds by less than its inverse, float64 by less than the second term.
         """
@@ -669,7 +674,7 @@ SCALARS: dict[str, type[ScalarMechanism]] = {
 
 
 def scalar(name: str, epsilon: float) -> ScalarMechanism:
-    """Return the scalar mechanism of this name at a budget.
+    """Return the scalar mechanism with this name for a budget.
 
     >>> scalar("pm-sub", 1.0)
     PMSub(epsilon=1.0)

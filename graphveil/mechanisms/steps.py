@@ -36,7 +36,7 @@ def public_rate(expected: int, count: int) -> float:
     """Return the sampling rate expected / count, rounded up to a multiple of 2^-32.
 
     Raises:
-        ConfigError: If fewer records than are expected in a batch.
+        ConfigError: If the expected batch is larger than the number of records.
 
     >>> public_rate(256, 1024)
     0.25
@@ -86,7 +86,7 @@ class StepNoise:
     def __init__(
         self, key: bytes, *, parameters: int, noise_multiplier: float, sampling_rate: float = 1.0
     ) -> None:
-        """Fix the law; nothing is drawn yet."""
+        """Store the law; nothing is drawn yet."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"the noise of steps needs a key of {KEY_BYTES} bytes, got {len(key)}")
         checks.integer_at_least(1, parameters=parameters)
@@ -112,8 +112,8 @@ class StepNoise:
     def batch(self, step: int, count: int) -> Tensor:
         """Return the records of a step, int64 in ascending order: each of range(count) with probability q.
 
-        Record i is in if its own 32 uniform bits are below q 2^32. The first 16 decide for all but one record
-        in 65,536, and that one draws the rest from a block of its own.
+        Record i is included if its 32 uniform bits are below q 2^32. The first 16 decide for all but one
+        record in 65,536, and that one draws the rest from its own block.
         """
         checks.integer_at_least(0, step=step)
         checks.within(0, MAX_COUNT, count=count)
@@ -157,12 +157,12 @@ class _Ahead:
     """Draws for several steps at once: they share the overhead of a call, and the numbers are the same."""
 
     def __init__(self, draw: Callable[[Integers, int], npt.NDArray[Any]]) -> None:
-        """Take what draws (steps, count) numbers."""
+        """Store the function that draws (steps, count) numbers."""
         self._draw = draw
         self._count, self._first, self._drawn = -1, 0, np.empty((0, 0))
 
     def __call__(self, step: int, count: int) -> npt.NDArray[Any]:
-        """Return the step's ``count`` numbers, in an array of the caller's own."""
+        """Return the step's ``count`` numbers, in an array owned by the caller."""
         if count != self._count or not 0 <= step - self._first < len(self._drawn):
             ahead = min(_STEPS_AHEAD, 1 << max(0, (_NUMBERS_AHEAD // max(1, count)).bit_length() - 1))
             self._count, self._first = count, step - step % ahead
@@ -172,7 +172,7 @@ class _Ahead:
 
 
 def _grid_steps(parameters: int, noise_multiplier: float) -> int:
-    """Return the steps in a clipping norm: as many as the exact sampler's largest sigma allows."""
+    """Return the grid steps in a clipping norm: as many as the exact sampler's largest sigma allows."""
     most = MAX_SIGMA / noise_multiplier - 2 * math.sqrt(parameters) - 1  # one to spare for rounding
     steps = math.floor(min(MAX_STEPS, most))
     if steps < DiscreteGaussian.min_steps:

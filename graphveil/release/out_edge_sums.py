@@ -346,7 +346,7 @@ class OutEdgeSumQuery(Query):
 
     @property
     def longest(self) -> int:
-        """The number of contributions that float32 adds exactly: coordinates are at most bound * steps / sqrt(D)."""
+        """Number of contributions that float32 adds exactly: each is at most bound * steps / sqrt(D)."""
         largest = math.isqrt(max(self.caps) // (LEVEL * self.out_degree_bound))
         return FLOAT32_EXACT // max(1, largest)
 

@@ -38,10 +38,8 @@ from graphveil.training import ClippedSum, PrivateSchedule, dpsgd
 class DPSGDData(QueryData[Tensor]):
     """Training inputs; the answer is the parameters, float64 (p).
 
-    A resumed release continues from its checkpoint.
-
-    The noise is bound to the arrays that gradients are computed from (``gradients.arrays``): a resumed
-    release rejects other arrays.
+    A resumed release continues from its checkpoint. The noise is bound to the arrays that gradients are
+    computed from (``gradients.arrays``): a resumed release rejects other arrays.
 
     Args:
         gradients: The records' clipped gradients, with their own copy of the parameters.
