@@ -1,7 +1,7 @@
-"""The Python side of the optional C extension, whose results are those of the torch and NumPy paths.
+"""Python interface of the optional C extension, whose results equal those of the torch and NumPy code.
 
-The extension (``_native.c``) is built where there is a C compiler. Sizes and types are checked here, because
-the C code does not check addresses. Rows are independent, so threads share them.
+The extension (``_native.c``) is built if there is a C compiler. Sizes and types are checked here, because
+the C code does not check addresses. Rows are independent, so threads divide them.
 """
 
 from __future__ import annotations  # a client runs without torch
@@ -34,7 +34,7 @@ Words = npt.NDArray[np.uint32]
 
 
 def available() -> bool:
-    """Return whether the extension is built; it reads random words as little-endian numbers."""
+    """Return whether the extension is built and the platform is little-endian, as required for random words."""
     return _native is not None and sys.byteorder == "little"
 
 
@@ -53,7 +53,7 @@ def empty_rows(count: int, dim: int) -> Tensor:
 
 
 def truncate_rows(vectors: Tensor, bounds: Tensor, kinds: Tensor | None, rows: Tensor) -> None:
-    """Write trunc(bounds[kind of i, h] vectors[i]) into row i of copy h; zeros if that passes its bound.
+    """Write trunc(bounds[kind of i, h] vectors[i]) into row i of copy h; zeros if that exceeds its bound.
 
     Args:
         vectors: Floats, (N, dim).
@@ -92,14 +92,14 @@ def add_noisy_sums(
     """Write scale * (the sum of the sources' rows + noise), rounded once, for each destination.
 
     Args:
-        offsets: Where each destination's sources begin and end, int32 (count + 1).
-        sources: Their rows, int32, which must exist.
-        shifts: What is added to the sources of each destination, int32 (count); None for nothing.
+        offsets: Start and end of each destination's sources, int32 (count + 1).
+        sources: Row indices, int32, which must exist.
+        shifts: Offset of the sources of each destination, int32 (count); None for zero.
         rows: int16 (rows + 1, width), entries of at most 2^bits; the last row is zero.
-        bits: At most 14; no sum may pass 2^30.
+        bits: At most 14; no sum may exceed 2^30.
         noise: int32, (count, dim).
         out: float32, (count, dim).
-        scale: a power of two.
+        scale: A power of two.
     """
     import torch
 
@@ -132,13 +132,13 @@ class Strips:
     over_sigma: float
 
     def __post_init__(self) -> None:
-        """Reject tables that C would read beyond."""
+        """Reject tables that C would read out of bounds."""
         strips = {len(part) for part in (self.start, self.sure, self.share, self.mask)}
         if len(self.slots) != 1 << self.slot_bits or strips != {int(self.slots.max()) + 1}:
             raise ValueError("every slot has a strip, and every strip an entry in each table")
 
     def look_up(self, words: Words, out: npt.NDArray[np.int32]) -> Ints:
-        """Write the candidates of words; return which of the words no threshold decides."""
+        """Write the candidates of words; return the indices of the words that no threshold decides."""
         if len(out) != len(words):
             raise ValueError(f"{len(words)} words do not fill {len(out)} samples")
         words, listed = np.ascontiguousarray(words), np.empty(len(words), dtype=np.int64)

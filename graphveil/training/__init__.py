@@ -1,4 +1,4 @@
-"""Training: the plain loop, the private one, and their checkpoints."""
+"""Training: the non-private loop, the private one, and their checkpoints."""
 
 from graphveil.training.clipped_sums import ClippedSum
 from graphveil.training.dpsgd import PrivateSchedule, clipped_sum

@@ -1,4 +1,4 @@
-"""Adam, without the second of CPU time that the first use of ``torch.optim`` spends importing a compiler."""
+"""Adam, without the second of CPU time that the first use of ``torch.optim`` takes to import a compiler."""
 
 from collections.abc import Iterable
 
@@ -32,13 +32,13 @@ class Adam:
         self._second = [torch.zeros_like(p) for p in self._parameters]
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Set the gradients to None."""
         for parameter in self._parameters:
             parameter.grad = None
 
     @torch.no_grad()
     def step(self, *, rate: float) -> None:
-        """Move every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         self._steps += 1
         rate = rate / (1 - _FIRST**self._steps)
         correction = (1 - _SECOND**self._steps) ** 0.5

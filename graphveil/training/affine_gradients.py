@@ -1,13 +1,13 @@
-"""Per-record gradients of the affine maps inside a module, without forming them: inputs and output gradients.
+"""Per-sample gradients of the affine maps inside a module, represented by inputs and output gradients.
 
-The gradient of a map y = W h + b on one record is the sum over its rows j of delta_j h_j^T, delta_j that of
-the loss by y_j. Its norm follows from both (Goodfellow: Efficient per-example gradient computations, 2015),
-and so does a weighted sum over records. Here both are found while every record is run on its own
-(``vmap``), so records stay apart by construction.
+The gradient of a map y = W h + b on one record is the sum over its rows j of delta_j h_j^T, with delta_j the
+gradient of the loss with respect to y_j. Its norm follows from both (Goodfellow: Efficient per-example
+gradient computations, 2015), and so does a weighted sum over records. Both are computed while every record is
+processed separately (``vmap``), so records cannot mix.
 
-Rows that are large and cancel leave a norm that is nothing but rounding, and a clipping that trusts it clips
-nothing. So a squared norm counts as at least 2^-16 (sum_j |h_j| |delta_j|)^2: rows that cancel to less than a
-256th of their lengths are clipped as if it were that, and all others have their norm to a relative 10^-7.
+If large rows cancel, the computed norm consists of rounding errors only, and clipping by it would have no
+effect. A squared norm is therefore at least 2^-16 (sum_j |h_j| |delta_j|)^2. Rows that cancel to less than a
+256th of their lengths are clipped by this bound. All others have their norm to a relative error of 10^-7.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,12 +50,12 @@ def _is_affine(part: nn.Module) -> bool:
 
 
 def inputs_of(part: nn.Module) -> int:
-    """Return the numbers that an affine map takes."""
+    """Return the input width of an affine map."""
     return int(_weight_of(part).shape[1])
 
 
 def is_large(part: nn.Module, rows: int) -> bool:
-    """Return whether forming an affine map's gradient takes more than products of so many rows."""
+    """Return whether the gradient of an affine map is larger than its factors for this number of rows."""
     outputs, inputs = _weight_of(part).shape
     return inputs * outputs > rows * (inputs + outputs)
 
@@ -70,9 +70,9 @@ def _weight_of(part: nn.Module) -> Tensor:
 def record_affine_calls(
     parts: Sequence[nn.Module], output_offsets: Sequence[Tensor] | None, recorded: list[Any]
 ) -> Iterator[None]:
-    """Note the input of each call of a part, and add a move to its output, whose gradient is then that of y.
+    """Record the input of each call of a part, and add a move to its output, to get the gradient of y.
 
-    Without moves the number of the part and the shape of its output are noted.
+    Without moves, the number of the part and the shape of its output are recorded.
     """
 
     def hook(number: int) -> Any:
@@ -99,7 +99,7 @@ class AffineGradients:
 
     Args:
         inputs: h, (B, n, d), float64.
-        deltas: Gradients by outputs, (B, n, e), float64.
+        deltas: Gradients with respect to outputs, (B, n, e), float64.
     """
 
     inputs: Tensor
@@ -107,9 +107,9 @@ class AffineGradients:
 
     @classmethod
     def from_calls(cls, calls: Sequence[tuple[Tensor, Tensor]], memory: "ScratchBuffer") -> "AffineGradients":
-        """Return those of a map, of h and delta of each call, (B, .., d) and (B, .., e).
+        """Return the gradients of a map, from h and delta of each call, (B, .., d) and (B, .., e).
 
-        Copies of h are in ``memory``, and hold until the next call.
+        Copies of h are in ``memory``, and valid until the next call.
         """
         wide, deltas = (
             [part.reshape(len(part), -1, part.shape[-1]) for part in parts]
@@ -119,7 +119,7 @@ class AffineGradients:
         return cls(inputs, _joined([delta.to(torch.float64) for delta in deltas]))
 
     def square_norms(self, *, bias: bool) -> Tensor:
-        """Return each record's squared norm, (B), or what counts as it where its rows cancel.
+        """Return each record's squared norm, (B), or its lower limit if its rows cancel.
 
         It is sum_jk <h_j, h_k> <delta_j, delta_k> for the weight, and the same with ones for h for the bias.
         """
@@ -137,9 +137,9 @@ class AffineGradients:
         return weight, scaled.sum(dim=(0, 1))
 
     def drop(self, bad: Tensor) -> None:
-        """Forget the records of a mask, whose factors are zero but whose numbers are not finite.
+        """Remove the records of a mask, whose factors are zero but whose numbers are not finite.
 
-        Nothing is written into: a row that is the same for all records may be one row in memory.
+        Nothing is written in place: a row that is the same for all records may be one row in memory.
         """
         self.inputs, self.deltas = (
             part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)
@@ -147,7 +147,7 @@ class AffineGradients:
 
 
 class ScratchBuffer:
-    """Memory for float64 copies that is used again: fresh memory costs more than the copy into it.
+    """Reusable memory for float64 copies: allocating new memory takes longer than the copy.
 
     >>> memory = ScratchBuffer()
     >>> one = memory.copy(torch.ones(2, 3, dtype=torch.float32))
@@ -156,7 +156,7 @@ class ScratchBuffer:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without memory."""
         self._kept = torch.empty(0, dtype=torch.float64)
 
     def copy(self, part: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Checkpoints of a training loop: safetensors, written atomically, nothing pickled."""
+"""Checkpoints of a training loop: safetensors, written atomically, without pickle."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ State = dict[str, Tensor]
 
 @dataclass
 class LoopProgress:
-    """Where a loop stands, apart from its tensors."""
+    """The state of a loop, apart from its tensors."""
 
     epoch: int = 0
     best_epoch: int = -1
@@ -33,7 +33,7 @@ def save(
     progress: LoopProgress,
     history: Iterable[Any],
 ) -> None:
-    """Write everything that the next epoch depends on."""
+    """Write all state that the next epoch depends on."""
     tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
     tensors |= {f"best/{k}": v for k, v in best.items()}
     tensors |= {f"optimizer/{k}": v for k, v in optimizer.state().items()}
@@ -45,7 +45,7 @@ def save(
 def load(
     path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator
 ) -> tuple[State, LoopProgress, list[dict[str, Any]]]:
-    """Restore the loop in place; return the best weights so far, the progress and the history."""
+    """Restore the loop in place; return the best parameters so far, the progress and the history."""
     tensors, words = load_checked(path)
     record = json.loads(words["progress"])
     network.load_state_dict(_part(tensors, "network/"))

@@ -1,10 +1,10 @@
-"""Sums of clipped per-record gradients, in float64: the private quantity of DP-SGD, before its noise.
+"""Sums of clipped per-sample gradients, in float64: the private quantity of DP-SGD, before its noise.
 
-Public shapes and float64 throughout are part of the proof. A product's kernel is chosen by shapes, and with
-it how each record's row is rounded; huge features that cancel are nothing but rounding. So no shape here may
-follow what a record holds: batches are drawn, chunks are cut by public numbers alone, and a record that
-contributes nothing keeps its place. Each row is then a function of its own record, bit for bit. What the
-order of the last sum rounds vanishes in the clipping's margin of 10^-6.
+Public shapes and float64 are part of the proof. The kernel of a matrix product, and with it the rounding of
+each record's row, depends on shapes; for huge features that cancel, the result is only rounding errors. No
+shape here may therefore depend on a record. Batches are sampled, chunks are cut by public numbers alone, and
+a record that contributes nothing keeps its place. Each row is then a function of its own record, to the last
+bit. The rounding of the final sum is within the clipping margin of 10^-6.
 """
 
 import math
@@ -64,10 +64,10 @@ class ClippedSum(ABC):
 
     # Most gradients are the same function of the weights in every step.
     def begin(self, step: int) -> None:  # noqa: B027
-        """Prepare for a step: what is public and changes from step to step is drawn for it."""
+        """Prepare a step: sample the public values that change from step to step."""
 
     def add(self, index: Tensor, clip: float) -> None:
-        """Add these records' clipped gradients at the current weights to ``sums``."""
+        """Add these records' clipped gradients at the current parameters to ``sums``."""
         weights, sums = self._there
         with deterministic_on(self.device):
             if sums is not self.sums:
@@ -79,10 +79,10 @@ class ClippedSum(ABC):
 
     @abstractmethod
     def _add(self, index: Tensor, clip: float) -> None:
-        """Add them to the sums on the device, at the weights there."""
+        """Add them to the sums on the device, at the parameters there."""
 
     def store(self, weights: Tensor | None = None) -> None:
-        """Write the weights, or those that are given, into the model's parameters."""
+        """Write the current parameters, or the given ones, into the model."""
         if weights is not None:
             self.weights.copy_(weights)
         for source, values in zip(self._sources, self._views(self.weights), strict=True):
@@ -163,7 +163,7 @@ class GhostClippedSum(ClippedSum):
 def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:
     """Return min(1, C / ((1 + 10^-6) norm)), and a mask of the norms that are not finite, None if all are.
 
-    The mask's factors are zero; its records have to be dropped besides, as zero times infinity is no zero.
+    The mask's factors are zero. Its records must also be removed, because zero times infinity is not zero.
 
     >>> clip_factors(torch.tensor([4.0, 0.25, 0.0]), 1.0)[0]
     tensor([0.5000, 1.0000, 1.0000])
@@ -179,7 +179,7 @@ def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | No
 def zero_masked_records(part: Tensor, bad: Tensor | None) -> Tensor:
     """Return a part (B, ..) with zeros for the records of a mask (B), if there is one.
 
-    It is not written into: numbers that are the same for all records may be one number in memory.
+    It is not changed in place: numbers that are the same for all records may be one number in memory.
 
     >>> zero_masked_records(torch.ones(1).expand(3), torch.tensor([False, True, False]))
     tensor([1., 0., 1.])
@@ -210,31 +210,31 @@ def add_scaled(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
 
 
 def _pieces(gradients: Tensor) -> Sequence[Tensor]:
-    """Return gradients (B, ..) as rows, so many at a time that float64 copies of them stay in the cache."""
+    """Return gradients (B, ..) as pieces of rows whose float64 copies fit into the cache."""
     rows = gradients.reshape(len(gradients), -1)
     most = _CHUNK_NUMBERS if rows.device.type == "cpu" else _GPU_CHUNK_NUMBERS
     return torch.split(rows, max(1, most // max(1, rows.shape[1])))
 
 
 def all_finite(values: Tensor) -> bool:
-    """Return whether all of these are finite: a sum is only if its terms are."""
+    """Return whether all values are finite: a sum is finite only if its terms are."""
     return math.isfinite(float(values.sum()))
 
 
 def targets_of(labels: Tensor, classes: int) -> Tensor:
-    """Return targets (classes, B) of labels (B), zero for one that is no class, or of rows (B, classes)."""
+    """Return targets (classes, B) of labels (B), zero for invalid classes, or of rows (B, classes)."""
     if labels.ndim == 2:
         return labels.t().to(torch.float64)
     return (labels == torch.arange(classes, device=labels.device)[:, None]).to(torch.float64)
 
 
 def chunks(index: Tensor, numbers: int, device: torch.device = CPU) -> Iterable[Tensor]:
-    """Return equal parts of an index whose records take so many numbers each."""
+    """Return equal parts of an index whose records take ``numbers`` numbers each."""
     count = -(-len(index) * numbers // (_PIECE_NUMBERS if device.type == "cpu" else _GPU_CHUNK_NUMBERS))
     return index.chunk(count) if count else ()
 
 
 def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return p sum(t) - t, the gradient of the cross entropy by the logits, (classes, B)."""
+    """Return p sum(t) - t, the gradient of the cross entropy with respect to the logits, (classes, B)."""
     targets = targets_of(labels, len(logits))
     return logits.softmax(dim=0).mul_(targets.sum(dim=0)).sub_(targets)

@@ -44,9 +44,9 @@ def private_device(name: str) -> torch.device:
 
 @contextmanager
 def deterministic_on(device: torch.device) -> Iterator[None]:
-    """While it is entered, a GPU gives the same bits for the same numbers, and rounds no float32 to TF32.
+    """Enable deterministic algorithms on a GPU within the context, and disable TF32 for float32.
 
-    On the CPU nothing is changed: its kernels do so anyway.
+    On the CPU nothing is changed: its kernels are deterministic.
 
     >>> with deterministic_on(CPU):
     ...     torch.are_deterministic_algorithms_enabled()

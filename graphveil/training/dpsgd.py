@@ -1,4 +1,4 @@
-"""Gradient descent on noisy clipped sums: its schedule, and the loop, which sees nothing but noisy sums."""
+"""Gradient descent on noisy clipped sums: its schedule, and the loop, which reads only noisy sums."""
 
 import math
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from graphveil.training.records import Inputs
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateSchedule:
-    """How long, how fast and how tightly clipped to train. All of it is public configuration.
+    """Public configuration of private training: duration, step size, and clipping.
 
     Args:
         epochs: Expected passes over the records.
-        batch_size: Records expected in a batch; None is every record in every step.
+        batch_size: Expected records per batch; None is every record in every step.
         clip: C, the norm that a record's gradient is clipped to.
         learning_rate: Step size.
         optimizer: ``"adam"`` or ``"sgd"``, on the noisy mean gradient.
-        momentum, dampening: Of ``"sgd"``, which moves along v = momentum v + (1 - dampening) g.
-        weight_decay: Penalty on squared weights.
-        decay: How the rate falls: ``"constant"`` or ``"cosine"``.
-        average: Share of the steps, counted from the last, whose iterates are averaged; 0 keeps the last.
+        momentum, dampening: Parameters of ``"sgd"``, with v = momentum v + (1 - dampening) g.
+        weight_decay: Penalty on squared parameters.
+        decay: Decay of the learning rate: ``"constant"`` or ``"cosine"``.
+        average: Share of the last steps whose iterates are averaged; 0 keeps the last iterate.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -69,7 +69,7 @@ class PrivateSchedule:
         checks.within(0, 1, average=self.average)
 
     def sampling_rate(self, count: int) -> float:
-        """Return q for so many records: the batch size over their number, a multiple of 2^-32.
+        """Return q for ``count`` records: the batch size over their number, a multiple of 2^-32.
 
         Raises:
             ConfigError: If the batch is larger than the data.
@@ -77,7 +77,7 @@ class PrivateSchedule:
         return public_rate(count if self.batch_size is None else self.batch_size, count)
 
     def steps(self, count: int) -> int:
-        """Return the number of steps on so many records."""
+        """Return the number of steps on ``count`` records."""
         batch = min(count, self.batch_size or count)
         return max(1, self.epochs * count // batch)
 
@@ -90,7 +90,7 @@ class PrivateSchedule:
     def full_batch(
         cls, *, steps: int, learning_rate: float, momentum: float = 0.9, clip: float = 1.0
     ) -> Self:
-        """Return steps on all records: V = m V + (1 - m) G, W = W - rate V, averaged over the last half.
+        """Return full-batch steps: V = m V + (1 - m) G, W = W - rate V, averaged over the last half.
 
         Full batches cost one exact Gaussian, without any amplification argument.
 
@@ -126,10 +126,10 @@ class PrivateSchedule:
 
 
 class NoisyMeans(Protocol):
-    """What a training learns of its records: the noisy mean gradient of each step, and nothing else."""
+    """The only input of the descent about records: the noisy mean gradient of each step."""
 
     def __call__(self, step: int) -> Tensor:
-        """Return a step's noisy mean gradient at the current weights, float64 (p)."""
+        """Return a step's noisy mean gradient at the current parameters, float64 (p)."""
 
 
 def descend(
@@ -142,26 +142,26 @@ def descend(
     checkpoint: Path | None = None,
     checkpoint_every: int = 100,
 ) -> Tensor:
-    """Move the weights along noisy gradients: DP-SGD or DP-Adam, whose noise and sums are a release's.
+    """Update the parameters along noisy gradients: DP-SGD or DP-Adam, with sums and noise of a release.
 
     (Abadi et al.: Deep learning with differential privacy, 2016.) Every number here follows from noisy means
     and public settings, so it is post-processing. While ``on_step`` runs, ``gradients.store()`` writes the
-    weights of that step into the model.
+    parameters of that step into the model.
 
     Args:
-        gradients: Holds the weights, which are changed.
-        schedule: Steps and rates.
+        gradients: Holds the parameters, which are changed.
+        schedule: Steps and learning rates.
         noisy_means: Noisy mean of each step's clipped gradients.
-        binding: What a checkpoint must agree in.
-        on_step: Called after each step with the number done.
-        checkpoint: Where to save the state; a file that is there already is resumed from, to the same bits.
+        binding: Values that a checkpoint must match.
+        on_step: Called after each step with the number of completed steps.
+        checkpoint: File to save the state to. An existing file is resumed from, with bit-identical results.
         checkpoint_every: Steps between two saves.
 
     Returns:
         The last iterate, or the average of the last ones, float64 (p).
 
     Raises:
-        ArtifactError: If the checkpoint is another training's.
+        ArtifactError: If the checkpoint belongs to another training.
     """
     checks.integer_at_least(1, checkpoint_every=checkpoint_every)
     steps = schedule.steps(gradients.count)
@@ -179,7 +179,7 @@ def descend(
 
 
 class _Optimizer(Protocol):
-    """What moves the weights along their ``grad``."""
+    """An optimizer that updates parameters along their ``grad``."""
 
     def step(self, *, rate: float) -> None: ...
 
@@ -189,7 +189,7 @@ class _Optimizer(Protocol):
 
 
 class _TrainingState:
-    """Where a training stands: weights, moments, the average of the last iterates, and the steps done."""
+    """The training state: parameters, moments, the average of the last iterates, and the completed steps."""
 
     def __init__(self, weights: Tensor, schedule: PrivateSchedule) -> None:
         self._weights, self.done = weights, 0
@@ -197,7 +197,7 @@ class _TrainingState:
         self._mean, self._averaged = torch.zeros_like(weights), 0
 
     def move(self, gradient: Tensor, *, rate: float, last: bool) -> None:
-        """Take one step; an iterate among the last ones enters the average."""
+        """Do one step; the last iterates are added to the average."""
         self._weights.grad = gradient
         self._optimizer.step(rate=rate)
         self.done += 1
@@ -210,7 +210,7 @@ class _TrainingState:
         return self._mean if self._averaged else self._weights
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all of it."""
+        """Return the state as tensors."""
         named = {f"optimizer/{name}": value for name, value in self._optimizer.state().items()}
         counts = torch.tensor([self.done, self._averaged])
         return named | {"weights": self._weights, "mean": self._mean, "counts": counts}
@@ -237,7 +237,7 @@ def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
 def clipped_sum(
     network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU
 ) -> ClippedSum:
-    """Return the route for a network, whose gradients are formed on a device."""
+    """Return the clipped sum for a network, with gradients computed on a device."""
     if isinstance(network, GhostModule):
         return GhostClippedSum(network, inputs, labels, device)
     return PerSampleClippedSum(network, inputs, labels, device)

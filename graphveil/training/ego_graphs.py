@@ -59,11 +59,11 @@ _GradientParts = tuple[
 
 
 class EgoGraphRecords(Protocol):
-    """Stars or trees of public shape, one a record, made when they are needed."""
+    """Ego graphs or trees of public shape, one per record, created on demand."""
 
     @property
     def arrays(self) -> Sequence[Tensor]:
-        """All that they are made of."""
+        """All arrays that they are computed from."""
 
     @property
     def width(self) -> int:
@@ -71,10 +71,10 @@ class EgoGraphRecords(Protocol):
 
     @property
     def parents(self) -> Tensor:
-        """The place above each place but the root's, (W - 2)."""
+        """The parent place of each place but the root's, (W - 2)."""
 
     def begin(self, step: int) -> None:
-        """Draw what is public and changes from step to step."""
+        """Sample the public values that change from step to step."""
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return some records' rows (B, W, d) and edges (B, 2, W - 2); the next call may overwrite them."""
@@ -82,7 +82,7 @@ class EgoGraphRecords(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredEgoGraphs:
-    """Stars that are kept as they are: rows (N, W, d) and edges (N, 2, W - 2); trees with ``parents``."""
+    """Ego graphs stored in full: rows (N, W, d) and edges (N, 2, W - 2); trees with ``parents``."""
 
     x: Tensor
     edges: Tensor
@@ -100,19 +100,19 @@ class StoredEgoGraphs:
 
     @property
     def parents(self) -> Tensor:
-        """The root above each place, unless something else is."""
+        """The parent of each place, by default the root."""
         return torch.zeros(self.width - 2, dtype=torch.int64) if self.above is None else self.above
 
     def begin(self, step: int) -> None:
-        """Draw nothing."""
+        """Do nothing: nothing is sampled."""
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return those of some records."""
+        """Return the rows and edges of some records."""
         return self.x[index], self.edges[index]
 
 
 def random_full_trees(parents: Tensor, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return random full trees, and such with edges missing: rows (8, W, columns), edges (8, 2, W - 2).
+    """Return random full trees, and trees with missing edges: rows (8, W, columns), edges (8, 2, W - 2).
 
     >>> x, edges = random_full_trees(torch.tensor([0, 0, 1]), 4, torch.float64)
     >>> tuple(x.shape), edges[0].tolist()
@@ -162,7 +162,7 @@ class EgoGraphClippedSum(ClippedSum):
         dtype: torch.dtype = torch.float64,
         device: torch.device = CPU,
     ) -> None:
-        """Copy the weights."""
+        """Copy the parameters."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         super().__init__(list(named.values()), records.arrays, labels, len(labels), device)
         self._records, self._width = records, records.width
@@ -178,11 +178,11 @@ class EgoGraphClippedSum(ClippedSum):
         keep_freed_memory()
 
     def begin(self, step: int) -> None:
-        """Draw the stars that the step reads."""
+        """Sample the ego graphs that the step reads."""
         self._records.begin(step)
 
     def _add(self, index: Tensor, clip: float) -> None:
-        """Add them chunk by chunk, each of a size that follows from public numbers."""
+        """Add them chunk by chunk; chunk sizes follow from public numbers."""
         self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
         if len(index) and self._calls is None:
             self._calls = self._plan_calls(self._records.take(index[:1])[0].shape[2])
@@ -226,7 +226,7 @@ class EgoGraphClippedSum(ClippedSum):
         edges: Tensor,
         label: Tensor,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return the loss of one star's root, and what each affine map was called with."""
+        """Return the loss of one ego graph's root, and the inputs of each affine map."""
         inputs: list[Tensor] = []
         numbers = _cloned({**self._fixed, **self._parameters, **formed})
         with record_affine_calls(self._parts(module), output_offsets, inputs):
@@ -255,7 +255,7 @@ class EgoGraphClippedSum(ClippedSum):
         ]
 
     def _choose(self, parts: dict[str, nn.Module]) -> None:
-        """Form all gradients but those of these maps."""
+        """Form all gradients except those of these maps."""
         self._affine = parts
         within = {name for part in parts for name in (self._weight(part), self._bias(part))}
         self._formed = [name for name in self._wide if name not in within]
@@ -264,11 +264,11 @@ class EgoGraphClippedSum(ClippedSum):
     def _batched_gradients(
         self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
     ) -> _GradientParts:
-        """Return all records' gradients by moves and by weights, and what affine maps were called with.
+        """Return all records' gradients for moves and parameters, and the inputs of affine maps.
 
-        ``vmap`` lets a record's loss read nothing of another record, and every record has moves and weights
-        of its own here. So the gradient of all losses' sum by these is each record's gradient. A gradient
-        within ``vmap`` is the same, and takes twice the time before it computes anything.
+        Under ``vmap`` a record's loss cannot read another record, and every record has its own moves and
+        parameters here. The gradient of the sum of all losses with respect to these is therefore each
+        record's gradient. A gradient inside ``vmap`` is the same, and takes twice the overhead.
         """
         count = len(stars[0])
         given = [
@@ -294,7 +294,7 @@ class EgoGraphClippedSum(ClippedSum):
     def _looped_gradients(
         self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
     ) -> _GradientParts:
-        """Return the same for one star after the other; nothing is moved there."""
+        """Return the same, one ego graph after the other, without moves."""
 
         def one(*star: Tensor) -> Parameters:
             with self._copies.run() as module:
@@ -362,9 +362,9 @@ def ego_graph_logits(
     route: Route = "ghost",
     device: torch.device = CPU,
 ) -> Tensor:
-    """Return the logits of every root (N, C), float64 on the host, each star on its own as in training.
+    """Return the logits of every root (N, C), float64 on the host, with separate ego graphs as in training.
 
-    They are zeros for a star on which the module raises or comes to logits that are not finite.
+    They are zeros for an ego graph for which the module raises or returns logits that are not finite.
     """
     weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
     tensors, copies = {**_buffers(module, torch.float64, device), **weights}, ModuleCopies(module)
@@ -399,7 +399,7 @@ def ego_graph_logits(
 
 
 def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:
-    """Return what is made of a star, or of one on which the module raises what a null record has."""
+    """Return the result for an ego graph, or that of a null record if the module raises."""
     try:
         return run(*star)
     except maskable_exceptions():
@@ -407,12 +407,12 @@ def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:
 
 
 def _cloned(tensors: Parameters) -> Parameters:
-    """Return copies, which a module may change without a trace in what other stars see."""
+    """Return copies, which a module may change without an effect on other ego graphs."""
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Parameters:
-    """Return what is not trained, on the device, floats in this type."""
+    """Return the tensors that are not trained, on the device, with floats in this type."""
     kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     return {
         name: value.detach().to(device, dtype) if value.is_floating_point() else value.to(device)

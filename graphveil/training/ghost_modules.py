@@ -1,16 +1,16 @@
-"""Networks whose per-record gradient norms have a closed form, with a manual backward pass.
+"""Networks whose per-sample gradient norms have a closed form, with a manual backward pass.
 
 In an affine map z_i = W h_i + b record i's gradient is delta_i outer (h_i, 1), delta_i = dL_i / dz_i, so its
-squared norm is (|h_i|^2 + 1) |delta_i|^2: no record's gradient is ever formed ("ghost" clipping; Goodfellow:
-Efficient per-example gradient computations, 2015). One forward and one backward pass give all norms, and the
-clipped sum is one product more.
+squared norm is (|h_i|^2 + 1) |delta_i|^2. Per-sample gradients are never formed ("ghost" clipping;
+Goodfellow: Efficient per-example gradient computations, 2015). One forward and one backward pass compute all
+norms, and the clipped sum is one more product.
 
-Parts know nothing of losses, clipping or noise. A model describes itself as a tree of them::
+Parts are independent of losses, clipping and noise. A model describes itself as a tree of them::
 
     Chain(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
     Chain(Branches(branch_0, ..., branch_K), head)
 
-All rows are feature-major float64, (width, B), and no part lets one row touch another.
+All rows are feature-major float64, (width, B), and no part mixes rows.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 @dataclass
 class GradientFactors:
-    """What one affine map adds to each record's gradient: delta_i outer (h_i, 1)."""
+    """The term of one affine map in each record's gradient: delta_i outer (h_i, 1)."""
 
     affine: "Affine"
     rows: RecordRows  # h
@@ -42,7 +42,7 @@ class GradientFactors:
         return torch.addcmul(squares, squares, self.rows.square_norms())
 
     def drop(self, bad: Tensor) -> None:
-        """Let the records of a mask (B,) contribute nothing."""
+        """Set the contributions of the records of a mask (B,) to zero."""
         self.rows.drop(bad)
         self.delta[:, bad] = 0
 
@@ -63,7 +63,7 @@ class GhostModule(ABC):
 
     @abstractmethod
     def forward(self, x: Batch) -> tuple[Tensor, Any]:
-        """Return the output, and what the backward pass needs."""
+        """Return the output, and the state for the backward pass."""
 
     @abstractmethod
     def backward(
@@ -89,7 +89,7 @@ class Affine(GhostModule):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        """Take the model's tensors; of a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
+        """Store the model's tensors; for a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
         self.sources = (weight.detach().t(), bias.detach())
 
     def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
@@ -97,14 +97,14 @@ class Affine(GhostModule):
         self.weight, self.bias, self.weight_sum, self.bias_sum = weight, bias, weight_sum, bias_sum
 
     def forward(self, x: Batch) -> tuple[Tensor, RecordRows]:
-        """Return W h + b, and keep h."""
+        """Return W h + b, and store h."""
         rows = DenseRecordRows(x) if isinstance(x, Tensor) else cast(RecordRows, x)
         return rows.affine(self.weight, self.bias), rows
 
     def backward(
         self, saved: RecordRows, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
     ) -> Tensor | None:
-        """Collect (h, delta); the gradient by h is W^T delta."""
+        """Collect (h, delta); the gradient with respect to h is W^T delta."""
         gradient_factors.append(GradientFactors(self, saved, delta))
         return self.weight.t() @ delta if inputs else None
 
@@ -119,19 +119,19 @@ class Activation(GhostModule):
     Shapes: (width, B) to (width, B).
 
     Raises:
-        ConfigError: If another name.
+        ConfigError: If the name is not one of these.
 
     >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
     tensor([[0., 2.]])
     """
 
     def __init__(self, name: str) -> None:
-        """Choose it by name."""
+        """Choose the activation by name."""
         checks.one_of(_ACTIVATIONS, activation=name)
         self._function, self._times_slope = _ACTIVATIONS[name]
 
     def forward(self, x: Batch) -> tuple[Tensor, Tensor]:
-        """Return the activation, and keep it."""
+        """Return the activation, and store it."""
         out = self._function(cast(Tensor, x))
         return out, out
 
@@ -176,7 +176,7 @@ class UnitRows(GhostModule):
     """
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the unit rows, and keep them with their norms."""
+        """Return the L2-normalized rows, and store them with their norms."""
         rows = cast(Tensor, x)
         norm = rows.square().sum(dim=0).sqrt_().clamp_min_(_TINY)
         unit = rows / norm
@@ -196,7 +196,7 @@ class UnitRows(GhostModule):
 
 
 class GhostSequential(GhostModule):
-    """Parts one after the other.
+    """A sequence of parts.
 
     >>> w, b = torch.ones(3, 2), torch.zeros(2)
     >>> len(list(GhostSequential(Affine(w, b), Activation("tanh"), Affine(w[:2], b)).affines()))
@@ -204,7 +204,7 @@ class GhostSequential(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        """Take the parts in order."""
+        """Store the parts in order."""
         self._parts = parts
         trained = [any(True for _ in part.affines()) for part in parts]
         self._before = [any(trained[:i]) for i in range(len(parts))]  # whether a weight comes earlier
@@ -229,15 +229,15 @@ class GhostSequential(GhostModule):
         return gradient
 
     def affines(self) -> Iterator[Affine]:
-        """Yield those of all parts."""
+        """Yield the affine maps of all parts."""
         for part in self._parts:
             yield from part.affines()
 
 
 class GhostBranches(GhostModule):
-    """Parts side by side: block k of the columns goes through branch k, and the outputs are concatenated.
+    """Parallel parts: block k of the columns goes through branch k, and the outputs are concatenated.
 
-    It comes first in a network: its input is records in blocks, which no gradient flows into.
+    It is the first part of a network: its input is records in blocks, which receive no gradient.
 
     Shapes: blocks (width_k, B) to (sum of the branches' outputs, B).
 
@@ -247,11 +247,11 @@ class GhostBranches(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        """Take a part a block."""
+        """Store one part per block."""
         self._parts = parts
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
-        """Return the outputs below one another, (sum of widths, B)."""
+        """Return the concatenated outputs, (sum of widths, B)."""
         outputs, saved = zip(
             *(
                 part.forward(block)
@@ -269,11 +269,11 @@ class GhostBranches(GhostModule):
         *,
         inputs: bool,
     ) -> None:
-        """Give each branch its part of the gradient; blocks of inputs get none."""
+        """Pass each branch its part of the gradient; input blocks get none."""
         for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
             part.backward(kept, gradient, gradient_factors, inputs=False)
 
     def affines(self) -> Iterator[Affine]:
-        """Yield those of all branches."""
+        """Yield the affine maps of all branches."""
         for part in self._parts:
             yield from part.affines()

@@ -1,4 +1,4 @@
-"""What a network's logits mean: one class a node, or labels that do not exclude each other."""
+"""Task heads: the meaning of a network's logits, either one class per node or a set of labels."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from graphveil.errors import GraphError
 
 @dataclass(frozen=True)
 class TaskHead(ABC):
-    """How logits are trained, read and judged; it has no parameters of its own."""
+    """The loss, predictions and score for logits; it has no parameters of its own."""
 
     @abstractmethod
     def labels(self, graph: Graph) -> Tensor:
-        """Return what is learned of a graph, one row per node.
+        """Return the training labels of a graph, one row per node.
 
         Raises:
-            GraphError: If the graph does not have it.
+            GraphError: If the graph has no such labels.
         """
 
     @abstractmethod
     def width(self, graph: Graph) -> int:
-        """Return how many logits a node has."""
+        """Return the number of logits per node."""
 
     @abstractmethod
     def names(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the logits stand for, by name; empty where that has no names."""
+        """Return the names of the logits; empty if there are none."""
 
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return what a training step lowers."""
+        """Return the loss of a training step."""
 
     @abstractmethod
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
@@ -52,7 +52,7 @@ class TaskHead(ABC):
 
 
 class MulticlassHead(TaskHead):
-    """One class a node: softmax, mean cross entropy, accuracy.
+    """One class per node: softmax, mean cross entropy, accuracy.
 
     >>> import torch
     >>> logits = torch.tensor([[0.0, 2.0], [1.0, -1.0]])
@@ -61,7 +61,7 @@ class MulticlassHead(TaskHead):
     """
 
     def labels(self, graph: Graph) -> Tensor:
-        """Return class numbers, int64 (N)."""
+        """Return class indices, int64 (N)."""
         return graph.y
 
     def width(self, graph: Graph) -> int:
@@ -73,15 +73,15 @@ class MulticlassHead(TaskHead):
         return graph.class_names
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross entropy, of classes (B) or of class probabilities (B, C).
+        """Return the mean cross entropy, for classes (B) or class probabilities (B, C).
 
-        With the classes in front it costs a quarter of the time on a CPU.
+        With the classes in the first dimension it takes a quarter of the time on a CPU.
         """
         target = labels if labels.ndim == 1 else labels.t()
         return cross_entropy(logits.t().unsqueeze(0), target.unsqueeze(0))
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
-        """Return the accuracy; the likeliest class has the largest logit."""
+        """Return the accuracy; the most probable class has the largest logit."""
         return self.score(logits.argmax(dim=1), labels)
 
     def proba(self, logits: Tensor) -> Tensor:
@@ -89,20 +89,20 @@ class MulticlassHead(TaskHead):
         return logits.softmax(dim=1)
 
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return the likeliest class, int64 (N)."""
+        """Return the most probable class, int64 (N)."""
         return proba.argmax(dim=1)
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:
-        """Return the accuracy; of labels that are probabilities their mode counts."""
+        """Return the accuracy; for labels that are probabilities, the mode counts."""
         target = labels if labels.ndim == 1 else labels.argmax(1)
         return float((predicted == target).float().mean())
 
 
 class MultilabelHead(TaskHead):
-    """Any number of labels a node: sigmoid, mean binary cross entropy, micro F1.
+    """Any number of labels per node: sigmoid, mean binary cross entropy, micro F1.
 
         loss = -mean over nodes and labels of y log s(z) + (1 - y) log(1 - s(z)),  s(z) = 1 / (1 + e^-z)
-        micro F1 = 2 TP / (2 TP + FP + FN), counted over all nodes and labels; 0 where nothing is counted.
+        micro F1 = 2 TP / (2 TP + FP + FN), counted over all nodes and labels; 0 if nothing is counted.
 
     >>> import torch
     >>> logits = torch.tensor([[3.0, -3.0, 3.0], [-3.0, -3.0, 3.0]])
@@ -127,7 +127,7 @@ class MultilabelHead(TaskHead):
         return self.labels(graph).shape[1]
 
     def names(self, graph: Graph) -> tuple[str, ...]:
-        """Return nothing: labels in sets have numbers."""
+        """Return no names: labels in sets have indices."""
         return ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -135,15 +135,15 @@ class MultilabelHead(TaskHead):
         return binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
-        """Return the micro F1; a label is likelier than not where its logit is positive."""
+        """Return the micro F1; a label is predicted if its logit is positive."""
         return self.score(logits > 0, labels)
 
     def proba(self, logits: Tensor) -> Tensor:
-        """Return each label's own probability."""
+        """Return the probability of each label."""
         return logits.sigmoid()
 
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return the labels that are likelier than not, bool (N, L)."""
+        """Return the labels with a probability above 1/2, bool (N, L)."""
         return proba > 0.5
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""The training loop of every model that may use an ordinary optimizer: Adam, validation, checkpoints."""
+"""The training loop of all models that may use an ordinary optimizer: Adam, validation, checkpoints."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSchedule:
-    """How long and how fast to train, and which epoch to keep. All of it is public configuration."""
+    """Public configuration of training: duration, learning rate, and epoch selection."""
 
     epochs: int = 100
     learning_rate: float = 0.01
@@ -46,7 +46,7 @@ class TrainingSchedule:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One line of a training history."""
+    """One entry of a training history."""
 
     epoch: int
     train_loss: float
@@ -123,7 +123,7 @@ def train(
 def evaluate(
     network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead = MULTICLASS
 ) -> tuple[float, float]:
-    """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without any."""
+    """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without nodes."""
     if len(nodes) == 0:
         return math.nan, 0.0
     network.eval()
@@ -155,7 +155,7 @@ def _epoch(
 
 
 def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:
-    """Return the epoch's batches; a last batch of one node is dropped, since batch norm cannot take it."""
+    """Return the epoch's batches; a last batch of one node is dropped because of batch norm."""
     if size is None or size >= len(nodes):
         return [nodes]
     shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
@@ -164,13 +164,13 @@ def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> lis
 
 
 def _rate(schedule: TrainingSchedule, done: float) -> float:
-    """Return the learning rate when a share of the steps is done."""
+    """Return the learning rate after a share of the steps."""
     share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
     return schedule.learning_rate * share
 
 
 def _scores(row: EpochRecord) -> dict[str, float]:
-    """Return what each way of selecting wants largest."""
+    """Return the score that each selection criterion maximizes."""
     return {"accuracy": row.val_accuracy, "likelihood": -row.val_loss, "last": float(row.epoch)}
 
 

@@ -46,7 +46,7 @@ _SWAPPED = RLock()  # while one thread has state of the code replaced, no other 
 
 
 class _Missing:
-    """Stands for a name that is not there."""
+    """Placeholder for a name that does not exist."""
 
 
 class ModuleCopies:
@@ -84,7 +84,7 @@ class ModuleCopies:
 
     @contextmanager
     def run(self) -> Iterator[nn.Module]:
-        """Yield a fresh copy; when the block ends, the state of its code is what it was before."""
+        """Yield a fresh copy; when the block ends, the state of its code is restored."""
         module, state = _copied(self._kept, self._reach)
         with _SWAPPED if self._places else nullcontext(), _same_draws():
             before = [place.get() for place in self._places]
@@ -102,7 +102,7 @@ class ModuleCopies:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Put torch's and NumPy's global generators back at the end, so that no run's draws move another's."""
+    """Restore torch's and NumPy's global generators at the end, so that no run affects another's draws."""
     numpys = np.random.get_state()  # noqa: NPY002 - the user's module may draw there
     try:
         with torch.random.fork_rng(devices=[]):
@@ -112,7 +112,7 @@ def _same_draws() -> Iterator[None]:
 
 
 def state_of(module: nn.Module) -> dict[str, object]:
-    """Return what a module and its code hold, by name, as values that can be compared.
+    """Return the state of a module and its code, by name, as values that can be compared.
 
     >>> layer = nn.Linear(1, 1)
     >>> before, layer.seen = state_of(layer), [torch.ones(1)]
@@ -137,9 +137,9 @@ def state_of(module: nn.Module) -> dict[str, object]:
 
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
-    """Call a module with other parameters and buffers, by the names that ``named_parameters`` has for them.
+    """Call a module with other parameters and buffers, by the names used in ``named_parameters``.
 
-    A tensor or a submodule that the module holds under several names has the same numbers under all of them.
+    A tensor or a submodule with several names in the module has the same numbers under all of them.
     """
     first, given = dict[int, str](), dict[str, Tensor]()
     for prefix, part in module.named_modules():
@@ -179,7 +179,7 @@ class _StateLocation:
             setattr(self._owner, self._name, value)
 
     def is_copied(self) -> bool:
-        """Whether it is state that can be copied: no code, and no large table."""
+        """Whether it is state that can be copied: not code, and not a large table."""
         value = self.get()
         if value is _Missing:
             return True
@@ -199,7 +199,7 @@ class _StateLocation:
 
 
 class _ReachableState:
-    """What can be reached from an object: caches, tensors, and the user's code with its state."""
+    """The state reachable from an object: caches, tensors, and the user's code with its state."""
 
     def __init__(self, root: Any) -> None:
         self.places: list[_StateLocation] = []
@@ -273,7 +273,7 @@ class _ReachableState:
 
 
 def _copied(value: Any, reach: _ReachableState) -> Any:
-    """Return a deep copy, with empty caches, and tensors cut off from how they were computed."""
+    """Return a deep copy, with empty caches and tensors detached from their graph."""
     memo: dict[int, Any] = {
         id(cached): functools.lru_cache(**cached.cache_parameters())(cached.__wrapped__)
         for cached in reach.caches
@@ -287,7 +287,7 @@ def _copied(value: Any, reach: _ReachableState) -> Any:
 
 
 def _content(value: Any, seen: dict[int, Any]) -> object:
-    """Return an object as values that can be compared: all that is in it, and no addresses."""
+    """Return an object as values that can be compared: all of its content, and no addresses."""
     if value is None or isinstance(value, str | bytes | int | float | complex | torch.dtype | torch.device):
         return type(value).__name__, repr(value)
     if isinstance(value, type | ModuleType | BuiltinFunctionType):
@@ -307,7 +307,7 @@ def _content(value: Any, seen: dict[int, Any]) -> object:
 
 
 def _parts_of(value: Any) -> list[Any]:
-    """Return what an object is made of."""
+    """Return the parts of an object."""
     if isinstance(value, FunctionType):
         return [value.__code__.co_code]  # what it keeps is a place of its own
     if isinstance(value, MethodType):
@@ -350,13 +350,13 @@ def _is_users(home: Any) -> bool:
 
 
 def _names_in(code: CodeType) -> set[str]:
-    """Return the names that code reads or writes, functions within it included."""
+    """Return the names that code reads or writes, including functions within it."""
     within = [const for const in code.co_consts if isinstance(const, CodeType)]
     return set(code.co_names).union(*map(_names_in, within))
 
 
 def _stored_in(code: CodeType) -> set[str]:
-    """Return the global names that code writes, which may not be there yet."""
+    """Return the global names that code writes, which may not exist yet."""
     import dis
 
     within = [const for const in code.co_consts if isinstance(const, CodeType)]

@@ -19,14 +19,14 @@ class Momentum:
     def __init__(
         self, weight: Tensor, *, momentum: float, dampening: float = 0.0, weight_decay: float = 0.0
     ) -> None:
-        """Start at rest."""
+        """Start with zero velocity."""
         self._weight, self._momentum, self._weight_decay = weight, momentum, weight_decay
         self._share = 1 - dampening
         self._velocity = torch.zeros_like(weight)
 
     @torch.no_grad()
     def step(self, *, rate: float) -> None:
-        """Move along the weight's gradient."""
+        """Update the parameter along its gradient."""
         if self._weight.grad is None:
             return
         self._velocity.mul_(self._momentum).add_(self._weight.grad, alpha=self._share)

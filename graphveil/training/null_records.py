@@ -19,7 +19,7 @@ _RAISES = ContextVar("raises", default=False)
 
 @contextmanager
 def synthetic_records() -> Iterator[None]:
-    """While it is entered, what a module raises passes: no protected record is read."""
+    """Let exceptions of a module propagate within the context, where no protected record is read."""
     token = _RAISES.set(True)
     try:
         yield
@@ -28,26 +28,26 @@ def synthetic_records() -> Iterator[None]:
 
 
 def maskable_exceptions() -> tuple[type[BaseException], ...]:
-    """Return what a module may raise for a protected record. An interrupt by the user passes."""
+    """Return the exception types that are masked for a protected record. A keyboard interrupt propagates."""
     return () if _RAISES.get() else (Exception, SystemExit)
 
 
 def run_masking_failures(
     run: Callable[..., T], records: tuple[Tensor, ...]
 ) -> tuple[T | None, Tensor | None]:
-    """Run a batch, with another record of it in place of each one that makes it raise.
+    """Run a batch; records for which it raises are replaced by another record of the batch.
 
     A record fails if a batch of copies of it raises, which depends on that record alone.
 
     Args:
-        run: Takes tensors (B, ..), and treats records one by one.
-        records: Batch.
+        run: Takes tensors (B, ..), and processes records separately.
+        records: The batch.
 
     Returns:
-        What ``run`` returns, None if all records fail; and a mask (B) of those that do, None if none does.
+        The result of ``run``, None if all records fail; and a mask (B) of failed records, None if none fails.
 
     Raises:
-        torch.OutOfMemoryError: If an accelerator has no room for batches of this size, which is public.
+        torch.OutOfMemoryError: If an accelerator has no memory for batches of this size, which is public.
 
     >>> found, failed = run_masking_failures(torch.linalg.inv, (torch.tensor([[[2.0]], [[0.0]]]),))
     >>> found.flatten().tolist(), failed.tolist()
@@ -84,7 +84,7 @@ def _fails(run: Callable[..., T], records: tuple[Tensor, ...], index: Tensor) ->
 
 
 def finite_rows(rows: Tensor) -> Tensor:
-    """Return the rows with zeros in place of those that are not finite: each row by its own values.
+    """Return the rows with zeros in place of those that are not finite, each by its own values.
 
     >>> finite_rows(torch.tensor([[1.0, torch.inf], [2.0, 3.0]])).tolist()
     [[0.0, 0.0], [2.0, 3.0]]

@@ -1,9 +1,9 @@
-"""Clipped sums of a torch module that we did not write: ``vmap(grad)`` forms each record's gradient.
+"""Clipped sums of a user's torch module: ``vmap(grad)`` computes each record's gradient.
 
-Each record passes the module alone, as a batch of one, under ``vmap``, where torch keeps a batch's records
-apart; and each batch passes a fresh copy of the module (``copies.py``). Layers that are known to couple
-records are rejected by type, since they mean something else alone. A record on which the module raises has
-the gradient zero (``nulls.py``).
+Each record passes through the module alone, as a batch of one, under ``vmap``, where torch separates a
+batch's records. Each batch uses a fresh copy of the module (``copies.py``). Layers that are known to couple
+records are rejected by type, since their result on a single record differs. A record on which the module
+raises has gradient zero (``nulls.py``).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ def reject_row_mixing(module: nn.Module) -> None:
     """Reject a module in which one record's output depends on the other records of the batch.
 
     Raises:
-        ConfigError: If it holds batch norm, or instance norm that tracks running statistics.
+        ConfigError: If it contains batch norm, or instance norm that tracks running statistics.
 
     >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
     >>> reject_row_mixing(nn.BatchNorm1d(2))
@@ -58,7 +58,7 @@ class PerSampleClippedSum(ClippedSum):
     """
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
-        """Reject what cannot be trained privately this way."""
+        """Reject modules and inputs that cannot be trained privately this way."""
         reject_row_mixing(module)
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
@@ -96,9 +96,9 @@ class PerSampleClippedSum(ClippedSum):
 
 
 def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
-    """Return a module's logits (B, C) of rows (B, d), float64, every row on its own.
+    """Return a module's logits (B, C) of rows (B, d), float64, with every row processed separately.
 
-    They are zeros for a row on which the module raises or comes to logits that are not finite.
+    They are zeros for a row for which the module raises or returns logits that are not finite.
     """
     tensors, copies = _fixed_of(module, (), rows.device), ModuleCopies(module)
 
@@ -114,7 +114,7 @@ def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
 
 
 def _fixed_of(module: nn.Module, trained: Collection[str], device: torch.device) -> Parameters:
-    """Return parameters that are not trained, and buffers, floats as float64."""
+    """Return parameters that are not trained, and buffers, with floats as float64."""
     return {
         name: _to_float64(value.detach().to(device))
         for name, value in (*module.named_parameters(), *module.named_buffers())
@@ -137,14 +137,14 @@ def _loss_of(
 
 
 def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
-    """Return the logits of one record, of copies of all tensors, which a module may change."""
+    """Return the logits of one record, with copies of all tensors, which a module may change."""
     copied = {name: tensor.clone() for name, tensor in tensors.items()}
     logits: Tensor = call(module, copied, tuple(part.clone() for part in rows))[0]
     return logits
 
 
 def _to_float64(values: Tensor) -> Tensor:
-    """Return floats as float64, and integers as they are."""
+    """Return floats as float64, and integers unchanged."""
     return values.to(torch.float64) if values.is_floating_point() else values
 
 

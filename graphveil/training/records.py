@@ -1,4 +1,4 @@
-"""Records as batches of float64 rows: dense, sparse, or blocks of columns that stay apart.
+"""Records as batches of float64 rows: dense, sparse, or separate blocks of columns.
 
 A batch is *feature-major*, (width, B): products with the few columns of a narrow layer are twice as fast
 that way, and sums over a record's features run along contiguous rows.
@@ -23,7 +23,7 @@ _STORED = 64  # values that a sparse record is taken to store: how many it does 
 
 
 class RecordRows(ABC):
-    """Some records' rows h_i as an affine map sees them."""
+    """The rows h_i of some records, as inputs of an affine map."""
 
     @abstractmethod
     def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class RecordRows(ABC):
 
 @dataclass
 class DenseRecordRows(RecordRows):
-    """Dense rows, (width, B), with their squared norms where those are known already."""
+    """Dense rows, (width, B), with their squared norms if those are known."""
 
     values: Tensor
     squares: Tensor | None = None
@@ -62,7 +62,7 @@ class DenseRecordRows(RecordRows):
         out.addmm_(delta, self.values.t())
 
     def drop(self, bad: Tensor) -> None:
-        """Put zeros in place of the rows, which may be the records themselves and are not written into."""
+        """Replace the rows by zeros in a copy, because they may be the records themselves."""
         self.values = self.values.masked_fill(bad, 0)
 
 
@@ -92,16 +92,16 @@ class SparseRecordRows(RecordRows):
 
 
 def _start_of_range(index: Tensor) -> int | None:
-    """Return where an ascending index begins that leaves out nothing: that of a step on all records."""
+    """Return the start of an ascending index without gaps, as in a step on all records, or None."""
     ends = (int(index[0]), int(index[-1])) if len(index) else (0, 0)
     return ends[0] if ends[1] - ends[0] + 1 == len(index) else None
 
 
 class TrainingRecords(ABC):
-    """All records of a training, from which steps take batches."""
+    """All records of a training, from which steps sample batches."""
 
     def __init__(self, count: int, width: int) -> None:
-        """Note how many records there are, and how many numbers one takes in a batch, by public sizes."""
+        """Store the number of records, and the numbers per record in a batch, by public sizes."""
         self.count, self.width = count, width
 
     @abstractmethod
@@ -141,7 +141,8 @@ class _DenseRecords(TrainingRecords):
 class _SparseRecords(TrainingRecords):
     """Rows of a sparse matrix (N, width).
 
-    A GPU has them dense: its sparse products share out work by how many values are stored, which is private.
+    On a GPU they are dense: its sparse products distribute work by the number of stored values, which is
+    private.
     """
 
     def __init__(self, values: Any, device: torch.device) -> None:
@@ -164,7 +165,7 @@ class _SparseRecords(TrainingRecords):
 
 
 class _BlockRecords(TrainingRecords):
-    """Records whose columns come in blocks, each for a branch of the network."""
+    """Records whose columns are blocks, one for each branch of the network."""
 
     def __init__(self, blocks: Sequence[TrainingRecords]) -> None:
         super().__init__(blocks[0].count, sum(block.width for block in blocks))
@@ -175,7 +176,7 @@ class _BlockRecords(TrainingRecords):
 
 
 def tensors_of(inputs: Inputs) -> list[Tensor]:
-    """Return all numbers that the records are made of."""
+    """Return all tensors that contain the records."""
     if isinstance(inputs, Tensor):
         return [inputs]
     if isinstance(inputs, Sequence):
@@ -189,8 +190,8 @@ def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
     Batches of them are on the device.
 
     Raises:
-        ConfigError: If an empty sequence.
-        GraphError: If a tensor that is no matrix of floats, or blocks of different lengths.
+        ConfigError: If the sequence is empty.
+        GraphError: If a tensor is not a matrix of floats, or blocks have different lengths.
     """
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):

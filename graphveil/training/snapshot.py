@@ -14,12 +14,12 @@ Binding = Mapping[str, object]
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -> None:
-    """Write the tensors and what they are bound to."""
+    """Write the tensors and their binding."""
     save_checked(path, tensors, {"binding": _describe_binding(binding)})
 
 
 def load(path: Path, binding: Binding) -> dict[str, Tensor]:
-    """Return the tensors of a snapshot with this very binding.
+    """Return the tensors of a snapshot with exactly this binding.
 
     Raises:
         ArtifactError: If the file is damaged, or was saved with other settings, other data or other noise.
@@ -42,7 +42,7 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
 
 
 def _restart_hint(path: Path) -> str:
-    """Return what to remove, and how.
+    """Return a hint that names the file to remove, and the command.
 
     >>> _restart_hint(Path("my runs/first"))
     "delete it (rm -r 'my runs/first')"
