@@ -57,7 +57,7 @@ class EdgeSet:
     released: str
 
     def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = (), released: str = "") -> None:
-        """Take a public name, or draw a random one."""
+        """Store a public name, or draw a random one."""
         self.id = secrets.token_hex(16) if id is None else id
         self.released = released
         # A part's own parts take its place, each once.
@@ -98,7 +98,7 @@ class AdjacencyVersion:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GrowthStep:
-    """One step of growth: ``base`` is the graph before, ``added`` holds only the new edges, over all nodes.
+    """One step of growth: ``base`` is the graph before, ``added`` has only the new edges, over all nodes.
 
     Nodes below ``base_nodes`` existed before. ``apart`` lists the edge sets that are disjoint from the new
     edges: those of ``base``, except if the new edges have the name of another edge set that may overlap.
@@ -124,7 +124,7 @@ class Adjacency:
 
     Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges), ``weights`` float32 (stored edges).
 
-    Where edges have weights, ``weights`` holds their shares of the public bound ``max_weight``, in [0, 1].
+    If the edges have weights, ``weights`` are their shares of the public bound ``max_weight``, in [0, 1].
 
     Raises:
         GraphError: Offsets are inconsistent, a source does not exist, or a weight is outside [0, 1].
@@ -530,7 +530,7 @@ def weighted_rows(
         matrix = matrix.maximum(matrix.T.tocsr())
     # Shares of the bound, so that every row of a hop has the same bound, 1, whatever unit weights are in.
     matrix.data = np.minimum(matrix.data, max_weight) / max_weight
-    # An edge of weight zero adds nothing to any sum, and must not be told from no edge by what is stored.
+    # An edge of weight zero adds nothing to any sum, and must be stored like a missing edge.
     matrix.eliminate_zeros()
     matrix.sort_indices()
     return sparse.csr_array(matrix)
@@ -584,7 +584,7 @@ def grow_adjacency(
             "a new edge joins two nodes that were there before, and a graph grows by edges of its new nodes "
             "only; build a graph that has all edges instead, whose predictions are a release of their own"
         )
-    # A set that the caller named may hold old edges elsewhere, so nothing can be said of it.
+    # A set that the caller named may contain old edges elsewhere, so it may overlap.
     apart = adjacency.edge_set.parts if edge_set is None else ()
     # The two share no entry, each new one having a new end, so that their sum adds up no two weights.
     matrix = _padded(adjacency, num_nodes) + _padded(added, num_nodes)

@@ -148,7 +148,7 @@ def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
     while first < count:
         last = min(count, first + rows)
         if bounds[last] - bounds[first] > edges:
-            most = bounds.dtype.type(bounds[first] + edges)  # below the last, so its type holds it
+            most = bounds.dtype.type(bounds[first] + edges)  # below the last, so it fits the type
             last = max(first + 1, int(np.searchsorted(bounds, most, side="right")) - 1)
         yield first, last
         first = last
@@ -161,11 +161,11 @@ class Stamp(NamedTuple):
     """Identity of a file: its inode, its size, and the time of its last modification."""
 
     path: Path
-    facts: tuple[int, int, int, int] | None  # None: it is not there
+    facts: tuple[int, int, int, int] | None  # None: it does not exist
 
     @classmethod
     def from_file(cls, path: Path) -> Stamp:
-        """Look at a file."""
+        """Read the identity of a file."""
         try:
             found = path.stat()
         except OSError:

@@ -108,7 +108,7 @@ def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dic
     """Return a graph of networkx as a table of nodes, where an attribute may be missing, and one of edges.
 
     Raises:
-        GraphError: it is none, nodes are neither all integers nor all text, or an attribute has no type.
+        GraphError: Another type, nodes that are neither all integers nor all text, or an untyped attribute.
     """
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx takes a graph of networkx, not a {type(graph).__name__}")
@@ -252,7 +252,7 @@ def fields_from_pyg(
 
 
 def _first_of(data: object) -> object:
-    """Return the first graph of a dataset or a list of graphs, None where there is none."""
+    """Return the first graph of a dataset or a list of graphs, None if it is empty."""
     if not isinstance(data, list | tuple) and not hasattr(data, "num_classes"):
         return None
     return next((one for one in data if hasattr(one, "edge_index")), None)  # type: ignore[attr-defined]
@@ -274,7 +274,7 @@ def _tensor(values: Any, part: str) -> Tensor:
 
 
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
-    """Return what holds the edges, their two ends, and weights; ``adj_t`` has a row for each target."""
+    """Return the edge storage object, the two ends, and weights; ``adj_t`` has a row for each target."""
     if getattr(data, "edge_index", None) is not None:
         held = _tensor(data.edge_index, "edge_index")
         held = held if held.numel() else held.long()  # an empty list has no type
@@ -311,7 +311,7 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
             f"data.adj_t is a {type(adjacency).__name__}; give a sparse tensor, a SciPy matrix or an array"
         )
     if values is not None and bool((values == 1).all()):
-        values = None  # an entry of 1 says that there is an edge, and no more
+        values = None  # an entry of 1 only means that there is an edge
     return (data if isinstance(adjacency, list) else adjacency), source, target, values
 
 
@@ -319,7 +319,7 @@ _known_sets: dict[int, tuple[weakref.ref[Any], EdgeSet]] = {}
 
 
 def _edge_set_of(held: object) -> EdgeSet:
-    """Return the edge set of an object that holds edges, the same as long as that object lives.
+    """Return the edge set of an edge storage object, the same as long as that object exists.
 
     Two conversions of one ``Data`` are one dataset: with an edge set each, a second fit would begin with an
     empty budget.

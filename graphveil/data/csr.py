@@ -94,7 +94,7 @@ def pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], n
 
 
 def row_pieces(indptr: npt.NDArray[np.integer]) -> Iterator[tuple[int, int]]:
-    """Yield runs of rows of about so many entries, or of one row.
+    """Yield ranges of rows with a bounded number of entries, or of one row.
 
     >>> list(row_pieces(np.array([0, 3, 3, 1 << 18, (1 << 18) + 5])))
     [(0, 3), (3, 4)]
@@ -105,7 +105,7 @@ def row_pieces(indptr: npt.NDArray[np.integer]) -> Iterator[tuple[int, int]]:
 
 
 def mirrored(indptr: Offsets, sources: Ids32) -> tuple[Offsets, Ids32]:
-    """Return the rows of a lower triangle with those of its transpose behind them, ascending as they are.
+    """Return the rows of a lower triangle, each followed by those of its transpose, in ascending order.
 
     >>> [part.tolist() for part in mirrored(np.array([0, 0, 1, 2]), np.array([0, 0], dtype=np.int32))]
     [[0, 2, 3, 4], [1, 2, 0, 0]]

@@ -151,7 +151,7 @@ def fifths(values: npt.NDArray[np.floating]) -> Ints:
 
 
 def read_lastfm_asia(root: Path, name: str) -> Fields:
-    """Read the LastFM graph without features (one constant column stands for them): label = country."""
+    """Read the LastFM graph without features (replaced by one constant column): label = country."""
     folder = root / f"{name}_structure"
     table = _csv(folder / "lastfm_asia_target.csv")
     y = _in_node_order(table, "id", "target")
@@ -181,7 +181,7 @@ def read_planetoid(root: Path, name: str) -> Fields:
 
 
 def read_karate(root: Path, name: str) -> Fields:
-    """Read the karate club: label = community; every member is a feature of its own."""
+    """Read the karate club: label = community; features are one-hot ids."""
     arrays = read_npz(root / name / "karate.npz", _LABELS_AND_EDGES)
     return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
 
@@ -416,7 +416,7 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
     place = 0
     while place + 8 <= len(content):
         word, size = (int(part) for part in np.frombuffer(content[place : place + 8], f"{order}u4"))
-        if word >> 16:  # up to four bytes stand in the tag itself
+        if word >> 16:  # up to four bytes are in the tag itself
             kind, size, start, after = word & 0xFFFF, word >> 16, place + 4, place + 8
         else:
             kind, start = word, place + 8

@@ -112,7 +112,7 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
 
 
 def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str, Any]:
-    """Return the statistics of a dataset as it is, before any recipe.
+    """Return the statistics of an unmodified dataset, before any recipe.
 
     The datasets of the catalog are published, so their edges may be counted. ``edges`` counts undirected
     edges once; ``homophily`` is the share of edges with equal labels among those whose ends both have one.
@@ -147,7 +147,7 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
 
 
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
-    """Return a dataset as it is."""
+    """Return an unmodified dataset."""
     entry = entry_of(name)
     if entry.preset:
         return synthetic(entry.preset)

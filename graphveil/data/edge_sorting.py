@@ -1,7 +1,7 @@
-"""Tables of edges, larger than memory, in the order of their targets: DuckDB sorts them and spills by itself.
+"""Sort edge tables larger than memory by target: DuckDB sorts them and spills to disk.
 
-An edge becomes one integer, target * 2^32 + source in places of nodes, so one column is sorted. Each end
-is read by itself, as ``graphveil.data.tables`` does: no edge decides what becomes of another.
+An edge becomes one integer, target * 2^32 + source as node indices, so one column is sorted. Each end is
+converted separately, as in ``graphveil.data.tables``: no edge affects how another is read.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class EdgeTables:
         return names
 
     def _id(self, name: str, found: str, *, written: bool) -> str:
-        """Return the expression of an end as an id of the nodes' kind, NULL where a value is none."""
+        """Return the expression of an end as an id of the nodes' type, NULL for an invalid value."""
         import pyarrow as pa
 
         column, whole = _quoted(name, '"'), pa.types.is_int64(self.ids.type)
@@ -245,7 +245,7 @@ def _duckdb() -> Any:
 
 
 def full_disk(folder: Path) -> GraphError:
-    """Return the refusal where there is no room left."""
+    """Return the error for a full disk."""
     return GraphError(
         f"there is no room left for {folder}; free some (a prepared graph takes 4 bytes a stored edge, and "
         "sorting some 30 more while it lasts) and give the same command again, which goes on where it stopped"

@@ -88,7 +88,7 @@ def stacked(x: Features, below: Features) -> Features:
 
 
 def to_dense(x: Features) -> Tensor:
-    """Return the features as a dense float32 tensor; dense ones come back as they are.
+    """Return the features as a dense float32 tensor; dense ones are returned unchanged.
 
     Raises:
         GraphError: dense they take more memory than is free.
@@ -156,9 +156,9 @@ def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.
 
 def _sparse(x: Any) -> Sparse:
     rows = checked_matrix(x).tocsr()
-    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected above
         values = rows.data.astype(np.float32, copy=False)
-    # Built anew, because a matrix may say of itself that it is in order.
+    # Rebuilt, because a matrix's own flags may be wrong.
     matrix: Sparse = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the caller's arrays stay as they are
@@ -168,7 +168,7 @@ def _sparse(x: Any) -> Sparse:
 
 def _dense(x: Any) -> Tensor:
     try:
-        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected above
             tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, np.float32, "W"))
     except (TypeError, ValueError):
         raise GraphError(

@@ -281,7 +281,7 @@ class Graph:
         labels = None if y is None else _labels(y)
         adjacency = grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
         if not count:
-            return self  # no edge can have come, and there is nothing to ask
+            return self  # no edge can have been added, so there is nothing to query
         labels = torch.full((count,), UNLABELED) if labels is None else labels
         if len(labels) != count:
             raise GraphError(
@@ -411,7 +411,7 @@ class Graph:
         name: str = "networkx",
         **columns: Any,
     ) -> Graph:
-        """Build a graph from one of networkx: attributes of nodes are features, directed as it is.
+        """Build a graph from a networkx graph: node attributes become features; directedness is kept.
 
         Parallel edges count once and loops not at all. ``label`` and ``split`` are attributes of nodes,
         ``weight`` one of edges (1 where it is missing), with its public bound. ``features``, ``drop``,
@@ -634,7 +634,7 @@ def batches(graph: Graph) -> Iterator[Batch]:
     steps = graph.adjacency.history
     after = [*(step.base for step in steps), graph.adjacency.version][1:]
     for step, version in zip(steps, after, strict=True):
-        count = step.added.num_nodes  # later steps brought the nodes beyond, which nobody knew of then
+        count = step.added.num_nodes  # later steps added the other nodes
         until = graph.replace(
             x=features.rows(graph.x, torch.arange(count)),
             y=graph.y[:count],

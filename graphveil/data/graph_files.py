@@ -249,7 +249,7 @@ def _edges(
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
     check_columns(path, [*ends], csv_format)
-    types = dict.fromkeys(ends, ids.type)  # whatever edges there are: none decides how others are read
+    types = dict.fromkeys(ends, ids.type)  # independent of the edges: none determines how others are read
     table = tables.read(path, ends, types, csv_format=csv_format)
     written = tables.is_csv(path)
     tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
@@ -277,4 +277,4 @@ def _positions(
         difference = id_difference_hint(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
         how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
         raise GraphError(f"column {name!r} {owner_text}{how}")
-    return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: what Arrow holds is read-only
+    return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: Arrow's buffer is read-only

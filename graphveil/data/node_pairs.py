@@ -49,11 +49,11 @@ class NodePairIndex:
         return self.start(self.nodes)
 
     def start(self, row: int) -> int:
-        """Return the first slot of a destination row."""
+        """Return the first node pair of a destination row."""
         return row * (self.nodes - 1) if self.directed else row * (row - 1) // 2
 
     def number(self, source: npt.NDArray[np.integer], target: Integers) -> Integers:
-        """Return the slots of pairs; of an undirected pair the larger end is the target."""
+        """Return the numbers of pairs; of an undirected pair the larger end is the target."""
         if self.directed:
             of_directed: Integers = target * (self.nodes - 1) + source - (source > target)
             return of_directed
@@ -61,7 +61,7 @@ class NodePairIndex:
         return found
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
-        """Return sources and targets of slots; of an undirected pair the larger end is the target."""
+        """Return sources and targets of pairs; of an undirected pair the larger end is the target."""
         if not self.directed and len(slots) > self.nodes and bool((slots[1:] >= slots[:-1]).all()):
             indptr, sources = self.rows(slots)
             return sources.astype(np.int64), np.repeat(np.arange(self.nodes), np.diff(indptr))
@@ -74,7 +74,7 @@ class NodePairIndex:
         return slots - target * (target - 1) // 2, target
 
     def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
-        """Return ascending slots as compressed rows of targets: their offsets, and the sources, ascending.
+        """Return ascending pair numbers as compressed rows of targets: offsets, and ascending sources.
 
         >>> [part.tolist() for part in NodePairIndex(4, directed=False).rows(np.array([0, 4, 5]))]
         [[0, 0, 1, 1, 3], [0, 1, 2]]
@@ -172,7 +172,7 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
         return torch.from_numpy(nodes)
     if nodes.shape == (0,):
         nodes = nodes.astype(np.int64)
-    # Numbers that repeat are refused: a mask of 0 and 1 could not be told from them otherwise.
+    # Repeated numbers are rejected: a mask of 0 and 1 could not be distinguished from them otherwise.
     numbers = nodes.ndim == 1 and nodes.dtype.kind in "iu"
     inside = numbers and (not len(nodes) or 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes)
     if not inside or len(np.unique(nodes)) < len(nodes):
@@ -186,7 +186,7 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
 
 
 def no_public_edges(num_nodes: int) -> Adjacency:
-    """Return no edges between so many nodes.
+    """Return an adjacency without edges.
 
     >>> no_public_edges(3).num_nodes
     3
@@ -197,7 +197,7 @@ def no_public_edges(num_nodes: int) -> Adjacency:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain:
-    """The slots that a release is about: all, or those of a public list of nodes without public edges.
+    """The node pairs that a release covers: all, or those of a public list of nodes without public edges.
 
     Slots are numbered among the listed nodes alone, in their order. Everything here is public.
 
@@ -210,11 +210,11 @@ class Domain:
     slots: NodePairIndex
     nodes: Integers  # the listed ones, ascending
     rank: Integers  # of every node among them, -1 for the others
-    public: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # slots of public edges
+    public: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # pairs of public edges
 
     @classmethod
     def whole(cls, num_nodes: int, *, directed: bool) -> Domain:
-        """Return all slots: no edge is public."""
+        """Return all node pairs: no edge is public."""
         all_nodes = np.arange(num_nodes)
         return cls(NodePairIndex(num_nodes, directed), all_nodes, all_nodes)
 
@@ -239,11 +239,11 @@ class Domain:
 
     @property
     def size(self) -> int:
-        """How many slots are protected."""
+        """The number of protected node pairs."""
         return self.slots.total - len(self.public)
 
     def between(self, source: Whole, target: Whole) -> Integers:
-        """Return the slots of stored edges between listed nodes; of an undirected edge, once."""
+        """Return the numbers of stored edges between listed nodes; of an undirected edge, once."""
         if not self.slots.directed:  # ranks have the order of nodes, and half of what is stored is enough
             lower = source < target
             source, target = source[lower], target[lower]
@@ -254,7 +254,7 @@ class Domain:
         return self.slots.number(tail[inside], head[inside])
 
     def pairs_in_block(self, edges: EdgeBlock) -> tuple[Integers, int, int]:
-        """Return a block's protected edges as slots, ascending, and the range of its slots."""
+        """Return a block's protected edges as ascending pair numbers, and the range of its pairs."""
         rows = np.arange(edges.start, edges.stop, dtype=np.int32)
         target = np.repeat(rows, edges.degrees.numpy())
         own = self.between(edges.sources.numpy(), target)
@@ -272,7 +272,7 @@ class Domain:
         return int(np.count_nonzero(edges.sources.numpy() < target))
 
     def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
-        """Return which of some slots are protected: those without a public edge."""
+        """Return which of some node pairs are protected: those without a public edge."""
         if not len(self.public):
             return np.ones(len(slots), dtype=bool)
         place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)
@@ -280,16 +280,16 @@ class Domain:
         return found
 
     def keep_protected(self, slots: Integers) -> Integers:
-        """Return those of some slots that are protected."""
+        """Return the protected ones of some node pairs."""
         return slots[self.protects(slots)] if len(self.public) else slots
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
-        """Return sources and targets of slots, as nodes of the graph."""
+        """Return sources and targets of node pairs, as nodes of the graph."""
         source, target = self.slots.ends(slots)
         return self.nodes[source], self.nodes[target]
 
     def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
-        """Return ascending slots as compressed rows of the graph's nodes: offsets, and ascending sources."""
+        """Return ascending pair numbers as compressed rows of the graph's nodes: offsets and sources."""
         indptr, sources = self.slots.rows(slots)
         if len(self.nodes) == len(self.rank):
             return indptr, sources
@@ -299,5 +299,5 @@ class Domain:
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """What a query's key is bound to: everything that the slots' numbers mean."""
+        """Digest that a query's key is bound to: everything that defines the pair numbers."""
         return torch.from_numpy(self.nodes), torch.from_numpy(self.public)

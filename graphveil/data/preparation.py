@@ -244,7 +244,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
             yield
         except Exception:
             manifest = read_manifest(folder) if new else None
-            if new and (manifest is None or not manifest.blocks):  # else another call goes on behind them
+            if new and (manifest is None or not manifest.blocks):  # else another call resumes after them
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 
@@ -308,7 +308,7 @@ def complete_manifest(folder: Path, manifest: Manifest, inputs: SourceTables) ->
     whole = manifest.completed(folder)
     for path in (folder / name for name in (SOURCES, OFFSETS, *manifest.arrays)):
         with suppress(OSError):  # where the file system has no such modes
-            path.chmod(0o400)  # open graphs are mapped from them: nobody changes them in passing
+            path.chmod(0o400)  # open graphs are mapped from them, so they must not be changed by accident
     return whole
 
 

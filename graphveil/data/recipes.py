@@ -266,7 +266,7 @@ class DatasetRecipe:
         graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
         if not self.drop_crossing or graph.test_mask is None:
             return graph
-        # By membership: who has a label may be protected.
+        # By membership, because missing labels may be protected.
         side = graph.test_mask
         public = None if graph.public is None else graph.public.without_crossing(side)
         return graph.replace(adjacency=graph.adjacency.without_crossing(side), public=public)

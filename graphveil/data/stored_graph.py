@@ -292,7 +292,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def damaged_file_error(path: Path, part: str = "") -> GraphError:
-    """Return the refusal of a file that is not as it was written."""
+    """Return the error for a file that differs from what was written."""
     return GraphError(
         f"{part + ' of ' if part else ''}{path} is damaged, cut short or missing; prepare the graph again "
         "into a new folder (graphveil prepare), or restore the file from a copy"
@@ -401,10 +401,10 @@ class SerializedGraph:
 
     @classmethod
     def from_graph(cls, graph: Graph) -> SerializedGraph:
-        """Take a graph apart.
+        """Split a graph into parts that can be pickled.
 
         Raises:
-            GraphError: it has grown.
+            GraphError: It has grown.
         """
         held = {one.name: getattr(graph, one.name) for one in fields(graph) if one.name not in _APART}
         return cls(
@@ -427,7 +427,7 @@ class SerializedGraph:
 
 @dataclass(frozen=True, repr=False)
 class SerializedEdges:
-    """In-edges as arrays. The edge set of what is made of them is a new one of the same name."""
+    """In-edges as arrays. The adjacency made of them has a new edge set with the same name."""
 
     arrays: tuple[npt.NDArray[Any], ...]
     directed: bool
@@ -437,10 +437,10 @@ class SerializedEdges:
 
     @classmethod
     def from_adjacency(cls, edges: Adjacency) -> SerializedEdges:
-        """Take the arrays.
+        """Return the arrays of an adjacency.
 
         Raises:
-            GraphError: the graph has grown, and has several budgets.
+            GraphError: The graph has grown, and has several budgets.
         """
         if edges.history or len(edges.edge_set.parts) > 1:
             raise GraphError(

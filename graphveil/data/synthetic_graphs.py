@@ -31,7 +31,7 @@ Keys: TypeAlias = npt.NDArray[np.int64]
 MakeFeatures: TypeAlias = Callable[[Ints, "Preset", np.random.Generator], Features]
 
 _CHUNK = 1 << 21  # edges drawn at a time; bounds the memory of a draw
-_SPREAD = np.log(60.0)  # no expected degree lies further from the median than a factor of 60
+_SPREAD = np.log(60.0)  # no expected degree differs from the median by more than a factor of 60
 
 
 def gaussian(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
@@ -168,7 +168,7 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
         seed: of everything random in it. The graph is public, and so is the seed.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: The preset is unknown.
 
     >>> synthetic("tiny")
     Graph('synthetic/tiny', nodes=300, features=16, classes=3, directed=False, split=False)
@@ -222,7 +222,7 @@ def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -
 class _EndSampler:
     """Draws edges {u, v} as keys min(u, v) * N + max(u, v), without loops but with repeats.
 
-    A node stands in the list of stubs as often as its expected degree, rounded; the stubs of a class are
+    A node occurs in the list of stubs as often as its expected degree, rounded; the stubs of a class are
     neighbors. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
     """
 

@@ -1,4 +1,4 @@
-"""The ends of edges as places of nodes: each edge is read by itself, so that none decides about another."""
+"""The ends of edges as node indices: each edge is converted separately, so none affects another."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def id_difference_hint(strangers: Column, ids: Column) -> str:
 
 
 def _as_numbers(texts: Column) -> Column:
-    """Return integers as their digits, other text as it is."""
+    """Return integers as decimal text, other text unchanged."""
     import pyarrow.compute as pc
 
     return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")

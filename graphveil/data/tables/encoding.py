@@ -154,7 +154,7 @@ class EncodingOptions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words for a missing label or feature."""
+        """Words for a missing label or feature."""
         return NULL_VALUES if self.null_values is None else self.null_values
 
     @property
@@ -326,7 +326,7 @@ class ColumnRule:
         """Write a column's features into a matrix (rows, ``columns``).
 
         Raises:
-            GraphError: a value is missing and the rule has no word for that, is not finite, or not of a type
+            GraphError: A value is missing and the rule has no replacement, is not finite, or not of a type
                 that the rule can read.
         """
         missing = missing_in(column)
@@ -456,7 +456,7 @@ class Encoding:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what ``as_plain`` gave.
+        """Read the output of ``as_plain``.
 
         Raises:
             ArtifactError: The values have another form.
@@ -534,7 +534,7 @@ def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
 
 def finite(numbers: npt.NDArray[Any], name: str) -> Matrix:
     """Return numbers as float32, all of them finite."""
-    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused next
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected next
         narrow = numbers.astype(np.float32, copy=False)
     if not np.isfinite(narrow).all():
         raise GraphError(f"column {name!r} {_NAN_WORDS}")

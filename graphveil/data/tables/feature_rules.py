@@ -80,7 +80,7 @@ class FeatureRuleBuilder:
         return wanted
 
     def as_written(self, chosen: Sequence[str]) -> list[str]:
-        """Return the columns whose values are read as they are written: categories."""
+        """Return the columns whose values are read as text: categories."""
         if self._given is not None:
             return [name for name in chosen if self._given[name].kind == "category"]
         return [name for name in chosen if self._choices.category(name) is not None]
@@ -260,7 +260,7 @@ class FeatureRuleBuilder:
         return ColumnRule(name=name, kind="category", values=self._values(column, name), fitted=True)
 
     def _values(self, column: Column, name: str) -> tuple[str, ...]:
-        """Return the values that a column holds, sorted."""
+        """Return the distinct values of a column, sorted."""
         import pyarrow.compute as pc
 
         distinct = pc.unique(column).drop_null()
@@ -275,7 +275,7 @@ class FeatureRuleBuilder:
 
 
 def kind_of(kind: Any) -> Kind | None:
-    """Return what a column of a type holds, if it can be numbers."""
+    """Return the kind of values of a column type, if it is numeric."""
     import pyarrow as pa
 
     types = pa.types

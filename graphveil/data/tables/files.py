@@ -39,7 +39,7 @@ _LONGEST_HEADER = 1 << 20
 _UUID_BYTES = 16
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
-AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not to be parsed
+AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not parsed
 NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N", "?", "-"),
@@ -116,9 +116,9 @@ def read(
 ) -> Table:
     """Return the chosen columns of a parquet or CSV file.
 
-    A CSV has no types, and what is guessed from all rows may turn with one of them. Columns in ``types`` have
-    the type given there if all their values can be read as it; otherwise they come back as they are written,
-    for a reader that looks at each value by itself. Any other column of a CSV has the type of its values
+    A CSV has no types, and a type inferred from all rows may change with one of them. Columns in ``types``
+    get the given type if all their values can be converted; otherwise they remain text, for a reader that
+    converts each value separately. Any other column of a CSV has the type of its values
     that are not among ``null_values``.
     """
     import pyarrow as pa
@@ -248,7 +248,7 @@ def column(table: Table, name: str) -> Column:
 
 
 def _is_binary(kind: Any) -> bool:
-    """Whether a type holds bytes that may be text; 16 bytes of fixed width are a UUID."""
+    """Whether a type contains bytes that may be text; 16 bytes of fixed width are a UUID."""
     import pyarrow as pa
 
     types = pa.types
@@ -257,7 +257,7 @@ def _is_binary(kind: Any) -> bool:
 
 
 def without_words(values: Column, words: Sequence[str]) -> Column:
-    """Return a column of text in which blanks and the given words are missing, each value by itself.
+    """Return a column of text in which blanks and the given words are missing, each value separately.
 
     >>> import pyarrow as pa
     >>> without_words(pa.array(["red", " NULL ", " "], pa.large_string()), ["", "NULL"]).to_pylist()
@@ -284,7 +284,7 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
     start = 0
     for name, part in zip(names, parts, strict=True):
         stop = start + part.shape[1]
-        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused next
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected next
             out[:, start:stop] = part
         if not np.isfinite(out[:, start:stop]).all():
             raise GraphError(
@@ -462,7 +462,7 @@ def _points(values: Any, decimal: str) -> Any:
 
 
 def decimal_commas(values: Any) -> bool:
-    """Whether a column of text holds numbers, some of them with a decimal comma.
+    """Whether a column of text contains numbers, some of them with a decimal comma.
 
     >>> import pyarrow as pa
     >>> decimal_commas(pa.array(["1,5", "2"])), decimal_commas(pa.array(["1,5", "red"]))
@@ -618,7 +618,7 @@ class FrameSource:
             table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):  # quotes values
             raise _no_table(frame, title) from None
-        # The index of a pandas frame that nobody named.
+        # The index of a pandas frame without a name.
         unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
         return cls(table.drop_columns(unnamed) if unnamed else table, title)
 
@@ -709,7 +709,7 @@ def feature_columns(
     """Return the columns of a file that hold features: the chosen ones, or all without another role.
 
     Args:
-        needs: why there must be one, for the refusal.
+        needs: Why the file is required, for the error message.
     """
     chosen = [] if features is None else list(features)
     names = check_columns(path, [*roles, *chosen])

@@ -1,4 +1,4 @@
-"""Columns of ids: integers or text, matched between tables, each value by itself."""
+"""Columns of ids: integers or text, matched between tables, each value converted separately."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_ID_BYTES = 1000
 
 
 def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return that columns of ids are read as they are written in a CSV; a parquet file has types."""
+    """Return column types that keep ids of a CSV as text; none for parquet, which has types."""
     return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
 
 
@@ -64,7 +64,7 @@ def keys(array: Column, name: str) -> Column:
 
 
 def as_text(array: Column) -> Column | None:
-    """Return ids as text, each value by itself; None for a type that has no one way to be written.
+    """Return ids as text, each value separately; None for a type without a unique text form.
 
     >>> import pyarrow as pa
     >>> as_text(pa.array([7, 12])).to_pylist(), as_text(pa.array([0.5]))
@@ -116,7 +116,7 @@ def has_blanks(ids: Column) -> bool:
 
 
 def _whole(array: Column) -> Column:
-    """Return integers as int64, all null if one is none: then a value is unknown, whichever it is."""
+    """Return integers as int64, all null if one is invalid: a value is then unknown in any case."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ def _whole(array: Column) -> Column:
 
 
 def _each_whole(array: Column) -> Column:
-    """Return integers as int64, null where a value is none: no value decides about another."""
+    """Return integers as int64, null for an invalid value: no value affects another."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

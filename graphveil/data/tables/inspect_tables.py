@@ -37,7 +37,7 @@ from graphveil.data.tables.files import (
 from graphveil.data.tables.ids import distinct_ids, id_types, keys, keys_like
 from graphveil.errors import ConfigError, GraphError, TableError
 
-EDGES_FILE = "edges.parquet"  # of a folder that holds a released graph
+EDGES_FILE = "edges.parquet"  # in a folder of a released graph
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
     "unknown_ids='add' (--unknown-ids add) makes nodes of what edges name, and one secret edge would publish "
@@ -98,7 +98,7 @@ class TableInspection:
 
     choices: EncodingOptions
     problems: list[str] = field(default_factory=list)
-    suggestion: EncodingOptions | None = None  # the choices that would pass; none if no choice mends it
+    suggestion: EncodingOptions | None = None  # options that would pass; None if no option fixes it
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
     features: list[Column] = field(default_factory=list)
@@ -153,7 +153,7 @@ def inspect_table_files(
     private_records: bool = False,
     private_edges: bool = False,
 ) -> TableInspection:
-    """Look at two files; ``node_ids`` is a table that lists nodes in a column called as that of the nodes.
+    """Inspect two files; ``node_ids`` is a table that lists nodes, with the id column of the node table.
 
     The other arguments are those of ``inspect_tables``.
     """
@@ -171,12 +171,12 @@ def inspect_table_files(
 
 
 def edges_file(path: Path) -> Path:
-    """Return the table of edges: the path, or what a folder of a released graph holds."""
+    """Return the table of edges: the path, or the table in a folder of a released graph."""
     return path / EDGES_FILE if path.is_dir() else path
 
 
 def file_sources(nodes: Path, edges: Path, csv_format: CsvFormat) -> tuple[FileSource, FileSource]:
-    """Return both files as they are looked at."""
+    """Return both files as sources."""
     return FileSource(nodes, csv_format), FileSource(edges, csv_format)
 
 
@@ -397,7 +397,7 @@ def _with_listed(found: TableInspection, table: Table, id: str, listed: Column |
         ids = keys(files.column(table, id), id)
         extra = pc.unique(keys_like(listed, id, ids))
     except GraphError:
-        return table  # said when the ids are looked at
+        return table  # reported when the ids are read
     new = extra.filter(pc.invert(pc.is_in(extra, value_set=ids))).drop_null()
     table = table.set_column(table.column_names.index(id), id, pa.chunked_array([ids]))
     rows = {field.name: new if field.name == id else pa.nulls(len(new), field.type) for field in table.schema}
@@ -445,7 +445,7 @@ def _type(table: Table, name: str) -> str:
     return str(table.schema.field(name).type).partition("[")[0]
 
 
-# -- roles that nobody named ----
+# -- unnamed roles ----
 _IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
 _ENDS = (
     ("source", "target"),
@@ -498,7 +498,7 @@ def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> st
         if _distinct(files.column(table, name), name):
             return name
     if called is not None:
-        distinct_ids(table, called)  # which says what is wrong with it
+        distinct_ids(table, called)  # which raises the error
     raise GraphError(f"{nodes.title} has no column of distinct ids; name the ids with --id")
 
 

@@ -1,4 +1,4 @@
-"""Labels as class numbers, each read by itself, so that none decides how the others are read; split parts."""
+"""Labels as class numbers, each converted separately, so that none affects the others; split parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def class_codes(
     classes: Sequence[str] | None,
     null_values: Sequence[str] = NULL_VALUES,
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return the class of every node, -1 where there is none, and the class names.
+    """Return the class of every node, -1 if it has none, and the class names.
 
     Labels outside ``classes``, if these are given, are like missing ones. Text among ``null_values`` is a
     missing label, unless ``classes`` names it.
@@ -93,7 +93,7 @@ def text(value: object) -> str:
 
 
 def _sorted(names: list[str]) -> list[str]:
-    """Return the distinct names in order: as numbers if all are, and NaN is none; else as text."""
+    """Return the distinct names: in numeric order without NaN if all are numbers, else in text order."""
     numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
     if all(_NUMBER.fullmatch(name) for name in numbers):
         return sorted(numbers, key=lambda name: (Decimal(name), name))
@@ -120,7 +120,7 @@ _EXCESS = 1e-9  # undoes products such as 0.29 * 100 that fall just below a whol
 
 
 def part_bounds(count: int, train: float, val: float) -> npt.NDArray[np.int64]:
-    """Return where val and test begin among so many nodes; train and val are rounded down.
+    """Return where val and test begin among the nodes; train and val are rounded down.
 
     >>> part_bounds(9, *SHARES).tolist()
     [6, 7]
@@ -157,7 +157,7 @@ def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDAr
 
 
 def empty_part_message(part: str) -> str:
-    """Return the words for a part of the split without a labeled node."""
+    """Return the error message for a part of the split without a labeled node."""
     return (
         f"the split has no labeled {part} nodes; label more nodes, or choose a split that has some "
         "(--split COLUMN)"
