@@ -1,4 +1,4 @@
-"""What is protected, what it costs, and the words for it."""
+"""Privacy units, privacy events, accounting, and guarantee summaries."""
 
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import (

@@ -47,11 +47,11 @@ _MAX_POINTS = 1 << 20  # of one step's distribution
 # Of one step at CERTIFY_INTERVAL and above: a wider loss (26, as of epsilon 20 and more) has a coarser grid.
 _MOST_WIDE_POINTS = 1 << 18
 MAX_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
-MAX_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
+MAX_LOSSES = 1 << 12  # of pure releases, stored separately; more are put on a grid
 MAX_KINDS = 8  # of training or pure releases that are composed one after the other
 _BLOCK = 1 << 12  # points of a distribution that are summed at once
 _MOST_EXPONENT = 700.0  # e^x is finite up to here; the sum ends at losses far above -700
-MAX_CASES = 8  # combinations of groups that are told apart
+MAX_CASES = 8  # combinations of groups that are tracked separately
 
 
 class Curve(ABC):
@@ -122,7 +122,7 @@ class LocalCurve(Curve):
     least: float = 0.0  # the delta that the reports need
 
     def delta(self, epsilon: float) -> float:
-        """Return the reports' delta from their epsilon on, and below it what is left of the ratio."""
+        """Return the LDP reports' delta from their epsilon on, and below it the remainder of the ratio."""
         if epsilon >= self.total:
             return self.least
         return min(1.0, self.least - math.expm1(epsilon - self.total))
@@ -156,18 +156,18 @@ class ShiftedCurve(Curve):
     lost: float
 
     def delta(self, epsilon: float) -> float:
-        """Return the other's delta at what is left of epsilon."""
+        """Return the other curve's delta at the remaining epsilon."""
         if epsilon >= self.more:
             return min(1.0, self.curve.delta(epsilon - self.more) + self.lost)
         return min(1.0, self.curve.delta(0.0) - math.expm1(epsilon - self.more) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        """Return the other's epsilon at what is left of delta, and ``more`` on top."""
+        """Return the other curve's epsilon at the remaining delta, plus ``more``."""
         left = delta - self.lost
         return self.curve.epsilon(left) + self.more if left > 0 else math.inf
 
     def tpr(self, fpr: float) -> float:
-        """Return e^more times the other's rate, and what is lost: any test of both is one of the other."""
+        """Return e^more times the other curve's rate, plus the lost delta, for any test of both."""
         rate = self.curve.tpr(fpr)
         if self.more > MAX_LOSS:
             return 1.0
@@ -327,7 +327,7 @@ def _epsilon_at(masses: Any, delta: float) -> float:
 
 
 def total_mu(event: Event) -> float | None:
-    """Return the exact mu of a composition of Gaussians, or None if it holds anything else.
+    """Return the exact mu of a composition of Gaussians, or None if it contains anything else.
 
     >>> total_mu(Composed((Gaussian(3.0), Gaussian(4.0))))
     5.0
@@ -394,7 +394,7 @@ class CanonicalComposition:
 
     @classmethod
     def _training(cls, part: PoissonGaussian | PoissonRoots) -> "CanonicalComposition":
-        if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
+        if part.sampling_rate == 1:  # every record is in every step: plain Gaussian releases
             mu = part.change / part.noise_multiplier
             return cls(part.steps * mu * mu)
         if not part.steps or not part.sampling_rate:
@@ -507,7 +507,7 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
 
 
 def _convolve_pure(masses: dict[float, float], epsilon: float, count: int) -> dict[float, float]:
-    """Return the losses and their probabilities after so many more releases; sums are exact."""
+    """Return the losses and their probabilities after a number of further releases; sums are exact."""
     won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
     spread: dict[float, float] = defaultdict(float)
     for loss_before, mass in masses.items():
@@ -528,7 +528,7 @@ def _pure(total: CanonicalComposition) -> list[tuple[float, int]]:
 
 
 def _local_curve(reports: Counter[Event]) -> LocalCurve:
-    """Return the curve of releases with budgets of their own; sums are exact: 0.1 three times is 0.3."""
+    """Return the curve of releases with separate budgets; sums are exact: 0.1 three times is 0.3."""
     found = [
         (part, count) for part, count in reports.items() if isinstance(part, LocalReport | ApproximateDP)
     ]
@@ -577,7 +577,7 @@ def _display_interval(total: CanonicalComposition) -> float:
 
 
 def _double_interval(interval: float, total: CanonicalComposition) -> float:
-    """Return an interval, doubled until one step has at most so many points.
+    """Return an interval, doubled until one step has at most the given number of points.
 
     Any interval gives a pessimistic curve; where one step loses so much, doubling it hardly raises epsilon.
     """
@@ -641,7 +641,7 @@ def node_group_epsilon(
     >>> round(node_group_epsilon(Gaussian(0.2), 2, 1e-7, directed=False, linear_group_scaling=True), 3)
     1.956
     """
-    edges = num_edges * (2 if directed else 1)  # stored edges that differ in so many friendships
+    edges = num_edges * (2 if directed else 1)  # stored edges of so many undirected edges
     squared = edges**2 if linear_group_scaling else edges * (num_edges + 1) / 2
     return multi_edge_epsilon(event, edges, math.sqrt(squared), delta)
 
@@ -666,7 +666,7 @@ def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -
 
 
 def _repeated(total: CanonicalComposition, edges: int) -> Iterator[Event]:
-    """Yield what is no Gaussian, when so many edges differ in it."""
+    """Yield the non-Gaussian events, for a number of differing edges."""
     for part, count in total.rest.items():
         if isinstance(part, ApproximateDP):
             yield from [_group(part, edges)] * count

@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
 
-MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
+MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would dominate the gradients
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from graphveil.privacy.unit import NoUnit, Unit
 
 MU_RANGE = (1e-6, 60.0)
 DELTA_RANGE = (1e-15, 1e-3)  # for which the noise samplers have a proof (docs/privacy/proofs/noise.md)
-_MOST = 1e6  # a larger mu has an epsilon of over 10^11, in which float64 loses its way: none is told
-_LEAST = 1e-100  # and a smaller one costs as much as this, whose squares float64 still holds
-# An epsilon at which every delta is 0 for a mu that is told; float64 has no squares of larger ones.
+_MOST = 1e6  # a larger mu has an epsilon of over 10^11, beyond the precision of float64: none is returned
+_LEAST = 1e-100  # a smaller one costs as much as this, whose square float64 can still represent
+# An epsilon at which every delta is 0 for all accepted mu; float64 cannot represent larger squares.
 _FAR = 1e50
 _ROUND_DOWN = 1e-9  # relative; calibration errs towards more noise
 

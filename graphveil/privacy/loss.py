@@ -19,7 +19,7 @@ from graphveil.privacy.gaussian import deltas_of, normal_interval_probability
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
+TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; the tail beyond it counts as revealed
 MIN_RATE = 1e-12  # a smaller rate costs as much as this
 SMALL = 0.05  # a shift of less is computed in differences, which do not cancel
 _TINY = 1e-300
@@ -185,7 +185,7 @@ class LossGrid:
         """Return the distribution on the grid whose divergence has these values there."""
         from dp_accounting.pld import pld_pmf
 
-        falling = np.maximum.accumulate(deltas[::-1])[::-1]  # what rounding took is given back
+        falling = np.maximum.accumulate(deltas[::-1])[::-1]  # compensates rounding
         if len(falling) <= _SPARSE:
             return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
                 self._interval, self._first, self._last, falling

@@ -83,7 +83,7 @@ def events_from_plain(records: object) -> Composed:
 
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what a guarantee is accounted from; its figures and words follow."""
+    """Return the inputs of a guarantee's accounting; its numbers and sentences follow from them."""
     names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_RECORD_UNIT_FIELDS)
     additional = [guarantee_to_plain(one) for one in guarantee.additional]
     record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
@@ -94,7 +94,7 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     """Account for a record that ``guarantee_to_plain`` wrote.
 
     Raises:
-        ArtifactError: it is no such record, or has a number without measure.
+        ArtifactError: It has another form, or contains a number that is not finite.
         PrivacyError: it names an unknown unit, or its events do not go together.
 
     >>> from graphveil.privacy import UndirectedEdge
@@ -191,7 +191,7 @@ def _case(record: object) -> Event:
 
 
 def _several(record: dict[str, Any], *more: str) -> list[object]:
-    """Return the lists of events that an event of several holds."""
+    """Return the lists of events in a composite event."""
     kind, lists = record["kind"], record.get("events")
     if set(record) != {"kind", "events", *more}:
         raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")

@@ -16,7 +16,7 @@ EDGE_USES: tuple[EdgeUse, ...] = (
     "queried",
     "read",
     "neighbors",
-)  # each tells more than those before
+)  # each reveals more than those before
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -231,8 +231,8 @@ def record_statement(
         unit: whose records.
         epsilon: of one record.
         delta: the statement's.
-        edge_use: who reads the edges.
-        edge: epsilon of one mutual edge, None without a figure.
+        edge_use: How edges are read.
+        edge: Epsilon of one mutual edge, None if unknown.
         sampled: whether steps on samples are among the releases.
     """
     bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
@@ -249,12 +249,12 @@ def record_statement(
 
 
 def format_upper_bound(value: float, digits: int = 4) -> str:
-    """Return an epsilon (or a mu) with so many digits, rounded up.
+    """Return an epsilon (or a mu) with the given number of digits, rounded up.
 
     >>> format_upper_bound(5.99201), format_upper_bound(4.0), format_upper_bound(0.1 + 0.2)
     ('5.993', '4', '0.3')
     """
-    return _up(value, digits, excess=1e-9)  # an excess that small is a figure's own rounding
+    return _up(value, digits, excess=1e-9)  # so small an excess is rounding of the number itself
 
 
 def format_delta(value: float) -> str:
@@ -305,10 +305,10 @@ def _up(value: float, digits: int, *, excess: float) -> str:
 
 
 def percent_up(rate: float) -> str:
-    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
+    """Return a rate in percent with two decimals, rounded up, so that "at most" is true.
 
     >>> percent_up(0.01732), percent_up(0.01)
     ('1.74', '1.00')
     """
-    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
+    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which rounding of the number itself may exceed
     return f"{hundredths / 100:.2f}"
