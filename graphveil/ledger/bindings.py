@@ -58,7 +58,7 @@ def overlap(one: str, others: Sequence[str]) -> Overlap:
         if SIZE in map(len, (here, there))
         else None
     )
-    if last is not None:  # of what lies above it, one of them has kept nothing
+    if last is not None:  # above it one of the two sketches is incomplete
         here, there = ({each for each in known if each <= last} for known in (here, there))
     both = len(here & there)
     return Overlap(both / len(here), both / min(len(here), len(there))) if both else Overlap(0.0, 0.0)

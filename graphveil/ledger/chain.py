@@ -24,7 +24,7 @@ from graphveil.privacy.serialization import events_from_plain
 from graphveil.privacy.unit import Unit
 
 _REPLACE = "/replace-one"
-NODE_IDS = "people"  # the part of data that says who is in them, and nothing of what they are like
+NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records
 SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
 INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
 RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"
@@ -130,7 +130,7 @@ def unit_key(unit: Unit | str) -> str:
     """
     if isinstance(unit, str):
         name, _, relation = unit.partition("/")
-        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # whatever degree is asserted
+        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # for any asserted degree
     return unit.name + _REPLACE if getattr(unit, "replace_one", False) else unit.name
 
 

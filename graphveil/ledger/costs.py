@@ -33,7 +33,7 @@ from graphveil.privacy.events import (
 from graphveil.privacy.gaussian import check_proved_delta
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
-_HALVINGS = 80  # of a release, until it fits or counts as none
+_HALVINGS = 80  # of a release, until it fits or counts as zero
 _SEARCHES = 12  # halvings between the largest release that was seen to fit and twice as much
 _FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
 _MAX_RELEASES = 10**7  # of one kind in an account
@@ -385,7 +385,7 @@ def _repeat_steps(part: PoissonGaussian | PoissonRoots, count: int) -> Event:
     return replace(part, steps=part.steps * count)
 
 
-_MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
+_MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the numbers of a limit
 
 
 def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
@@ -402,7 +402,7 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
         limit = limit_from_plain(epsilon, delta)
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
-    # No double is too small for a figure, and no column of the database.
+    # Numbers have to fit into a double, and into a column of the database.
     fits = limit is None or all(
         figure.is_finite()
         and not figure.is_signed()

@@ -39,13 +39,13 @@ from graphveil.ledger.locations import HighWaterMark, check_locks, file_of
 
 Result = TypeVar("Result")
 
-_WAIT = 120  # seconds that a booking waits for others before it gives up
-_TRIES = 6  # of a transaction whose connection was lost
+_WAIT = 120  # seconds that a transaction waits for others before it fails
+_TRIES = 6  # attempts at a transaction whose connection was lost
 _SETUP, _NAMES = 0x67726170, 0x67726171  # the server's locks under which tables, and names, are made
-# What several questions read has to be of one moment; a booking has to see what was booked while it waited.
+# Reads have to be from one snapshot; a reservation has to see those committed while it waited.
 _ISOLATION = {False: "REPEATABLE READ", True: "READ COMMITTED"}
-VERSION = 2  # of the tables; 1 had no table that says so, and no check of the key
-# What reading a value that somebody edited may raise.
+VERSION = 2  # version of the tables; 1 had no version table, and no check of the key
+# Errors that reading a manually edited value may raise.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SECRETS = ("password", "secret", "_key")  # in the names of options, as libpq calls them
 
@@ -54,7 +54,7 @@ secret = sa.Table(
     "graphveil_secret",
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbors must not be told apart
+    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints, against dictionary attacks
 )
 about = sa.Table(
     "graphveil_about",
@@ -430,7 +430,7 @@ def _parsed(url: str) -> sa.URL:
 def _engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() == "postgresql":
         try:
-            # one line a process: bookings wait for each other anyway, and a server has few lines
+            # one connection per process: reservations are serialized anyway, and servers limit connections
             return sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise MissingDependencyError(
@@ -440,7 +440,7 @@ def _engine(url: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _durable(connection: "sa.engine.interfaces.DBAPIConnection", _: object) -> None:
-        # One file holds everything that was committed: a log beside it (WAL) is left out by a plain copy.
+        # One file contains all commits: a plain copy would omit a log file (WAL).
         for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "fullfsync=ON"):
             connection.cursor().execute(f"PRAGMA {pragma}")
 

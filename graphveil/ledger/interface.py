@@ -20,8 +20,8 @@ from graphveil.privacy.gaussian import check_proved_delta
 from graphveil.privacy.statements import format_upper_bound
 from graphveil.privacy.unit import Unit
 
-# One lock for all ledgers in memory: what one thread has checked, no other changes before it is recorded, and
-# a release that several ledgers pay for is recorded in all of them or none.
+# One lock for all ledgers in memory: a check stays true until the release is recorded, and
+# a release that is charged to several ledgers is recorded in all of them or none.
 _RECORDING = threading.RLock()
 
 

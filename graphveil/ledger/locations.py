@@ -41,7 +41,7 @@ def url_of(location: str | Path) -> str:
     if text.startswith(_FILE):
         path = text.removeprefix(_FILE)
         if not path or path == ":memory:" or "?" in path:
-            # A ledger in memory forgets, and options can switch off its locks or name another file.
+            # A ledger in memory is lost, and options can disable locks or name another file.
             raise ConfigError(
                 "a ledger in SQLite lies in a file, and its URL takes no options; give "
                 "sqlite:////path/to/file, or a path"

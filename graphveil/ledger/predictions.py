@@ -103,7 +103,7 @@ class PredictionComposition:
         """Return the guarantee of the fit and of all predictions together: that of the worst ledger."""
         if not self._releases:
             return fit
-        # What the ledger of each edge set holds, as places among the releases, -1 for the fit.
+        # Entries of the ledger of each edge set, as indices of releases, -1 for the fit.
         held = {
             frozenset(
                 ({-1} if part in self._fitted else set())

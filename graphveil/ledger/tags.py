@@ -33,7 +33,7 @@ def fingerprint_parts(graph: Graph) -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
-    # Nothing is known of the nodes where tables were read for who is connected alone.
+    # Records are unknown if tables were read for edges alone.
     has_features = bool(graph.num_features) and not _all_ones(graph)
     if has_features or bool((graph.y >= 0).any()):
         parts["records"] = _records(graph, names)

@@ -107,7 +107,7 @@ class _AccountReplay:
     key: str  # the check value of the ledger's key
     length: int = 0
     _limits: dict[str, Limit | None] = field(default_factory=dict)
-    _live: dict[str, tuple[str, PrivacyCost]] = field(default_factory=dict)  # unit and price by reference
+    _live: dict[str, tuple[str, PrivacyCost]] = field(default_factory=dict)  # unit and cost by reference
     _drawn: set[str] = field(default_factory=set)
 
     def add(self, row: Row) -> str | None:
