@@ -232,7 +232,7 @@ class Calibration:
     epsilon: float
     epsilon_renyi: float  # the Renyi bound of the same events: a cross-check, never the claim
     delta: float
-    mu: float | None  # none with sampled training steps, which have no mu
+    mu: float | None  # None with sampled training steps, which have no mu
     noise_std: tuple[float, ...]
     sensitivity: float  # the largest of any release
     sensitivities: tuple[float, ...]
@@ -242,7 +242,7 @@ class Calibration:
     stages: tuple[Stage, ...]
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
     reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomizes
-    eps_x: float | None = None  # of features, where they have a budget beside that of edges
+    eps_x: float | None = None  # budget of features, if it is separate from that of edges
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -442,7 +442,7 @@ def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None]
 
     checks.positive(noise_std=noise_std)
 
-    @cache  # the ends of a bracket are asked for twice
+    @cache  # the ends of a bracket are evaluated twice
     def excess(log_epsilon: float) -> float:
         plan = plan_at(math.exp(log_epsilon))
         if plan is None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
 
-_IDS_SUFFIX = ".people.npy"  # beside each file: numbers of the ids, eight bytes each
+_IDS_SUFFIX = ".people.npy"  # next to each file: hashed ids, eight bytes each
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
@@ -257,7 +257,7 @@ class PredictionAccounts:
         training, earlier = _training(run, ledgers, privacy_cost), earlier_predictions(run)
         own = (
             own.for_next_experiment()
-        )  # one ledger may be both, and the training's booking is none of this command
+        )  # one ledger may be both, and entries of the training do not belong to this command
         if training is not None:
             attach_ledger(model.fitted_edges, training.ledger)
         others: dict[DataSetLedger, Numbers | None] = {}
@@ -334,7 +334,7 @@ class PredictionAccounts:
 
     def _charged(self, training: RunAccount) -> bool:
         if training.ledger is self.own.ledger:
-            return False  # one account, and it pays once
+            return False  # one account, charged once
         return not self._assumed_disjoint or training.ledger.name in self.possibly_shared
 
 
@@ -365,7 +365,7 @@ def _training(run: Path, ledgers: LedgerRegistry, privacy_cost: Guarantee) -> Ru
         return None
     place, first = read_json(path).get("place"), receipts[0]
     if place is None:
-        return None  # an older run's, whose receipts do not say where
+        return None  # an older run, whose receipts have no location
     ledger = ledgers.get(place, first["data_set"])
     if not ledger.contains(first["release"]):
         raise ConfigError(

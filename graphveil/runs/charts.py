@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 
-# The colors of Okabe and Ito, which can be told apart with any kind of color vision.
+# The colors of Okabe and Ito, which are distinguishable with any kind of color vision.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))  # where there are more lines than colors
 INK, SOFT, GRID, GRAY, WARN = "#1d2127", "#5b6470", "#e3e6ea", "#7f858c", "#a32020"
@@ -60,7 +60,7 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
 }
 _WIDTH, _HEIGHT, _ROW = 460, 300, 20  # points, of which a page makes pixels: a chart, and a row of its legend
-_LETTER, _KEY, _LONGEST = 7.6, 50, 52  # points: a letter, a key beside its name; letters in a row of a legend
+_LETTER, _KEY, _LONGEST = 7.6, 50, 52  # points: a letter, a legend key; maximum letters in a row of a legend
 _DATELESS = {
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
     "pdf": {"CreationDate": None, "ModDate": None},
@@ -297,7 +297,7 @@ def audit_chart(bars: Sequence[Bar]) -> "Figure":
 
 
 def _empty(x_label: str, y_label: str, height: float = _HEIGHT) -> tuple["Figure", "Axes"]:
-    from matplotlib.figure import Figure  # without pyplot, which keeps figures and looks for a screen
+    from matplotlib.figure import Figure  # without pyplot, which keeps figures and requires a display
 
     figure = Figure(figsize=(_WIDTH / 72, height / 72), layout="constrained")
     axes = figure.subplots()

@@ -132,7 +132,7 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
         return row.kind == one.part
     if isinstance(one, PoissonGaussian | PoissonRoots):
         return row.kind in _STEPS and (row.steps, row.noise_std) == (one.steps, [one.noise_multiplier])
-    if row.kind in _STEPS:  # of full batches, whose clipping norm the event does not tell
+    if row.kind in _STEPS:  # of full batches, whose clipping norm the event does not contain
         return row.steps is not None
     if not row.noise_std or not all(0 < std < math.inf for std in row.noise_std):
         return False

@@ -51,7 +51,7 @@ def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: 
             yield
         except (InputError, PrivacyError, MissingDependencyError):
             cells = folder.root / CELLS
-            with suppress(OSError):  # it holds cells, or is not there
+            with suppress(OSError):  # it contains cells, or does not exist
                 cells.rmdir()
             if not resume and not cells.exists():
                 forget_data(folder)

@@ -29,7 +29,7 @@ _BOOLEANS = {
     "0": False,
 }
 _NONE = ("none", "null")
-# Of a union, the pickiest member is tried first, then text, "none" included, then lists.
+# Of a union, the most restrictive member is tried first, then text, "none" included, then lists.
 _STRICTNESS: dict[Any, int] = {bool: 0, int: 1, float: 2, str: 4, types.NoneType: 5, tuple: 6}
 
 

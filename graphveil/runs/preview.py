@@ -72,7 +72,7 @@ class Preview:
     encoding: Encoding | None = None  # which columns of a table are features, and how
     sample: str = ""  # which nodes are learned from, if not all training nodes
     scaled: str = ""  # which feature columns are scaled, and how
-    public: str = ""  # of edges that are told from private ones: how many there are
+    public: str = ""  # number of public edges, if they are distinguished from private ones
     first: "FirstRun | None" = None  # what the first run executes
 
 

@@ -15,7 +15,7 @@ from graphveil.privacy.statements import format_upper_bound
 from graphveil.runs.run_folder import RunFolder
 
 CONFIDENCE = 0.95
-ABSENT = "n/a"  # an accuracy on nodes of which none has a label
+ABSENT = "n/a"  # an accuracy on nodes without labels
 SAME_FEATURES = (
     "The mlp learns from the very features that were told for the method, and reads no edge: it costs "
     "nothing more."

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
 _EDGES_PUBLIC = (NoUnit.name, LocalAttributes.name)
-_PUBLIC = "public"  # a run's folder of what method and baseline both learn from public data
+_PUBLIC = "public"  # a run's folder of intermediate results that method and baseline compute from public data
 BASELINE_METHOD = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
@@ -53,13 +53,13 @@ class RunResult:
     """What one finished run leaves for the summary, as plain values."""
 
     seed: int
-    accuracy: dict[str, float | None]  # none where no node of a part has a label
+    accuracy: dict[str, float | None]  # None if no node of a part has a label
     baseline: dict[str, float | None] | None
     private_accuracy: dict[str, float]  # empty without private metrics
     private_baseline: dict[str, float]
     seconds: dict[str, float]
     guarantee: dict[str, Any]
-    baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
+    baseline_guarantee: dict[str, Any] | None  # None if it had no privacy cost
     clipped: int | None = None  # values that nodes cut to the public range
     homophily: dict[str, float] | None = None  # from released counts
     history: list[list[Any]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class ExperimentResult:
     metrics: dict[str, Any]
     history: list[list[Any]]
     guarantee: Guarantee
-    clipped: int | None = None  # private, so it is no figure of the metrics
+    clipped: int | None = None  # private, so it is not in the metrics
 
 
 def run(
@@ -234,7 +234,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
-    if model.proba_ is None:  # nothing covers a prediction, so there is none
+    if model.proba_ is None:  # no prediction is covered by the guarantee, so there is none
         return dict.fromkeys(("test", "val"))
     scores = {part: model.score(split, part) for part in ("test", "val")}
     return {part: None if math.isnan(score) else score for part, score in scores.items()}
@@ -360,7 +360,7 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
     experiment = plan.experiment
     model = experiment.model(0)
-    # Budgets of features and label, where those are protected; None stands for infinity.
+    # Budgets of features and label, if those are protected; None means infinity.
     reported = [item for one in (guarantee, *guarantee.additional) for item in one.as_dict().items()]
     return {
         "method": experiment.method,

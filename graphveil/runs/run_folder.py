@@ -220,7 +220,7 @@ class RunFolder:
             made: Folders that were missing before; those that are empty now are removed.
         """
         shutil.rmtree(self.internal, ignore_errors=True)
-        with suppress(OSError):  # it holds something by now
+        with suppress(OSError):  # it is no longer empty
             for folder in made:
                 folder.rmdir()
 

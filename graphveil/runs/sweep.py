@@ -236,7 +236,7 @@ def run_sweep(
     run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)
     with open_grid(folder, plan.sweep.as_dict(), resume=resume):
         check_data(folder, plan.raw)
-        # Refuse now what the ledger would refuse in the middle of the grid.
+        # Raise an error now instead of in the middle of the grid.
         begun = [cell_folder(folder, cell).lock.is_file() for cell in cells]
         to_come = total_of(one for one, known in zip(plan.previews, begun, strict=True) if not known)
         if account is not None and to_come is not None:
