@@ -10,7 +10,7 @@ from graphveil.cli.console import Screen
 if TYPE_CHECKING:
     from graphveil.runs.run_audit import RunAudit
 
-_ANY = 100.0  # a ceiling above it says nothing
+_ANY = 100.0  # a certifiable epsilon above it is not printed
 _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
 
 

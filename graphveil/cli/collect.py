@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphveil.mechanisms import LocalDPClaim
 
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
-_MAX_SHOWN_REJECTIONS = 20  # refused rows that are told one by one
+_MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
 _BY_LIST = "one for all, or a,b,c"
 EpsX = Annotated[float | None, flag(_PRIVACY, "--eps-x", "Budget of a record's features together.")]

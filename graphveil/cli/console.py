@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BAR_DELAY = 2.0  # seconds before a bar is worth showing
 _MAX_WIDTH = 10_000
-_NOTE_INTERVAL = 15.0  # seconds that a pipe may be told nothing
+_NOTE_INTERVAL = 15.0  # seconds between progress lines in a pipe
 
 
 class _Stream:
@@ -57,7 +57,7 @@ class _Stream:
                 self._stream.flush()
             return len(text)
         except (OSError, ValueError) as error:
-            self._stream = None  # whatever else is written would fail again, and once more at exit
+            self._stream = None  # every other write would fail again, also at exit
             if self._needed:
                 raise unwritable_output_error(error) from None
             return len(text)
@@ -212,7 +212,7 @@ class ProgressBars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show the progress of a stage."""
         if not self._shown:
-            # A pipe is told in a line now and then how far a stage is.
+            # In a pipe the progress is printed as a line from time to time.
             if time.monotonic() - self._last_note > _NOTE_INTERVAL:
                 self._last_note = time.monotonic()
                 self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))

@@ -39,7 +39,7 @@ _ENCODING_MESSAGE = (
     "choose another name"
 )
 _UNWRITABLE = "Unwritable"  # the kind of a failure to print what came out
-_BROKEN_PIPE = "BrokenPipeError"  # whoever read it has seen enough, and wants no more lines
+_BROKEN_PIPE = "BrokenPipeError"  # the reader of the pipe has closed it, and needs no more lines
 _PATH_ERRNOS = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter name",
@@ -189,7 +189,7 @@ def _to_command_error(error: Exception) -> CommandError:
         return CommandError(MISUSE, f"{message}{end} See `{command} --help`.", "UsageError")
     if isinstance(error, BrokenPipeError):
         return unwritable_output_error(error)
-    if isinstance(error, UnicodeEncodeError):  # of words as the system gives them where it knows no UTF-8
+    if isinstance(error, UnicodeEncodeError):  # an argument that the locale cannot encode
         return CommandError(MISUSE, _ENCODING_MESSAGE, kind)
     if isinstance(error, OSError) and error.strerror:
         code = MISUSE if error.errno in _PATH_ERRNOS else FAILED
@@ -216,7 +216,7 @@ def _safe_name(error: Exception) -> str:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if memory_failed(error):
         return "there is not enough memory here: close other programs, or use a larger machine"
-    few_files = os.strerror(errno.EMFILE)  # torch says so in words alone
+    few_files = os.strerror(errno.EMFILE)  # torch reports this in the error message alone
     return few_files if few_files in str(error) else type(error).__name__
 
 
@@ -238,7 +238,7 @@ def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> i
     if "--json" in arguments and ending.kind != _UNWRITABLE:
         record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code, **known}}
         with suppress(OSError, ValueError, CommandError):
-            print(json.dumps(record), flush=True)  # noqa: T201 - one JSON object, whatever happens
+            print(json.dumps(record), flush=True)  # noqa: T201 - one JSON object in every case
     return ending.code
 
 

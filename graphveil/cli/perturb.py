@@ -62,7 +62,7 @@ def perturb(
     chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
     check_not_existing(out, "a released graph may have cost a budget; choose another --out")
     graph = columns.load(dataset, root)
-    backend_for(backend_chosen, graph.adjacency)  # which may refuse it, before anything is spent
+    backend_for(backend_chosen, graph.adjacency)  # which may raise an error, before anything is spent
     release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
     flags = public.flags()
     flags.check(unit)

@@ -89,7 +89,7 @@ def predict(
         _deliver(model, table, out, screen, privacy_cost=None)
         return
     graph = _other_graph(run, model, chosen_columns, directed, flags)
-    backend_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
+    backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is spent
     assumptions: dict[str, Any] = {
         "assume_disjoint_edges": assume_disjoint_edges,
         "assume_disjoint_nodes": assume_disjoint_nodes,

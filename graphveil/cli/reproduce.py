@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from graphveil.lab.papers.target import ReproductionCell, ReproductionOptions, ReproductionTarget
 
 LIST = "list"
-_MAX_JOBS = 4  # by default: each cell holds about a gigabyte
-_NOTE_INTERVAL = 30.0  # seconds between two lines where nobody sees a live grid
+_MAX_JOBS = 4  # by default: each cell needs about a gigabyte
+_NOTE_INTERVAL = 30.0  # seconds between two lines without a live grid
 
 TargetName = Annotated[
     str,

@@ -179,7 +179,7 @@ def _sweep(
     with screen.spinner(f"reading {grid.source.name}"):
         plan = plan_sweep(grid)
         for graph in set(plan.graphs):
-            backend_for(backend, graph.adjacency)  # which may refuse it, before anything is written
+            backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
         made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if made_up or dry_run else account_of(plan, ledger)
     screen.print_facts(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _PLAN = "Plan, before anything is spent"
 _RESUMED = "Plan of a run that is resumed: what it has released is not released again"
-SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
+SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
 HETERO = "heterorr"  # protects features under a unit of edges
 
@@ -201,7 +201,7 @@ def _train(
     with screen.spinner(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
-        backend_for(backend, graph.adjacency)  # which may refuse it, before anything is written
+        backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
         account = None if dry_run else _account(plan, raw, graph, ledger)
         if account is not None and not resume:
@@ -227,7 +227,7 @@ def _track(
     for tracker in trackers:
         try:
             tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))
-        except Exception as error:  # of somebody else's program
+        except Exception as error:  # of another program
             screen.note(f"The run is finished, and could not be logged: {type(error).__name__}.")
 
 
