@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # controls, marks of direction, halves of pairs, line ends
 _JOINERS = "\u200c\u200d"  # Persian and Indic words are spelt with them
-_MARKUP = re.compile(r"([\\`*{}\[\]()<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")  # a _ inside a word is none
+_MARKUP = re.compile(r"([\\`*{}\[\]()<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")  # a _ inside a word is not markup
 _LATEX = str.maketrans(
     {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "~": r"$\sim$", "∞": r"$\infty$"}
 )

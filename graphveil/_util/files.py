@@ -158,7 +158,7 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     except BaseException as error:
         with suppress(OSError):
             work.unlink()
-        if isinstance(error, OSError) and error.filename is None:  # a full disk does not say where it is
+        if isinstance(error, OSError) and error.filename is None:  # a full disk error has no file name
             error.filename = str(path)
         raise
 

@@ -81,7 +81,7 @@ def _of_groups() -> Iterator[int]:
             most, used = (int(_text(group / name)) for name in ("memory.max", "memory.current"))
             if most < _UNLIMITED:
                 lines = (line.split() for line in _text(group / "memory.stat").splitlines())
-                # What the group holds of files that no process uses goes when memory is needed.
+                # Cached files that no process uses are evicted when memory is needed.
                 unused = sum(int(value) for name, value in lines if name == "inactive_file")
                 yield most - used + unused
 

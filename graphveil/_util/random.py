@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from graphveil import _kernels
 
 KEY_BYTES = 32
-_BLOCK_BYTES = 16  # one AES block holds two 64-bit words
+_BLOCK_BYTES = 16  # one AES block contains two 64-bit words
 ROW_SHIFT = 32  # row i owns the counters from i * 2**32 on
 _COUNTER = np.dtype(  # 128 bits in the cipher's byte order: the row above, its block below
     {"names": ["row", "offset"], "formats": [">i8", ">u4"], "offsets": [4, 12], "itemsize": _BLOCK_BYTES}

@@ -127,7 +127,7 @@ def run_in_all_threads(work: Callable[[], None], most: int) -> None:
     others = [pool(threads).submit(work) for _ in range(threads - 1)]
     try:
         work()
-    finally:  # all of them end before any is heard: what they work on is the caller's
+    finally:  # all of them end before an error is raised, because they use the caller's arrays
         begun = [other for other in others if not other.cancel()]
         wait(begun)
     for other in begun:
