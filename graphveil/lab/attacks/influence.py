@@ -109,7 +109,7 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
     return np.maximum(later, earlier) if direction == "max" else choices[direction]
 
 
-# -- the limit of small steps, with the weights at hand ----------------------------------------------------
+# -- the limit of small steps, with known parameters -------------------------------------------------------
 
 
 @checked

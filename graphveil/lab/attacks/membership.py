@@ -203,7 +203,7 @@ def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tup
 
 def inputs_of(model: Estimator, graph: Graph) -> Floats:
     """Return what the attack model reads of each node: posteriors and the true class."""
-    classes = np.eye(graph.num_classes)[graph.y.numpy()]  # -1, which nobody is judged with, reads the last
+    classes = np.eye(graph.num_classes)[graph.y.numpy()]  # -1: unlabeled nodes are not scored
     return np.concatenate([model.fitted.own_proba.double().numpy(), classes], axis=1)
 
 

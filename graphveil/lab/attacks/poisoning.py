@@ -33,8 +33,8 @@ POISONING_STRATEGIES: tuple[PoisoningStrategy, ...] = (
     "unbounded",
 )
 _ABOUT_LABELS = ("label", "same", "deny")
-_POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior itself
-_UNBOUNDED_FACTOR = 100.0  # times the largest honest LDP report, of one that nobody checks
+_POSTERIOR_STEPS = 16  # of robust decoding, if the model does not use the posterior itself
+_UNBOUNDED_FACTOR = 100.0  # times the largest valid LDP report, for a server without checks
 
 
 @checked

@@ -320,7 +320,7 @@ def _fit_images(
     train(
         network,
         lambda index: network(rows[index]),
-        torch.zeros(len(rows), dtype=torch.long),  # nobody is classified
+        torch.zeros(len(rows), dtype=torch.long),  # no labels are used
         torch.arange(len(rows)),
         torch.empty(0, dtype=torch.long),
         TrainingSchedule(epochs=epochs, learning_rate=0.01, batch_size=64, decay="cosine", select="last"),

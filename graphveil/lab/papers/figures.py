@@ -108,7 +108,7 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     assert axis is not None
     xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
     endless = any(point.place[3] == float("inf") for point in points)
-    beyond: float | None = None  # where infinity stands: a step after the last place
+    beyond: float | None = None  # position of infinity: a step after the last point
     if endless and xs:
         last, before = xs[-1], xs[-2] if len(xs) > 1 else None
         if axis.log:

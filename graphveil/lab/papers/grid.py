@@ -84,7 +84,7 @@ class ReproductionGrid:
         for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
             write_checked(store / f"{work.name}.json", result.as_dict())
             shutil.rmtree(work_folder / work.name, ignore_errors=True)  # what only a killed cell needs
-            # Times stand apart: results have the same bytes whenever they are made.
+            # Times are stored separately, so that results are bit-identical in every run.
             log = os.open(self.folder.internal / "seconds.csv", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(log, "a", encoding="utf-8") as file:
                 file.write(f"{work.name},{seconds:.2f}\n")

@@ -229,7 +229,7 @@ def _plain_comparison(one: PairedComparison, scale: float) -> dict[str, Any]:
 
 # -- tables ------------------------------------------------------------------------------------------------
 
-NONE = ""  # where there is no figure
+NONE = ""  # if there is no value
 
 
 @dataclass(frozen=True, kw_only=True)
