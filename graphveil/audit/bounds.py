@@ -39,7 +39,7 @@ from graphveil.privacy.gaussian import epsilon_of
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which their probability is below rounding
 _MAX_PARAMETER, _BISECTIONS = 60.0, 60  # the largest epsilon or mu that one run may certify
-_GRID_REACH = 12.0  # standard deviations on either side; what lies beyond is below 1e-32
+_GRID_REACH = 12.0  # standard deviations on either side; the tail beyond is below 1e-32
 _GRID_POINTS = 1201
 _MULTIPLIER_BISECTIONS = 24  # of a range of 10^4: the multiplier to a millionth
 _LOG_TILTS = (-12.0, 4.0)  # between which the best exponent of Chernoff's bound is searched

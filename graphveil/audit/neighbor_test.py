@@ -39,7 +39,7 @@ SECONDS, RUNS = 20.0, 16_000
 TOLERANCE = 1e-7  # relative; rounding is below it
 DELTA_OF_MU = 1e-6  # at which delta a claim of mu is compared with a loss that is not Gaussian
 CONFIDENCE = 1 - 1e-7  # several pairs are tried, and a sound mechanism must not be refuted by chance
-_HIDDEN_DRAWS = 12  # of secret randomness, whose mean says which pairs look worst
+_HIDDEN_DRAWS = 12  # of secret randomness, whose mean ranks the pairs
 _FINALISTS, _FEW_RUNS, _TO_CHOOSE, _JUDGED = 3, 1200, 0.8, 3  # pairs that are tried with few runs, then many
 _QUANTILES = np.linspace(0.01, 0.99, 60)
 _MAX_ATOMS = 4
@@ -400,7 +400,7 @@ class _Search:
         """Judge pairs by counts of runs: a few of each candidate, and then many of the worst."""
         delta = self._claim.at[1]
         few = min(_FEW_RUNS, self._runs)
-        # The pairs whose means lie furthest apart, and the smallest ones, which dilute a difference least.
+        # The pairs with the most different means, and the smallest ones, which dilute a difference least.
         small = sorted(self._suspects, key=lambda s: (s[2][0].nodes, len(s[2][0].edges) + len(s[2][1].edges)))
         worst = sorted(self._suspects, key=lambda s: s[:2])[:_FINALISTS]
         finalists = worst + [s for s in small if s not in worst][:_FINALISTS]

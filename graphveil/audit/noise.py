@@ -172,7 +172,7 @@ def _scale_loss(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLower
         return LossLowerBound(certain=1.0)  # ratios of tails have no bound
     wide, narrow = float(one.sigma.mean()), float(other.sigma.mean())
     if not wide > narrow:
-        return LossLowerBound()  # the other direction says more
+        return LossLowerBound()  # the other direction gives a better bound
     k, t = one.value.size, wide * np.sqrt(chi2.isf(np.geomspace(1e-12, 0.5, 100), one.value.size))
     apart = float(np.linalg.norm(one.value - other.value))
     likely = chi2.sf(np.square(t / wide), k) - delta

@@ -233,7 +233,7 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
         case Gaussian():
             return ChargedLoss(event.mu)
         case PairwiseGaussian():
-            row = event.mu_squared[groups[0] % len(event.mu_squared)]  # where groups are told apart
+            row = event.mu_squared[groups[0] % len(event.mu_squared)]  # if groups are distinguished
             return ChargedLoss(math.sqrt(row[groups[1] % len(row)] if len(groups) > 1 else max(row)))
         case ByGroup():
             return charged_loss(event.events[groups[0]], groups)
@@ -290,10 +290,10 @@ class NeighborView:
         else:
             rows = safe_unit(torch.from_numpy(centered @ rng.normal(size=(FEATURES, dim)))).numpy()
         lengths = rng.choice(_WITHIN if self.within else _LENGTHS, size=self.public.nodes)
-        if rng.random() < 0.5:  # prices are attained by vectors at their bounds
+        if rng.random() < 0.5:  # costs are attained by vectors at their bounds
             lengths = np.ones(self.public.nodes)
         if not self.within:
-            bound = np.where(np.asarray(bound) > 0, bound, 1.0)  # who may send nothing tries to
+            bound = np.where(np.asarray(bound) > 0, bound, 1.0)  # tests nonzero rows where none are allowed
         return torch.from_numpy(rows * (lengths * bound * self.there)[:, None])
 
     def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from graphveil.privacy import NodeUnit
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Split = Callable[[Graph], Graph]
-_GUESSED = 0.2  # of the canaries: those about which the output says most
+_GUESSED = 0.2  # share of the canaries to guess: those with the most extreme scores
 
 
 @dataclass(frozen=True, eq=False)
