@@ -75,7 +75,7 @@ class EdgeRR(GraphMechanism):
     """
 
     name: ClassVar[str] = "edge-rr"
-    uses_public_edges: ClassVar[bool] = True  # whether public edges say where private ones may be
+    uses_public_edges: ClassVar[bool] = True  # whether public edges inform where private ones may be
 
     structure: Structure = "public"
     tree_share: float = 0.5

@@ -23,7 +23,7 @@ REVEALS_WARNING = (
 _ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
 GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
 _FORMAT = "graphveil-graph"
-_MAX_CHARACTERS = 1 << 20  # of a record, so that a damaged or hostile file is refused before it is parsed
+_MAX_CHARACTERS = 1 << 20  # of the metadata, so that a damaged or malicious file is rejected before parsing
 
 
 class PerturbedGraph(NamedTuple):
