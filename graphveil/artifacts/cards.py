@@ -24,8 +24,8 @@ from graphveil.privacy.statements import format_delta, format_upper_bound, perce
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
-NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
-NOT_VALID = "not valid"  # beside every epsilon and true-positive rate that deviations void
+NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
+NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
 _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",

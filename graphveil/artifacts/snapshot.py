@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from graphveil.release import ReleasePlan
 
 
-_PARTS = ("train", "val", "other")  # public groups of records, unless a partition's name says otherwise
+_PARTS = (
+    "train",
+    "val",
+    "other",
+)  # default groups of records, if a partition's name lists none
 
 
 @dataclass(frozen=True)
