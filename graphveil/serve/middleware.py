@@ -224,7 +224,7 @@ class RequestMiddleware:
 
         try:
             await self._app(scope, receive_body, collect)
-        finally:  # whatever ended the request, it no longer takes a place
+        finally:  # however the request ended, it is no longer in progress
             metrics.end_request()
         start, content = answer
         await self._send_answer(start, content, send)
