@@ -17,15 +17,15 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from torch import Tensor
 
-_native: Any  # the module in C, None if there was no compiler when the package was installed
+_native: Any  # the C module, None if there was no compiler at installation
 try:
     _native = import_module("graphveil._native")
 except ImportError:
     _native = None
 
 MAX_DIM = 128  # columns of a row
-LANES = 16  # a row is filled up to a multiple of these
-_LINE = 64  # bytes that memory brings in together
+LANES = 16  # rows are padded to a multiple of this
+_LINE = 64  # bytes per cache line
 _ROWS_A_THREAD = 1 << 12
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ Words = npt.NDArray[np.uint32]
 
 
 def available() -> bool:
-    """Return whether the extension is built and the platform is little-endian, as required for random words."""
+    """Return whether the extension is built and the platform is little-endian, as its words require."""
     return _native is not None and sys.byteorder == "little"
 
 

@@ -96,7 +96,7 @@ class AnalyticGaussian(FeatureMechanism):
 
     @cached_property
     def _target_sigma(self) -> float:
-        # Not analytic_sigma, which would reject the smallest delta once its thousandth is set aside.
+        # Not analytic_sigma, which would reject the smallest delta after a thousandth is reserved.
         return (
             0.0 if math.isinf(self.epsilon) else math.sqrt(self.dim) / mu_of(self.epsilon, self.delta / 1.001)
         )

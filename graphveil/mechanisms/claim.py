@@ -8,8 +8,8 @@ from graphveil._util.ldp_statements import ldp_statement
 from graphveil.errors import ConfigError
 
 REAL_VALUED = "real-valued sampler"
-_EXPONENT = 1023  # bits of whole numbers that still are floats
-MIN_BUDGET = 2.0**-30  # of a budget: with less, rounding to 64 bits would show in the estimates
+_EXPONENT = 1023  # maximum bit length of integers that floats can represent
+MIN_BUDGET = 2.0**-30  # minimum budget: below, rounding to 64 bits would affect the estimates
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def check_budget(**named: float) -> None:
     graphveil.errors.ConfigError: epsilon=0.0 must be a number above 0 (inf adds no noise)
     """
     for name, value in named.items():
-        if isinstance(value, int) and value.bit_length() > _EXPONENT:  # no float
+        if isinstance(value, int) and value.bit_length() > _EXPONENT:  # not representable as a float
             raise ConfigError(
                 f"{name} has {value.bit_length()} bits and must be a number (inf adds no noise)"
             )

@@ -38,16 +38,16 @@ from graphveil._util.random import Integers, RowStream, Words
 from graphveil.errors import CalibrationError, ConfigError
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
-MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
-MAX_DIM = 1 << 20  # beyond, a row has too few blocks
+MAX_SIGMA = 1 << 26  # above, the strips get too few slots
+MAX_DIM = 1 << 20  # above, a row has too few blocks
 AMBIGUOUS = 2.0**-40  # far above the float64 error of any comparison here
 
 _WORD = 32
 _SLOT_BITS = 15
 _NARROW, _WIDE = 32, 2  # strips are at most s / 32 wide near zero, s / 2 in the tail
 _BODY, _TAIL = 4, 14  # the wide strips begin at 4 s and end at 14 s
-_WIDE_BITS = 12  # of the further bits, for the place in a wide strip; the other 52 go on with u
-_CHUNK = 1 << 16  # words or samples at a time: they and the tables stay in the cache
+_WIDE_BITS = 12  # further bits for the place in a wide strip; the other 52 continue u
+_CHUNK = 1 << 16  # words or samples per chunk: they and the tables fit into the cache
 _OWN = 1 << 31  # a row's blocks from here on belong to single coordinates,
 _SPAN = 1 << 11  # this many to each,
 _REFINE = 1 << 10  # the second half for the further bits of u. Attempts fail with probability 0.03.
@@ -116,7 +116,7 @@ class _Source:
     def refine(self, i: int, high: int, bits: int) -> decimal.Decimal:
         """Return the uniform of sample i to 128 more bits; it starts with the ``bits`` bits of ``high``."""
         first, second = (int(word) for word in self._blocks(_REFINE + self.attempt, slice(i, i + 1))[0])
-        with decimal.localcontext(prec=80):  # the default 28 digits would drop most of the new bits
+        with decimal.localcontext(prec=80):  # the default 28 digits would drop most of the further bits
             return decimal.Decimal((high << 128) | (first << 64) | second) / (1 << (128 + bits))
 
     def _blocks(self, place: int, part: slice) -> Words:
@@ -134,7 +134,7 @@ class _Strips:
     offset: npt.NDArray[np.int32]  # the strip's first integer less slot << place_bits, modulo 2^32
     start: Integers  # the strip's first integer
     sure: Halves  # words below it are accepted; none in a wide strip
-    more: Words  # the mask of the further bits that the place in a wide strip takes
+    more: Words  # mask of the further bits for the place in a wide strip
     count: Integers  # the slots that the strip owns
     share: Floats  # scale ratio / count
 
@@ -215,7 +215,7 @@ def _strips(numerator: int, ambiguous: float) -> _Strips:
     rho = ratio * np.exp(_exponent(closest, numerator))
     scale = _largest_scale(rho, closest)
     count = _counts(scale, rho, closest)
-    count[-1] += (1 << _SLOT_BITS) - count.sum()  # spare slots: candidates far out, all but surely rejected
+    count[-1] += (1 << _SLOT_BITS) - count.sum()  # spare slots: far tail, almost always rejected
     least = scale / count * np.exp(_exponent(closest + width - 1, numerator))
     place_bits = int(width[0]).bit_length() - 1
     bits = _WORD - _SLOT_BITS - place_bits

@@ -25,7 +25,7 @@ from graphveil.errors import ConfigError
 
 _WORD = 1 << 64
 _REACH = 43  # e^-43 > 2^-63: the rarest value in the table still has words
-_LEAST = 1e-16  # of epsilon: two words decide at most 89 / epsilon
+_LEAST = 1e-16  # minimum epsilon: two words decide values up to 89 / epsilon
 _DIGITS = 20  # decimal digits in a word
 
 
@@ -119,7 +119,7 @@ def sigma_of(epsilon: float) -> float:
     >>> round(sigma_of(0.5), 4)
     2.7992
     """
-    return math.sqrt(2 * math.exp(-epsilon)) / -math.expm1(-epsilon)  # no overflow, however large
+    return math.sqrt(2 * math.exp(-epsilon)) / -math.expm1(-epsilon)  # no overflow for large epsilon
 
 
 def _further(stream: RowStream, row: int, dim: int, column: int) -> Iterator[int]:

@@ -41,7 +41,7 @@ from graphveil.mechanisms.sampling import (
 )
 from graphveil.mechanisms.scalar import StepDistribution
 
-_NEAR = 20  # bins that are a twentieth of the range apart tell about the same
+_NEAR = 20  # bins within a twentieth of the range have similar values
 
 Mode = Literal["ceil", "stochastic"]
 Decode = Literal["naive", "unbiased"]
@@ -102,7 +102,7 @@ class Bins:
     @property
     def channel(self) -> Channel:
         """The channel that samples are drawn from."""
-        if self.epsilon == 0:  # uniform, up to what k leaves of 2^64, and the same for every input
+        if self.epsilon == 0:  # uniform, up to the remainder of 2^64 / k, and the same for every input
             return Channel(
                 (Channel.from_probabilities(np.full((1, self.k), 1 / self.k), 1.0).counts[0],) * self.k
             )
@@ -139,7 +139,7 @@ class Bins:
             squares = self.table @ self.estimates**2
             means = self.table @ self.estimates
             rise, slope = np.diff(squares), np.diff(means)
-            curved = 2 * slope**2  # 0 at epsilon 0, where all values have one variance
+            curved = 2 * slope**2  # 0 at epsilon 0, where all values have the same variance
             share = np.divide(
                 rise - 2 * means[:-1] * slope, curved, out=np.zeros_like(rise), where=curved > 0
             )
@@ -281,7 +281,7 @@ class FeatureRR(FeatureMechanism):
         if not isinstance(self.allocation, EvenAllocation | WeightedAllocation):
             raise ConfigError("allocation must be Split() or Weights(theta); MultiBit samples features")
         if not math.isinf(self.epsilon):
-            _ = self._sampler  # every feature's budget is one that its bins can have
+            _ = self._sampler  # checks that the bins support every feature's budget
 
     def _bins(self, budget: float) -> Bins:
         k = best_bins(budget) if isinstance(self.k, str) else self.k

@@ -135,7 +135,7 @@ def _check_finite(x: npt.NDArray[Any]) -> None:
             raise GraphError("features hold NaN or infinite values; replace them before they are perturbed")
 
 
-_ROUNDING = 1e-9  # how far the sum of weights may be off one
+_ROUNDING = 1e-9  # tolerance for the sum of weights
 
 
 @dataclass(frozen=True)

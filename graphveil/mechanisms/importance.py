@@ -16,7 +16,7 @@ from graphveil.mechanisms.features import WeightedAllocation
 from graphveil.mechanisms.sampling import Floats, Integers
 
 Predict = Callable[[Floats], npt.ArrayLike]
-_LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not everything
+_LEAST = 1e-12  # minimum probability, so that the loss of a wrong prediction is finite
 
 
 def shares(values: npt.ArrayLike) -> Floats:

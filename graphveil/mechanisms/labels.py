@@ -308,7 +308,7 @@ class LabelRR(LabelMechanism):
 
     def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         words, (_, change) = words[:, 0], self.counts
-        # The first words move a label on by one class, the next ones by two, and so forth; most keep it.
+        # The first words shift a label by one class, the next ones by two, and so on; most keep it.
         moved = words < np.uint64((self.classes - 1) * change)
         shifts = np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
         outcomes = (labels + shifts) % self.classes
@@ -353,7 +353,7 @@ class SubsetSelection(LabelMechanism):
     @property
     def size(self) -> int:
         """k."""
-        share = math.exp(-self.epsilon)  # an e^epsilon could overflow
+        share = math.exp(-self.epsilon)  # e^epsilon could overflow
         return max(1, round(self.classes * share / (1 + share)))
 
     @property
@@ -362,7 +362,7 @@ class SubsetSelection(LabelMechanism):
         if math.isinf(self.epsilon):
             return TOTAL, 0
         out = (self.classes - self.size) * math.exp(-self.epsilon) * self.keep / self.size
-        uneven = 8 * self.size * self.classes / TOTAL  # a bound on how unlike two sets' chances are, and more
+        uneven = 8 * self.size * self.classes / TOTAL  # bounds the difference of two sets' odds
         left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1
         return TOTAL - left_out, left_out
 
@@ -400,7 +400,7 @@ class SubsetSelection(LabelMechanism):
         return (labels[:, None] + 1 + subsets(words, self.classes - 1)) % self.classes
 
 
-_DIGITS = 9  # of information: numbers of groups that differ in less are as good, on every machine
+_DIGITS = 9  # digits of information: smaller differences are ties, on every platform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -554,7 +554,7 @@ class LocalHashing(LabelMechanism):
         """
         found = self._classes(reported, 2, f"(records, {self.size})", missing=True)
         least = self.classes // self.groups
-        rising = np.where(found == MISSING, self.classes, found)  # what is left out comes last
+        rising = np.where(found == MISSING, self.classes, found)  # padding is sorted last
         if (
             found.shape[1] != self.size
             or (found[:, :least] == MISSING).any()
@@ -605,7 +605,7 @@ def _information(epsilon: float, classes: int, groups: Integers) -> Floats:
     """Return the mutual information in nats with a uniformly distributed class, by number of groups."""
     keep = 1 / (1 + (groups - 1) * math.exp(-epsilon))
     change = keep * math.exp(-epsilon)
-    small, larger = classes // groups, classes % groups  # so many groups have a class more
+    small, larger = classes // groups, classes % groups  # the number of groups with one more class
     keep_probabilities = [(share / classes) * (keep - change) + change for share in (small, small + 1)]
     conditional_entropy = (groups - larger) * _entropy(keep_probabilities[0]) + larger * _entropy(
         keep_probabilities[1]

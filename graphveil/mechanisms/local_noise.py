@@ -158,7 +158,7 @@ def _ranges(rows: Integers) -> Integers:
 
 def _overlap(served: Integers, new: Integers) -> bool:
     """Return whether ranges share a number; each argument is disjoint and ascending."""
-    after = np.searchsorted(served[:, 1], new[:, 0])  # the first range that does not end before
+    after = np.searchsorted(served[:, 1], new[:, 0])  # the first range that does not end before the new one
     inside = after < len(served)
     return bool((served[after[inside], 0] <= new[inside, 1]).any())
 

@@ -33,13 +33,13 @@ from graphveil._util.random import Integers, RowStream, Words
 from graphveil.errors import ConfigError
 from graphveil.mechanisms.sampling import Channel
 
-TOTAL = 1 << 64  # what a probability of one is
-_MIN_BITS, _MAX_BITS = 2, 14  # of a block's number of places; the tables of longer ones take seconds
-_OFTEN = 16  # where one place in so many is marked, a word for each place costs less than blocks do
-_ROW, _TOGETHER = 1 << 9, 1 << 8  # places of a row then, and rows at a time
-_ROWS = 1 << 16  # blocks at a time: their words stay in the cache
+TOTAL = 1 << 64  # represents a probability of one
+_MIN_BITS, _MAX_BITS = 2, 14  # log2 of a block's places; computing the tables of longer blocks takes seconds
+_OFTEN = 16  # above one mark per 16 places, a word for each place is faster than blocks
+_ROW, _TOGETHER = 1 << 9, 1 << 8  # places per row in that case, and rows per chunk
+_ROWS = 1 << 16  # blocks per chunk: their words fit into the cache
 _WORD = 64
-_REFINE = 1 << 31  # a row's blocks from here on decide what its first word leaves open
+_REFINE = 1 << 31  # a row's blocks from here on are for words that are not decided by the first
 
 
 def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
@@ -130,7 +130,7 @@ class _Counts:
     bits: int  # k
     threshold: int
     table: Words = field(repr=False)
-    exact: list[int] = field(repr=False, compare=False)  # numerators over 2^(64 n), as far as they were asked
+    exact: list[int] = field(repr=False, compare=False)  # numerators over 2^(64 n), computed on demand
     last: list[int] = field(repr=False, compare=False)  # the last term of their sum
 
     @property
@@ -159,7 +159,7 @@ class _Counts:
             (further, _), more = stream.blocks(np.array([row]), np.array([_REFINE + more]))[0], more + 1
             drawn, bits = drawn << _WORD | int(further), bits + _WORD
             if bits > _WORD << self.bits:
-                return count + 1  # equal to the last bit: a uniform in [0, 1) is not below it
+                return count + 1  # equal in all bits: a uniform in [0, 1) is not below it
         return count
 
     def _cumulative(self, count: int) -> int:
@@ -185,8 +185,8 @@ def _counts(threshold: int) -> _Counts:
 
 
 _DIGITS = 60
-_DOUBT = Decimal(10) ** -30  # far above the error of so many digits, far below one word in 2^64
-_KEEP = 1 << 30  # a row's block for the edge of that slot; the blocks before are for marks
+_DOUBT = Decimal(10) ** -30  # far above the error at this precision, far below one word in 2^64
+_KEEP = 1 << 30  # a row's block for the edge of its node pair; earlier blocks are for marks
 
 
 @dataclass(frozen=True)
@@ -280,11 +280,11 @@ class EdgeRandomizedResponse:
         kept = edges[stream.blocks(edges, np.array(_KEEP))[:, 0] < np.uint64(self.keep)]
         place = np.minimum(np.searchsorted(edges, added), len(edges) - 1)
         added = added[edges[place] != added]
-        return np.sort(np.concatenate([kept, added]), kind="stable")  # two runs, which are merged
+        return np.sort(np.concatenate([kept, added]), kind="stable")  # merges two sorted runs
 
 
-_BITS = 12  # of a word's first ones, which decide its level nearly always
-_FEW = 1 << 14  # words, for which a table of first bits does not pay
+_BITS = 12  # leading bits of a word, which almost always determine its level
+_FEW = 1 << 14  # words, below which a table of leading bits is slower
 _OPEN = 255  # more than one level has words with these first bits
 
 
@@ -360,14 +360,14 @@ def under(words: Words, count: int) -> npt.NDArray[np.bool_]:
     return np.ones(len(words), bool) if count >= TOTAL else words < np.uint64(count)
 
 
-_LEVELS = 128  # between 0 and 1, the only place where noisy values of cells tell more than their level does
+_LEVELS = 128  # levels between 0 and 1; only there do noisy values hold more information
 _SURE = 8.0  # standard deviations
-_ONES = 0.98  # of the wanted cells: the share that is expected to hold 1, or a little less
+_ONES = 0.98  # share of the wanted cells that is expected to hold 1, or a little less
 _HALVINGS = 60
 _LEVEL, _TIE = (1 << 30) + 1, 3 << 30  # further blocks of a row
-_CELLS = 1 << 18  # at a time
-SHIFT = 8  # bits of a level, below the number of its cell
-MAX_CELLS = 1 << (63 - SHIFT)  # both share 64 bits with a sign
+_CELLS = 1 << 18  # cells per chunk
+SHIFT = 8  # bits of a level, stored below its cell's index
+MAX_CELLS = 1 << (63 - SHIFT)  # cell and level share 64 bits with a sign
 _LEVEL_OF = (1 << SHIFT) - 1
 
 
@@ -516,7 +516,7 @@ class NoisyCells:
             passed = passed[ones[place] != passed]
         zeros = passed << SHIFT | self.zeros[tier].draw(words, passed, _LEVEL)
         found = [zeros, self._of_ones(stream.blocks(ones, np.array(_KEEP))[:, 0], ones, tier)]
-        return np.sort(np.concatenate(found), kind="stable")  # two runs, which are merged
+        return np.sort(np.concatenate(found), kind="stable")  # merges two sorted runs
 
     def _of_ones(self, words: Words, ones: Integers, tier: int) -> Integers:
         """Return the cells of 1 that are in a tier."""
@@ -539,7 +539,7 @@ class NoisyCells:
             return found >> SHIFT
         pieces = np.split(found, range(_CELLS, len(found), _CELLS))
         counts = np.sum([np.bincount(part & _LEVEL_OF, minlength=1 << SHIFT) for part in pieces], axis=0)
-        above = np.cumsum(counts[::-1])[::-1]  # of a level or a higher one
+        above = np.cumsum(counts[::-1])[::-1]  # cells of a level or a higher one
         last = int(np.flatnonzero(above >= self.wanted).max(initial=0))
         tied = np.concatenate([part[part & _LEVEL_OF == last] for part in pieces]) >> SHIFT
         lucky = np.zeros(len(tied), dtype=bool)

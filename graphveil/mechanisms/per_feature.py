@@ -246,7 +246,7 @@ class PerFeature(FeatureMechanism):
         if isinstance(self.allocation, WeightedAllocation) and 0.0 in self.allocation.theta:
             raise ConfigError("a feature of weight 0 has no unbiased estimate; give it a weight")
         if not math.isinf(self.epsilon):
-            _ = self.scalars  # every feature's budget is above zero
+            _ = self.scalars  # checks that every feature's budget is positive
 
     def _empty(self, records: int) -> LDPReports:
         shape = (records, self.samples)

@@ -21,7 +21,7 @@ MAX_DIM = 1 << 20  # coordinates beyond would need blocks of the next row
 
 _OWN = 1 << 31  # a row's blocks from here on belong to single coordinates,
 _SPAN = 1 << 11  # this many to each
-_CELLS = 1 << 16  # at a time: enough that calls cost little; larger arrays would be new memory at every step
+_CELLS = 1 << 16  # values per chunk: a low overhead per call, without allocating new memory at every step
 _HALF = np.uint64(32)
 
 Words = npt.NDArray[np.uint64]
@@ -75,7 +75,7 @@ def uniform_below(words: Words, bound: npt.ArrayLike) -> Integers:
 
 def halves(words: Words) -> tuple[Halves, Halves]:
     """Return the low and the high 32 bits of each word, as views."""
-    if words.strides[-1] != words.itemsize:  # a view needs words that lie side by side
+    if words.strides[-1] != words.itemsize:  # a view needs contiguous words
         words = np.ascontiguousarray(words)
     pairs = words.astype("<u8", copy=False).view("<u4").reshape(*words.shape, 2)
     return pairs[..., 0], pairs[..., 1]
@@ -141,7 +141,7 @@ TOTAL = 1 << 64
 MAX_OUTPUTS = 1 << 8  # an output is one byte
 
 _PRECISION = 2.0**-49  # relative, of a probability computed in float64 from an exponent of at most one
-_LARGE = 45.0  # e^45 > 2^64: beyond, a count of one is apart from any other by less than e^epsilon
+_LARGE = 45.0  # e^45 > 2^64: above, the ratio of any two counts is less than e^epsilon
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -198,7 +198,7 @@ def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
     ratios = [p.as_integer_ratio() for p in row.tolist()]
     unit = max(denominator for _, denominator in ratios)  # powers of two, so the largest is common to all
     shares = [numerator * (unit // denominator) for numerator, denominator in ratios]
-    whole = sum(shares)  # normalizing whole numbers rounds nothing, so at most k are left over
+    whole = sum(shares)  # normalizing integers is exact, so at most k are left over
     counts = [left * share // whole + constant for share in shares]
     counts[counts.index(max(counts))] += TOTAL - sum(counts)
     return tuple(counts)

@@ -296,7 +296,7 @@ class Duchi(KnotMechanism):
 
 CELLS = 1 << 31
 _TOTAL = 1 << 64
-_LARGE = 60.0  # no probability of 64 bits tells e^60 from more
+_LARGE = 60.0  # 64-bit probabilities cannot represent ratios above e^60
 _UNDERSTATED = Fraction(1) - Fraction(1, 1 << 48)  # covers float64's error in e^60
 
 
@@ -570,8 +570,8 @@ def _root(e: float) -> float:
 
 
 _FINE = 10  # the noise has at least 2^10 grid steps, and so has the range of x
-_TOP = 8.0  # 2^K steps are between so many scales and twice as many
-_FLOAT = 2.0**-46  # the relative error of e^-z for z up to 16, many times over
+_TOP = 8.0  # 2^K steps are between 8 and 16 scales
+_FLOAT = 2.0**-46  # far above the relative error of e^-z for z up to 16
 
 
 class Laplace(ScalarMechanism):
@@ -657,7 +657,7 @@ class Digits:
 def _digits(epsilon: float) -> Digits:
     """Return the thresholds for a budget, with a lambda that covers their rounding."""
     steps = 1 << (_FINE + max(0, math.ceil(math.log2(epsilon))))
-    # Twice, since the bound is for a lambda that is a little larger.
+    # Twice, since the bound is for a slightly larger lambda.
     return _rounded(steps, (epsilon - 2 * _rounded(steps, epsilon / steps).excess) / steps)
 
 

@@ -24,9 +24,9 @@ MAX_STEPS = 1 << 20  # grid steps in one clipping norm
 MAX_COUNT = 1 << 31  # records that a step can sample from
 
 _OWN = 1 << 31  # a step's blocks from here on belong to single records
-# Both powers of two. The sampler's tables outgrow a cache: between two steps they would be fetched anew.
-_STEPS_AHEAD = 32  # steps that are drawn for at once
-_NUMBERS_AHEAD = 1 << 20  # but no more numbers than these, unless one step takes them
+# Both powers of two. The sampler's tables exceed a cache and would be reloaded between two steps.
+_STEPS_AHEAD = 32  # steps per draw
+_NUMBERS_AHEAD = 1 << 20  # maximum numbers per draw, unless one step needs more
 
 Halves = npt.NDArray[np.uint16]
 
@@ -101,7 +101,7 @@ class StepNoise:
         self.steps = _grid_steps(parameters, noise_multiplier)
         self._law = DiscreteGaussian(noise_multiplier * (self.steps + 2 * math.sqrt(parameters)))
         self.sigma = self._law.sigma
-        # Rows of the stream that a step's noise takes; a power of two, for which counters are cheap.
+        # Rows of the stream per step of noise; a power of two, for which counters are cheap.
         self._rows = 1 << (-(-parameters // MAX_DIM) - 1).bit_length()
         self._noise = _Ahead(self._draw_noise)
         self._coins = _Ahead(self._draw_coins)

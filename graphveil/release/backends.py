@@ -218,7 +218,7 @@ class RowRange(AggregationBackend):
         return self.inner.in_edges(adjacency, nodes)
 
 
-BACKENDS = {  # by module and class, so that a backend is imported when it is chosen
+BACKENDS = {  # module and class names, so that a backend is imported only if it is chosen
     "memory": "graphveil.release.backends:InMemoryBackend",
     "disk": "graphveil.release.backends:DiskBackend",
     "ray": "graphveil.cluster.backend:RayBackend",

@@ -138,7 +138,7 @@ class Dendrogram:
         return np.where(depth[one] < depth[other], one, other)
 
 
-ROUNDS = 1000  # of merging; a star needs one for each of its leaves, most graphs some two hundred in all
+ROUNDS = 1000  # merge rounds; a star needs one for each leaf, most graphs about two hundred in total
 
 
 def average_linkage(
@@ -231,8 +231,8 @@ class DendrogramBlocks:
     tree: Dendrogram
     node: Ints
     collapsed: np.typing.NDArray[np.bool_]
-    slots: Ints  # private ones in each block
-    owner: Ints  # of each internal node, the block that its slots are in; -1 for none
+    slots: Ints  # private node pairs in each block
+    owner: Ints  # the block of each internal node's pairs; -1 for none
 
     @classmethod
     def from_tree(cls, tree: Dendrogram, public: Ints, epsilon: float) -> "DendrogramBlocks":

@@ -164,7 +164,7 @@ def walk(
                 if joint == 0:
                     ratio = 0.0
                 ratio = ratio + weight * gain
-                if lazy == 1:  # a chance that coins of 53 bits resolve well; a cut loses nothing more
+                if lazy == 1:  # a probability that 53-bit uniforms resolve; clipping adds no privacy loss
                     ratio = larger(ratio, -13.0)
             accepted = 0
             if ratio >= 0.0:
@@ -213,8 +213,8 @@ def walk(
         step += 1
 
 
-_TINY = 1e-6  # of a sensitivity of zero, where there is nothing to choose
-_ROUNDING = 1e-6  # relative, far above what floats and coins of 53 bits add to a step's loss
+_TINY = 1e-6  # replaces a sensitivity of zero, where there is nothing to choose
+_ROUNDING = 1e-6  # relative, far above the effect of floats and 53-bit uniforms on a step's loss
 
 
 def sensitivity(leaves: int) -> float:
@@ -260,7 +260,7 @@ def step_loss(epsilon: float, delta: float, steps: int, leaves: int) -> float:
     return max(pure, spread) * (1 - _ROUNDING)
 
 
-STEPS = 1 << 14  # drawn for at a time; a row of the stream each
+STEPS = 1 << 14  # steps per chunk, one row of the stream per chunk
 NEVER = 1 << 62
 _UNIT = 2.0**-53
 
@@ -409,7 +409,7 @@ def _run_python(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> 
         array[:] = changed
 
 
-_START = 1 << 60  # the row of a stream that the first tree is drawn from, far behind those of steps
+_START = 1 << 60  # the row of a stream for the first tree, far behind those of steps
 
 Walk = Literal["lazy_audited", "joint_mh", "paper"]
 
@@ -446,7 +446,7 @@ class TreeSearchQuery(BoundedQuery):
     delta: float = 0.0
     public_rounds: int = 1000
     private_rounds: int = 10
-    use_public_edges: bool = True  # to say how good a tree is; their slots are none either way
+    use_public_edges: bool = True  # in the likelihood; their node pairs are excluded in both cases
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -29,7 +29,7 @@ from graphveil.release.query import (
 )
 from graphveil.release.sites import forms_private_sum
 
-_EDGES = 1 << 22  # at a time
+_EDGES = 1 << 22  # edges per chunk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +169,7 @@ def noisy_cells(
 ) -> Tensor:
     """Return the noisy counts; the exact ones are discarded here."""
     classes = query.classes
-    codes = torch.where(inside, labels, classes).numpy()  # one class more, for nodes that do not count
+    codes = torch.where(inside, labels, classes).numpy()  # one more class, for nodes that do not count
     shape = classes + 1, classes + 1
     counts = private.total(ClassPairs(codes, classes + 1), shape)[:classes, :classes]
     if not private.directed:  # each edge is stored in both directions

@@ -11,7 +11,7 @@ from graphveil.data.blocks import blocks
 from graphveil.release.pair_weights import FULL
 from graphveil.release.weights import Similarity
 
-_ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
+_ROWS, _EDGES = 1 << 17, 1 << 18  # rows and edges per chunk, with a weight for each edge
 
 
 def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:

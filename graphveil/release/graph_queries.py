@@ -26,7 +26,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
 from graphveil.release.sites import forms_private_sum
 
-_ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
+_ROWS, _EDGES = 1 << 12, 1 << 19  # per chunk of a block
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +120,7 @@ class BoundedQuery(Query):
 
     def check_number(self, number: float) -> None:
         """Reject a public number that the query cannot use."""
-        return  # not all use one
+        return  # not all queries use a number
 
     @property
     def linear_group_scaling(self) -> bool:

@@ -116,7 +116,7 @@ class FolderJournal(Journal):
         record = self._read()
         _same(str(record["plan"]).encode(), canonical(plan))
         master = b"" if record["closed"] else self._keys.load(record["release_id"])
-        if record["closed"]:  # a run killed while closing may have left the key
+        if record["closed"]:  # a run interrupted while closing may have left the key
             self._keys.erase(record["release_id"])
         return ReleaseKey(
             record["release_id"], bytes.fromhex(record["nonce"]), master, bool(record["reproducible"])

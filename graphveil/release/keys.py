@@ -78,7 +78,7 @@ class ReleaseKey:
             hashlib.sha256(f"graphveil/unsafe/{seed}/{label}/{part}".encode()).digest()
             for part in ("id", "nonce", "master")
         ]
-        # The id stays fresh: two runs with one seed are two releases for the budget book.
+        # The id is always new: two runs with one seed are two releases in the privacy ledger.
         return cls(secrets.token_hex(16), parts[1], parts[2], reproducible=True)
 
     def digest(self, *arrays: torch.Tensor) -> str:

@@ -33,11 +33,11 @@ from graphveil.release.query import (
 from graphveil.release.sites import forms_private_sum
 from graphveil.release.steps.orientation import is_chosen_direction
 
-NOT_COUNTED = -1  # the class of a node that no row counts
-MAX_EPSILON = 16.0  # there a count is wrong once in 4 million times; less noise gains nothing
-MIN_EPSILON = 1e-3  # below, rows hold nothing but noise
+NOT_COUNTED = -1  # the class of nodes that are not counted
+MAX_EPSILON = 16.0  # here a count is wrong once in 4 million times; less noise has no benefit
+MIN_EPSILON = 1e-3  # below, rows are only noise
 
-_ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges at a time
+_ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges per chunk
 
 
 @dataclass(frozen=True, eq=False, repr=False)

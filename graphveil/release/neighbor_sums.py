@@ -123,10 +123,10 @@ class GroupWeights:
         return max(max(row) for row in self.shifts(unit))
 
 
-SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
-_ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
+SIMILARITY_GRID_BITS = 9  # its weight has WEIGHT_BITS more; float32 adds 1,024 products exactly
+_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
 
-Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
+Keys = Features | tuple[Tensor, ...]  # as defined by the query's similarity
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -321,7 +321,7 @@ def grid_table(
         for into in range(query.groups):
             bound = from_group[:, into, None]
             out = table[into * count + some.start : into * count + some.stop].numpy()
-            with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+            with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
                 np.multiply(exact, bound, out=grid)
                 np.trunc(grid, out=grid)
                 fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]

@@ -46,7 +46,7 @@ from graphveil.release.query import (
 )
 from graphveil.release.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums
 
-_EDGES = 1 << 18  # at a time: the ones that stand for them stay in the cache
+_EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
 
 Sizes = npt.NDArray[np.int64]
 
@@ -111,7 +111,7 @@ class OutNeighborSums(BlockWork):
         """Return exact sums."""
         sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
-            count = len(piece.sources)  # above _EDGES in a row of that many
+            count = len(piece.sources)  # exceeds _EDGES for a row with more edges
             each = ones[:count] if count <= len(ones) else np.ones(count, dtype=np.int64)
             listed = sparse.csr_array(
                 (each, piece.sources.numpy(), piece.offsets.numpy()), shape=(len(piece), len(sums))
@@ -143,9 +143,9 @@ class RowsAboveDegree(BlockWork):
 
 
 LEVEL = 16  # the squared weight of one
-MAX_LEVEL = 1 << 16  # squared weights up to here add up exactly
-_MIN_NOISE = 128  # grid steps: from here on the sampler's share of delta covers a billion coordinates
-_ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
+MAX_LEVEL = 1 << 16  # squared weights up to this value are added exactly
+_MIN_NOISE = 128  # grid steps: minimum for which the sampler's share of delta covers a billion coordinates
+_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -296,7 +296,7 @@ class OutEdgeSumQuery(Query):
         try:
             return private.rows(NoisyRows(Sums(table, self.longest), noise, key))
         finally:
-            table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
+            table.zero_()  # keeps only its memory: contributions reveal the length of their sources' lists
 
     @property
     def groups(self) -> int:
@@ -419,7 +419,7 @@ def out_edge_table(
     for first in range(0, len(vectors), at_once):
         some = slice(first, min(len(vectors), first + at_once))
         exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
-        with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+        with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
             np.multiply(exact, factor[some, None], out=grid)
         np.trunc(grid, out=grid)
         fits = np.einsum("nd,nd->n", grid, grid) <= cap[some]

@@ -27,11 +27,11 @@ from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, InputError, ReleaseError
 
 WEIGHT_BITS = 5
-FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its bound
+FULL = 1 << WEIGHT_BITS  # the integer that represents a weight at its bound
 HALF = 1 << 11
-CELLS = 2 * HALF + 1  # of a table over [-1, 1]
-_LANES = 16  # sampled products of rows of another width are several times slower
-_ENTRIES = 1 << 17  # of rows that are worked on at a time: they stay in the cache
+CELLS = 2 * HALF + 1  # cells of a table over [-1, 1]
+_LANES = 16  # sampled products with another row width are several times slower
+_ENTRIES = 1 << 17  # row entries per chunk: they fit into the cache
 _ONE_AT_A_TIME = threading.Lock()
 
 Values = npt.NDArray[np.float64]
@@ -120,7 +120,7 @@ class CategoryWeights(PairWeights):
     """levels[k_v, k_u]: a table over pairs of node categories, the target's first."""
 
     codes: npt.NDArray[np.uint8]
-    levels: Tensor  # (kinds, kinds)
+    levels: Tensor  # (categories, categories)
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
@@ -223,13 +223,13 @@ def _first_csr() -> None:
         torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
 
 
-TANH_STEPS = 1 << 12  # in an argument of one: 16 bits go as far as 8
-TANH_ONE = 1 << 11  # steps in a value of one, which none passes
+TANH_STEPS = 1 << 12  # steps in an argument of one: 16 bits cover arguments up to 8
+TANH_ONE = 1 << 11  # steps in a value of one, the maximum
 _SLOPE, _START = 8570, 8274  # 4 b and 2 a, in steps of a value
-_UNIT = 1 << 8  # places of the table in a logit of one: it reaches to 8
-_MAX_READOUT_WEIGHT = float(1 << 10)  # readout weights beyond are cut
-_READOUT = 1 << 16  # what absolute readout weights sum up to at most: logits stay below 2^31
-_SHIFT = 17  # bits from a logit to its place, at most
+_UNIT = 1 << 8  # table entries per unit of the logit; the table ends at 8
+_MAX_READOUT_WEIGHT = float(1 << 10)  # larger readout weights are clipped
+_READOUT = 1 << 16  # maximum sum of absolute readout weights: logits stay below 2^31
+_SHIFT = 17  # maximum shift from a logit to its table index, in bits
 _HALVES = (1 << 15) - 1  # the largest half of a hidden unit
 
 
@@ -279,7 +279,7 @@ class NetworkWeights(PairWeights):
             hidden += self.target.index_select(0, target[some])
             x = hidden.clamp_(-1 << 15, (1 << 15) - 1).add_(1 << 15)
             units = self._tanh.index_select(0, x.reshape(-1)).reshape(x.shape)
-            # Whole numbers below 2^53: float64 adds them exactly, in any order.
+            # Integers below 2^53: float64 adds them exactly, in any order.
             logits = (units @ readout).add_(self.offset).div_(1 << self.shift).floor_()
             places[some] = logits.clamp_(0, CELLS - 1).to(torch.int32)
         return self.levels.index_select(0, places)
@@ -308,7 +308,7 @@ def network(
     """Return a two-layer network's parts as integers; ``values`` are weights indexed by the logit."""
     weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
     while True:
-        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # in a weight of one
+        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # steps in a weight of one
         whole = (weights * steps).round()
         if whole.abs().sum() <= _READOUT and bool((whole.abs() < 1 << 15).all()):
             break
@@ -318,7 +318,7 @@ def network(
             f"the attention network's {len(readout)} hidden units have readout weights that sum up to more "
             "than whole numbers hold; make it narrower"
         )
-    reach = float(weights.abs().sum()) * 1.01 + 9.0  # beyond it no logit is in the table
+    reach = float(weights.abs().sum()) * 1.01 + 9.0  # maximum absolute logit
     exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
     return NetworkWeights(
         _halves(source),
@@ -352,7 +352,7 @@ def _finite(part: Tensor) -> Tensor:
     return exact
 
 
-WORD = 16  # bits that stand together
+WORD = 16  # bits per word
 _MEMBERS = np.array([word.bit_count() for word in range(1 << WORD)], dtype=np.uint8)
 
 Counts = npt.NDArray[np.int32]

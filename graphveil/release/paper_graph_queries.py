@@ -39,11 +39,11 @@ from graphveil.release.sites import forms_private_sum
 
 Floats = npt.NDArray[np.float64]
 
-_BIT = 1 << 30  # a row's block for the bit that replaces a slot; those before are for marks
-_ROW, _PIECE = 1 << 9, 1 << 21  # slots of a row of uniforms, and slots at a time
-_COUNT = 1 << 60  # the row that the noise of a number is drawn from, far behind those of slots
+_BIT = 1 << 30  # a row's block for the bit that replaces a node pair; earlier ones are for marks
+_ROW, _PIECE = 1 << 9, 1 << 21  # node pairs per row of uniforms, and per chunk
+_COUNT = 1 << 60  # the row for the noise of a count, far behind those of node pairs
 
-TRUNCATION = math.log(2)  # what truncated noise costs a count on top of its epsilon, exactly
+TRUNCATION = math.log(2)  # exact additional privacy cost of truncated noise on a count
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from graphveil.privacy.accountant import NoPrivacyCurve, search_interval, total_
 from graphveil.privacy.gaussian import DELTA_RANGE, check_proved_delta, require_delta
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
-from graphveil.release.query import Query as Query  # a plan's word, too
+from graphveil.release.query import Query as Query  # re-exported for plans
 from graphveil.release.weights import Similarity
 
 
@@ -52,7 +52,7 @@ class ReleasePlan:
                 curve = privacy_curve(query.event(self.unit))
                 if curve.epsilon(0.0) == math.inf and not isinstance(curve, NoPrivacyCurve):
                     require_delta(self.delta, type(query).__name__)
-            return  # the samplers draw Gaussian noise, and no query has any
+            return  # the samplers draw Gaussian noise, and no query uses it
         if not any(query.sampled for query in self.queries):
             return
         if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):
@@ -109,7 +109,7 @@ class ReleasePlan:
         return [query.noise[-1] for query in self.queries]
 
 
-MAX_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
+MAX_DELTA = 0.9  # share of delta; the rest is for a sampler of finite resolution
 
 
 def slack_of(
@@ -141,10 +141,10 @@ def hops(
 Queries = Callable[[float], tuple[Query, ...]]
 Point = tuple[float, float]
 
-_CLOSE = 2e-4  # relative: how far a certified epsilon may stay below the target
-_NEAR = 1e-5  # the same for one root
+_CLOSE = 2e-4  # relative tolerance of a certified epsilon below the target
+_NEAR = 1e-5  # relative tolerance for one root
 _ROUNDS = 6
-_SLACKS = 4  # times that a slack is raised
+_SLACKS = 4  # maximum number of increases of a slack
 _STRETCHES = 120
 
 
@@ -179,7 +179,7 @@ def calibrate_plan(
     checks.integer_at_least(0, num_nodes=num_nodes)
     checks.positive(epsilon=epsilon)
     checks.non_negative(delta=delta)
-    if not delta:  # the queries of any scale: their noise is Gaussian, and so is what is searched
+    if not delta:  # any scale: the noise is Gaussian, and so is the search target
         require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
     first = queries(calibrate_mu(epsilon, delta))
@@ -197,7 +197,7 @@ def calibrate_plan(
     for _ in range(_SLACKS):
         if plan.slack <= slack:
             break
-        slack = plan.slack  # which depends on the noise, if only a little
+        slack = plan.slack  # depends slightly on the noise
         plan = _spending(unit, epsilon, delta, slack, queries, sampler)
     if not plan.epsilon <= epsilon * (1 + 1e-12):
         raise CalibrationError(
@@ -215,7 +215,7 @@ def _spending(
     final = queries(mu)
     event = compose(*(query.event(unit) for query in final))
     total = total_mu(event)
-    if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled otherwise
+    if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled differently
         coarse = search_interval(event, mu)
         scale = _largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse)
         if scale is None:
@@ -234,7 +234,7 @@ def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]
     def cost(scale: float, *, interval: float | None = None) -> float:
         try:
             event = compose(*(query.event(unit) for query in queries(scale)))
-        except (ConfigError, CalibrationError):  # no grid holds so little noise, or so much
+        except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
             return math.inf
         return privacy_curve(event, interval=interval).epsilon(delta)
 
@@ -257,7 +257,7 @@ def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, int
             best = max(best, scale)
         if (1 - _CLOSE) * epsilon <= certified <= epsilon or not certified:
             break
-        # An infinite cost says nothing about the factor.
+        # An infinite cost gives no information about the factor.
         aim = aim / 2 if math.isinf(certified) else aim * (1 - _CLOSE / 4) * epsilon / certified
         near, factor = scale, 1.02
     return best or None
@@ -287,7 +287,7 @@ def _search(cost: Callable[[float], float], start: float, aim: float, factor: fl
 def _false_position(cost: Callable[[float], float], aim: float, low: Point, high: Point) -> float:
     """Narrow down where the cost exceeds the aim; return the lower end (Illinois rule, halving at jumps)."""
     (x, y), (end, over) = low, high
-    kept = 0  # how often one end has stayed: above zero the lower one, whose weight then shrinks
+    kept = 0  # how often one end was kept: positive for the lower one, whose weight is then reduced
     while y < -_NEAR and end - x > _NEAR**2:
         left, right = abs(y) * 0.5 ** max(0, kept - 1), over * 0.5 ** max(0, -kept - 1)
         share = 0.5 if math.isinf(left) or math.isinf(right) else left / (left + right)

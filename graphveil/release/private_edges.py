@@ -62,7 +62,7 @@ class PrivateEdges:
             def copy(first: int, last: int, given: Any = given, taken: Any = taken) -> None:
                 np.copyto(taken[first:last], given[first:last])
 
-            # By the threads that also sum: torch's stay awake for a while, where those want to work.
+            # Use the threads that also sum: torch's threads stay busy for a while and would compete.
             parallel_for(copy, len(part), _ROWS_A_THREAD)
             place += len(part)
         return torch.empty(0) if out is None else out

@@ -18,8 +18,8 @@ from graphveil.privacy import ByGroup, Composed, DirectedEdge, Event, NodeUnit, 
 from graphveil.release.private_edges import PrivateEdges
 
 GRID_BITS = 10
-MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
-MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row
+MAX_GRID_BITS = 24  # float32 represents a contribution of one exactly up to here
+MAX_DIM = 1 << 20  # the exact sampler has blocks for this number of coordinates per row
 
 
 Answer = TypeVar("Answer", covariant=True)
@@ -34,8 +34,8 @@ class QueryDescription:
     exact integers and their scale, as plain JSON.
     """
 
-    kind: str  # of the answer, in stored folders
-    stage: str  # of a budget
+    kind: str  # kind of the answer, in stored folders
+    stage: str  # stage of a budget
     noise: tuple[float, ...]
     parameters: dict[str, object]
     values_per_node: int | None = None
@@ -52,7 +52,7 @@ class PublicInputs:
     """The values that are fixed and public before any query runs."""
 
     num_nodes: int
-    groups: Tensor | None  # of nodes or records, where a query tells them apart
+    groups: Tensor | None  # groups of nodes or records, if a query distinguishes them
     sampler: type[IntegerNoise]
 
 
@@ -68,12 +68,12 @@ class PreparedData:
 class Query(ABC):
     """One step of a release. Its fields are public; the data are passed when it is answered."""
 
-    kind: ClassVar[str]  # of its answer
-    wire_name: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
+    kind: ClassVar[str]  # kind of its answer
+    wire_name: ClassVar[str]  # its name in key derivation: it must not change if the class is renamed
     stage: ClassVar[str]  # its name in a budget
-    data: ClassVar[type[QueryData[Any]]]  # what it is asked with
+    data: ClassVar[type[QueryData[Any]]]  # class of its input data
     reads_edges: ClassVar[bool] = True
-    exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
+    exact_noise: ClassVar[bool] = False  # whether it draws its own exact noise, without the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Query(ABC):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject a unit that the bounds are not valid for on a graph that is stored in this way."""
-        return  # most bounds hold for both ways
+        return  # most bounds are valid for both ways of storage
 
     @property
     def linear_group_scaling(self) -> bool:

@@ -159,7 +159,7 @@ class AccuracyCountQuery(RecordCountQuery):
         return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
 
 
-_COUNTS = 2  # of correct ones, and of wrong ones
+_COUNTS = 2  # correct and wrong records
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -122,11 +122,11 @@ class Release:
         )
         if resumed is None:
             release._record(label, commitment)
-        # Other edges or groups than the first run's are refused before a resumed run is recorded.
+        # Edges or groups that differ from the first run's are rejected before a resumed run is recorded.
         of_groups = () if groups is None else (groups,)
         memory.check_fingerprint("edges", private.digest)
         memory.check_fingerprint("groups", lambda key: keyed_digest(key, *of_groups))
-        # A ledger that it is not in is a new one in memory, or the run was killed before it was charged.
+        # If the ledger has no entry, it is a new one in memory, or the run was interrupted before the charge.
         if resumed is not None and not budget.contains(release.release_id):
             budget.record(release._entry(label))
         if not (release._alone or release._key.erased):
@@ -213,9 +213,9 @@ class Release:
         """Commit the next query's descriptor; return its index and its key, which a closed release lacks."""
         index = self._position
         self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *data))
-        if index == 0:  # what is closed was drawn elsewhere: it cannot be given back here either
+        if index == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
             self._ledger.commit(self.release_id)
-        self._position += 1  # what was refused may be asked again, with data that fit
+        self._position += 1  # a rejected query can be repeated with valid data
         if self._key.erased:
             return index, b""
         descriptor = self._descriptor(index, data)
@@ -224,21 +224,21 @@ class Release:
 
     def _record(self, label: str, commitment: dict[str, object]) -> None:
         """Charge the budget for a new release, once: its id is stored before, in case of an interruption."""
-        # Durable ledgers would take it for the same, asked for again.
+        # Durable ledgers would treat it as a repetition of the same entry.
         if self._ledger.contains(self.release_id):
             raise BudgetError(
                 f"release {self.release_id} is already recorded, under the key that this one was given: "
                 "a key serves one release, so give each a key of its own"
             )
         entry = self._entry(label)
-        self._ledger.check(entry)  # a refusal leaves nothing to resume
+        self._ledger.check(entry)  # a rejection leaves nothing to resume
         self._journal.begin(self._key, commitment)
         self._ledger.record(entry)
 
     def _entry(self, label: str) -> Entry:
         event = self._plan.event
         groups = self._public.groups
-        if groups is not None:  # public, like the split that it comes from
+        if groups is not None:  # public, like the split it is derived from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)
 

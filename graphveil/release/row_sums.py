@@ -24,8 +24,8 @@ from graphveil.release.pair_weights import PairWeights
 from graphveil.release.sites import forms_private_sum
 
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
-MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
-_SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
+MAX_BITS = 14  # bits of the largest contribution entry: with its sign it fits in 16
+_SUM_BITS = 30  # sums stay below, so that 24-bit noise can be added in 32 bits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,11 +162,11 @@ def noise_rows(edges: EdgeBlock, noise: RowNoise, stream: RowStream, dim: int) -
     return torch.from_numpy(out)
 
 
-_ENTRIES = 1 << 19  # of sums at a time: each further piece costs as much as thousands of rows
+_ENTRIES = 1 << 19  # sum entries per chunk: the overhead of a chunk equals thousands of rows
 _COMPACT_ENTRIES = 1 << 21
 _ROWS_A_THREAD = 1 << 10
 _EDGES = 1 << 22
-_WEIGHED_EDGES = 1 << 18  # with a weight for each
+_WEIGHED_EDGES = 1 << 18  # edges per chunk, with a weight for each
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,7 +197,7 @@ class Sums:
         """Return the same sums with their table on a torch device."""
         rows = self.rows
         if isinstance(rows, CompactRows):
-            rows = replace(rows, rows=rows.rows.to(device)).plain  # two bytes an entry on the way
+            rows = replace(rows, rows=rows.rows.to(device)).plain  # transfers two bytes per entry
         return replace(self, rows=rows.to(device))
 
     def __getstate__(self) -> dict[str, object]:
@@ -220,9 +220,9 @@ class NoisyRows(BlockWork):
         Noise and sums are integers in a float type that represents each exactly. The one rounding of their
         addition therefore depends only on the exact noisy sum: it is post-processing.
         """
-        out = torch.from_numpy(np.empty((len(edges), self.sums.dim), dtype=np.float32))  # on large pages
+        out = torch.from_numpy(np.empty((len(edges), self.sums.dim), dtype=np.float32))  # uses large pages
         rows, stream = self.sums.rows, RowStream(self.key)
-        if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
+        if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # otherwise torch's sum uses threads
             parallel_for(
                 lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
                 len(edges),
@@ -242,7 +242,7 @@ class NoisyRows(BlockWork):
     def _fill(self, edges: EdgeBlock, stream: RowStream, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
         sums = self.sums
-        if isinstance(sums.rows, CompactRows):  # edges are read as they are, and nothing is made of each
+        if isinstance(sums.rows, CompactRows):  # edges are read in place, without temporary data per edge
             entries, at_once = _COMPACT_ENTRIES, MAX_EDGES
         else:
             entries, at_once = _ENTRIES, _EDGES if sums.pairs is None else _WEIGHED_EDGES
@@ -252,7 +252,7 @@ class NoisyRows(BlockWork):
             if _add_in_c(piece, sums, self.noise, drawn, rows):
                 continue
             total = exact_sum(piece, sums, kinds)
-            noisy = drawn.to(total.device, self.noise.real).add_(total).cpu()  # added where the sums are
+            noisy = drawn.to(total.device, self.noise.real).add_(total).cpu()  # added on the sums' device
             self.noise.scale(noisy, kinds)
             rows.copy_(noisy)
 
@@ -262,7 +262,7 @@ def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out:
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
     kinds = noise.of(edges)
-    # Where the copy for each row's kind begins; None if there is one copy.
+    # Start of the copy for each row's kind; None if there is one copy.
     shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
     return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
 
@@ -282,7 +282,7 @@ def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:
     weight = None if sums.pairs is None else sums.pairs.of(edges)
     sources, starts, whole = sources.to(device), edges.offsets, most <= longest
     if not whole:
-        cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
+        cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks per row
         row = torch.arange(len(degrees)).repeat_interleave(cuts)
         within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
         starts = starts[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)

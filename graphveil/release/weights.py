@@ -285,7 +285,7 @@ class PosteriorDot(DotWeight):
         return np.maximum(0.0, dots)
 
 
-_REACH = 8.0  # of logits; the table ends there
+_REACH = 8.0  # maximum logit of the table
 
 
 @dataclass(frozen=True)
@@ -317,9 +317,9 @@ def _sigmoid(x: Values) -> Values:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-_BITS_A_MEMBER = 64  # of a list: so many take as long to compare
-_BITS = 1 << 10  # which take no time
-_LONGER = 4  # times the mean that the longest list may count: bits have to fit in memory, too
+_BITS_A_MEMBER = 64  # bits that take as long to compare as one list member
+_BITS = 1 << 10  # bits with negligible time
+_LONGER = 4  # maximum ratio of the longest list to the mean: bits must also fit in memory
 
 
 @dataclass(frozen=True)
@@ -385,7 +385,7 @@ class GivenWeight(Similarity):
         return StoredWeights(len(keys))
 
 
-_PAIRS = 1 << 20  # at a time
+_PAIRS = 1 << 20  # pairs per chunk
 
 
 def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator[Tensor]:
@@ -420,9 +420,9 @@ def all_pairs(pairs: PairWeights, sources: Tensor, start: int, stop: int) -> Ten
 
 
 _MAX_LANDMARKS = 128
-_SAMPLE = 1 << 11  # rows that the landmarks are made from
+_SAMPLE = 1 << 11  # rows that the landmarks are computed from
 _ROUNDS = 4
-_ROWS = 1 << 14  # placed at a time
+_ROWS = 1 << 14  # rows assigned per chunk
 
 
 @dataclass(frozen=True)
@@ -494,7 +494,7 @@ def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
     half = centers.square().sum(dim=1) / 2
     places = torch.zeros(len(rows), dtype=torch.int32)
     for first in range(0, len(rows), _ROWS):
-        closeness = centers @ rows[first : first + _ROWS].t() - half[:, None]  # exact, in whole halves
+        closeness = centers @ rows[first : first + _ROWS].t() - half[:, None]  # exact, in multiples of 1/2
         best, place = closeness[0].clone(), places[first : first + _ROWS]
         for center in range(1, len(centers)):
             place.masked_fill_(closeness[center] > best, center)
@@ -515,7 +515,7 @@ _NAMED: dict[str, Callable[..., Similarity]] = {
     "attention": Attention,
     "given": GivenWeight,
 }
-# Whatever is in here is given edges, so no name that is registered adds to it.
+# Classes in this set receive edges, so registering a name does not add to it.
 _TRUSTED = (DotProductWeights, CategoryWeights, BitSets, ListSets, NetworkWeights, StoredWeights)
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 
@@ -552,7 +552,7 @@ def parse_weight(text: str) -> Similarity | None:
     """
     if text == ONE:
         return None
-    form = _FORM.fullmatch(str(text))  # a number names none, either
+    form = _FORM.fullmatch(str(text))  # a number is not a name
     if form is None or form[1] not in _NAMED:
         name = text if form is None else form[1]
         names = (ONE, *_NAMED)

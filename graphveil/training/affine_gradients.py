@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_CANCELLATION_THRESHOLD = 2.0**-16  # of the rows' lengths, squared; float64 loses less than 10^-11 of these
-_COUNTS = (32 << 20) - (1 << 16)  # bytes; of a larger block glibc learns nothing
+_CANCELLATION_THRESHOLD = 2.0**-16  # relative to squared row lengths; float64 error < 10^-11
+_COUNTS = (32 << 20) - (1 << 16)  # bytes; a larger block does not change glibc's threshold
 _OF_PYG = ("torch_geometric.nn.dense.linear", "Linear")
 
 

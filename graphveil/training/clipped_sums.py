@@ -20,9 +20,9 @@ from graphveil.training.ghost_modules import GhostModule, GradientFactors
 from graphveil.training.records import Inputs, records_of, tensors_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
-_PIECE_NUMBERS = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
+_PIECE_NUMBERS = 1 << 19  # numbers per piece: they stay in the cache from the gather to the last product
 _CHUNK_NUMBERS = 1 << 17  # float64 numbers that stay in the nearest cache
-_GPU_CHUNK_NUMBERS = 1 << 25  # which has no use for few at a time
+_GPU_CHUNK_NUMBERS = 1 << 25  # numbers per chunk on a GPU, which needs large chunks
 
 
 class ClippedSum(ABC):
@@ -58,11 +58,11 @@ class ClippedSum(ABC):
         self.weights = torch.cat(flat)
         self.sums = torch.zeros_like(self.weights)
         self.device = device
-        self._there = (self.weights, self.sums)  # the same on the device, which on the host they are
+        self._there = (self.weights, self.sums)  # the same on the device; identical on the host
         if device != CPU:
             self._there = (self.weights.to(device, copy=True), self.sums.to(device, copy=True))
 
-    # Most gradients are the same function of the weights in every step.
+    # Most gradients are the same function of the parameters in every step.
     def begin(self, step: int) -> None:  # noqa: B027
         """Prepare a step: sample the public values that change from step to step."""
 

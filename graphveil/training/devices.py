@@ -20,7 +20,7 @@ from torch import Tensor
 from graphveil.errors import ConfigError
 
 CPU = torch.device("cpu")
-_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without one cuBLAS may add in any order, says NVIDIA
+_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic cuBLAS additions
 _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"
 
 

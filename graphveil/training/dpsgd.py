@@ -119,7 +119,7 @@ class PrivateSchedule:
         5.44347
         """
         averaged, path = max(1, self.epochs // 2), np.zeros(self.epochs)
-        for step in range(self.epochs):  # each step's noise in the sum of the iterates of the last half
+        for step in range(self.epochs):  # factor of each step's noise in the sum of the last half's iterates
             kept = np.arange(max(step, self.epochs - averaged), self.epochs)
             path[step] = np.sum(1 - self.momentum ** (kept - step + 1))
         return self.learning_rate * float(np.linalg.norm(path)) / averaged

@@ -50,12 +50,12 @@ from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
 
 Route = Literal["ghost", "vmap", "loop"]
-_STARS, _SEED, _MISSING = 8, 5, 0.3  # of random trees
+_STARS, _SEED, _MISSING = 8, 5, 0.3  # number, seed and missing share of random trees
 Parameters = dict[str, Tensor]
 T = TypeVar("T")
 _GradientParts = tuple[
     tuple[list[Tensor], Parameters], list[Tensor]
-]  # gradients by moves and weights, and inputs
+]  # gradients for moves and parameters, and inputs
 
 
 class EgoGraphRecords(Protocol):
@@ -245,7 +245,7 @@ class EgoGraphClippedSum(ClippedSum):
         self._choose(kept)
         widest = max((inputs_of(part) for part in kept.values()), default=_HIDDEN)
         formed = sum(self._parameters[name].numel() for name in self._formed)
-        numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # that a star takes at a time
+        numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # per ego graph
         self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
         places = {name: place for place, name in enumerate(kept)}
         return [
@@ -349,8 +349,8 @@ class _Call(NamedTuple):
     shape: tuple[int, ...]
 
 
-_HIDDEN = 16  # numbers that a node is taken to need at a time
-_BYTES = 36  # that count as one number: three tables of a chunk fit what the C library keeps
+_HIDDEN = 16  # assumed temporary numbers per node
+_BYTES = 36  # bytes per number: three tables of a chunk fit into the memory that the C library keeps
 
 
 def ego_graph_logits(

@@ -24,7 +24,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.training.records import Batch, DenseRecordRows, RecordRows
 
-_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_TINY = 1e-12  # minimum norm that a row is divided by
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
@@ -207,7 +207,7 @@ class GhostSequential(GhostModule):
         """Store the parts in order."""
         self._parts = parts
         trained = [any(True for _ in part.affines()) for part in parts]
-        self._before = [any(trained[:i]) for i in range(len(parts))]  # whether a weight comes earlier
+        self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters
 
     def forward(self, x: Batch) -> tuple[Tensor, list[Any]]:
         """Return the last part's output."""

@@ -39,7 +39,7 @@ class TrainingSchedule:
         checks.one_of(("constant", "cosine"), decay=self.decay)
         checks.one_of(("accuracy", "likelihood", "last"), select=self.select)
         if self.batch_size is not None:
-            checks.integer_at_least(2, batch_size=self.batch_size)  # batch norm cannot take one
+            checks.integer_at_least(2, batch_size=self.batch_size)  # not supported by batch norm: 1
         if self.patience is not None:
             checks.integer_at_least(1, patience=self.patience)
 

@@ -38,10 +38,10 @@ from graphveil.errors import ConfigError
 _Cached = type(functools.lru_cache(lambda: None))
 _OPAQUE = (ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float)
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
-_SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # what attributes are stored through
+_SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # descriptors that store attributes
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "torch_geometric", "numpy", "scipy", "pandas", "graphveil"}
-_DATA = ("graphveil", "torch_geometric", "scipy", "pandas")  # whose objects are data and no state
-_MAX_COPIED_ELEMENTS = 1 << 16  # numbers in the tensors of a global variable
+_DATA = ("graphveil", "torch_geometric", "scipy", "pandas")  # packages whose objects are data, not state
+_MAX_COPIED_ELEMENTS = 1 << 16  # maximum numbers in the tensors of a global variable
 _SWAPPED = RLock()  # while one thread has state of the code replaced, no other runs that code
 
 
@@ -207,7 +207,7 @@ class _ReachableState:
         self.tensors: list[Tensor] = []
         self.classes: list[type] = []
         self.functions: list[FunctionType] = []
-        self.numbers = 0  # in tensors and arrays that are no parameters
+        self.numbers = 0  # in tensors and arrays that are not parameters
         self._found: dict[int, Any] = {}
         self._next = [root]
         while self._next:
@@ -294,7 +294,7 @@ def _content(value: Any, seen: dict[int, Any]) -> object:
         return value
     if id(value) in seen:
         return "again", seen[id(value)][0]
-    seen[id(value)] = len(seen), value  # kept, so that no other object gets its address
+    seen[id(value)] = len(seen), value  # stored, so that no other object gets its address
     if isinstance(value, Tensor):
         return _numbers(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -309,7 +309,7 @@ def _content(value: Any, seen: dict[int, Any]) -> object:
 def _parts_of(value: Any) -> list[Any]:
     """Return the parts of an object."""
     if isinstance(value, FunctionType):
-        return [value.__code__.co_code]  # what it keeps is a place of its own
+        return [value.__code__.co_code]  # its state is a separate location
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     parts = list(getattr(value, "__dict__", {}).items())
@@ -323,7 +323,7 @@ def _parts_of(value: Any) -> list[Any]:
         slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
         return parts + [getattr(value, name, None) for name in slots]
     try:
-        reduced = value.__reduce_ex__(4)[1:]  # what pickle would write: arguments, state, and items
+        reduced = value.__reduce_ex__(4)[1:]  # what pickle would write: arguments, state, items
     except (TypeError, AttributeError):
         return []
     return [list(part) if isinstance(part, Iterator) else part for part in reduced]

@@ -18,8 +18,8 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.training.devices import CPU
 
 Inputs = Features | Sequence[Tensor]
-_SPLIT = 4096  # rows at a time where all records are read once
-_STORED = 64  # values that a sparse record is taken to store: how many it does is its own secret
+_SPLIT = 4096  # rows per chunk if all records are read once
+_STORED = 64  # assumed stored values per sparse record, because the actual number is private
 
 
 class RecordRows(ABC):
@@ -130,7 +130,7 @@ class _DenseRecords(TrainingRecords):
             if first is not None:  # nothing needs to be copied
                 part = slice(first, first + count)
                 return DenseRecordRows(self._values[part].t(), self._squares[part])
-        if count > len(self._wide):  # kept between steps: fresh memory costs more than the copy into it
+        if count > len(self._wide):  # reused between steps: allocating new memory takes longer than the copy
             self._picked = self._values.new_empty((count, self.width))
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
         picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
@@ -150,7 +150,7 @@ class _SparseRecords(TrainingRecords):
         super().__init__(values.shape[0], values.shape[1] if dense else min(values.shape[1], _STORED))
         self._device = device
         self._values = values.tocsr().astype(np.float64)  # a copy
-        self._values.sum_duplicates()  # a place that is stored twice would count too little in the norms
+        self._values.sum_duplicates()  # a duplicate entry would make the norms too small
         squares = self._values.multiply(self._values).sum(axis=1)
         self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 

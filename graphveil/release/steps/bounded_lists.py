@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphveil._util.random import RowStream
 
-NO_NODE = -1  # in place of an entry
+NO_NODE = -1  # marks an empty entry
 
 Ids = npt.NDArray[np.int64]
 

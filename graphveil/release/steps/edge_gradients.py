@@ -34,9 +34,9 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.steps.orientation import select_one_direction
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
-MAX_WEIGHT = 1024.0  # of the network's: rounding is negligible up to here
-_NUMBERS = 1 << 22  # of gradients at a time: a target has all parameters' own,
-_EDGES = 1 << 14  # and in-edges: their rows stay in the cache
+MAX_WEIGHT = 1024.0  # maximum network parameter: rounding is negligible up to here
+_NUMBERS = 1 << 22  # gradient numbers per chunk: a target has one per parameter,
+_EDGES = 1 << 14  # and in-edges per chunk: their rows fit into the cache
 
 
 class EdgeTrainingParameters(Protocol):
@@ -107,7 +107,7 @@ def clipped_sum(
         norms = gradients.norm(dim=1)
         gradients[~norms.isfinite()] = 0.0
         factors = (query.clip / ((1 + MARGIN) * norms)).clamp_max(1.0).nan_to_num(0.0)
-        total.addmv_(gradients.t(), factors)  # clips and sums at once: no clipped copy is made
+        total.addmv_(gradients.t(), factors)  # clips and sums together, without a clipped copy
     return total
 
 

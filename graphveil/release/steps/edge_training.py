@@ -33,7 +33,7 @@ from graphveil.release.sites import forms_private_sum
 from graphveil.release.steps.edge_gradients import MAX_WEIGHT, Examples, clipped_sum
 from graphveil.release.steps.training_steps import OneProcessNoise, add_step_noise
 
-_ROUNDING = 1e-6  # of the norm of a float32 row of norm one
+_ROUNDING = 1e-6  # rounding of the norm of a float32 row of norm one
 
 Gradients = Callable[[Tensor], Tensor]
 Descent = Callable[[Tensor, Gradients], Tensor]

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.data import Adjacency
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps.bounded_lists import NO_NODE as NO_NODE  # in place of a leaf
+from graphveil.release.steps.bounded_lists import NO_NODE as NO_NODE  # marks an empty leaf
 from graphveil.release.steps.bounded_lists import cut_lists
 
 

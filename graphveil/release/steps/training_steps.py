@@ -184,14 +184,14 @@ class DPSGDQuery(Query):
 
         def noisy_means(step: int) -> Tensor:
             nonlocal taken
-            if not taken < step < self.steps:  # one step's noise serves one sum, and each step is paid for
+            if not taken < step < self.steps:  # each step's noise is used for one sum and charged
                 raise ReleaseError(
                     f"step {step} is taken already, or is not one of {self.steps} that are paid for"
                 )
             taken = step
             return noisy_mean(gradients, self.clip, noise, step)
 
-        # With anything else, noise would be drawn for a second sum.
+        # Otherwise noise would be drawn for a second sum.
         binding = {
             "schedule": asdict(schedule),
             "shapes": gradients.shapes,
@@ -281,6 +281,6 @@ def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) 
 def add_step_noise(sums: Tensor, clip: float, noise: StepNoise, step: int, count: int) -> Tensor:
     """Truncate a sum (p) toward zero to the grid, add a step's noise, and return the mean, all in place."""
     grid = sums.mul_(noise.steps / clip).numpy()
-    np.trunc(grid, out=grid)  # in one vector instruction, which torch's own is not
+    np.trunc(grid, out=grid)  # one vector instruction, unlike torch's version
     grid += noise.noise(step)
     return sums.mul_(clip / (noise.steps * noise.sampling_rate * count))

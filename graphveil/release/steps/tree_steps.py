@@ -9,7 +9,7 @@ from graphveil.privacy import Event, NodeBoundedDegree, NodeUnit, PoissonRoots, 
 from graphveil.release.query import require_record_unit
 from graphveil.release.steps.training_steps import DPSGDQuery
 
-MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
+MAX_SHIFT = 4.0  # maximum shift of a sum by a record's roots, in noise deviations: the exact law is
 # known within 13 of them (docs/privacy/proofs/noise.md, Proposition 9)
 
 
