@@ -1,4 +1,4 @@
-"""The privacy ledger: what was released of each dataset, how much more may be, and who is charged.
+"""The privacy ledger: the releases of each dataset, the remaining budget, and the charged accounts.
 
 Start with ``interface.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
 ``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of datasets, each of them

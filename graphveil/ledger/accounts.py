@@ -150,7 +150,7 @@ class RunAccount:
         }
 
     def before(self, *, resumed: bool = False) -> str:
-        """Return what was released before this command, for its plan; a resumed run may have, too."""
+        """Return what was released before this command, for its plan; a resumed run may have released too."""
         spent, delta = self._spent()
         if not spent.releases:
             under = " under this name" if self.others else ""

@@ -176,7 +176,7 @@ def update_account(connection: sa.Connection, name: str, unit: str, **values: ob
 
 
 def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fingerprints in an entry's text; ValueError if they are none."""
+    """Return the fingerprints in an entry's text; ValueError if it has none."""
     tags = body["fingerprints"]
     if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
         raise ValueError("fingerprints are texts by name")

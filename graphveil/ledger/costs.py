@@ -88,7 +88,7 @@ class PrivacyCost:
         return cls(mu_squared, exact(float(entry.slack)), others)
 
     def plus(self, other: "PrivacyCost", copies: int = 1) -> "PrivacyCost":
-        """Return this total and so many copies of another."""
+        """Return the sum of this total and a number of copies of another."""
         others = dict(self.others)
         for kind, count in other.others.items():
             others[kind] = others.get(kind, 0) + copies * count
@@ -131,7 +131,7 @@ class PrivacyCost:
         return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
 
     def epsilon(self, delta: Decimal | float) -> float:
-        """Return the smallest epsilon that all of it keeps at this delta; infinity if there is none."""
+        """Return the smallest epsilon of the total at this delta; infinity if there is none."""
         left = exact(delta) - self.slack
         if left not in self._known:
             found = min(self._sum_of_epsilons(left), self._composed(left)) if left >= 0 else math.inf

@@ -169,7 +169,7 @@ class HighWaterMark:
     """
 
     def __init__(self, file: Path) -> None:
-        """Take the ledger's file."""
+        """Store the ledger's file."""
         self.path = file.with_name(f"{file.name}-mark")
 
     def read(self) -> tuple[str, int] | None:
@@ -202,7 +202,7 @@ class HighWaterMark:
         )
 
     def set(self, ident: str, count: int) -> None:
-        """Note so many entries. Of two processes the slower one may note fewer: a mark is never ahead."""
+        """Write the number of entries. Of two processes the slower may write fewer: a mark is never ahead."""
         with suppress(OSError):
             held = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
             try:

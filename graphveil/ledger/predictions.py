@@ -85,7 +85,7 @@ class PredictionComposition:
         return tuple(dict.fromkeys((*own, *also)))
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
-        """Take note of a release of these edges that was recorded."""
+        """Add a recorded release of these edges."""
         self._releases.append(PredictionRelease(guarantee, self.charged_edge_sets(edge_set)))
         self._queried |= dict.fromkeys(edge_set.parts)
 

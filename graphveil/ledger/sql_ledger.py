@@ -82,7 +82,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path | None = None, *, create: bool = True) -> None:
-        """Open the ledger; ``create`` makes an empty one where there is none."""
+        """Open the ledger; ``create`` makes an empty one if there is none."""
         self._store = Store(default_location() if location is None else url_of(location), create=create)
 
     def __repr__(self) -> str:
@@ -152,7 +152,7 @@ class Ledger:
         return sorted({*self._store.read(lambda connection: list(names_of(connection, tags)))} - {name})
 
     def shared_nodes(self, tags: Tags) -> dict[str, float]:
-        """Return the part of the people in some data that each dataset was bound with, where there is any.
+        """Return the share of the people in some data that each dataset was bound with, if any.
 
         Of large datasets it is an estimate, from keyed hashes of some of the ids.
         """
@@ -180,7 +180,7 @@ class Ledger:
                 limit.
 
         Raises:
-            ConfigError: there is none of that name, or it is bound to other data.
+            ConfigError: No dataset has this name, or it is bound to other data.
         """
 
         def task(connection: sa.Connection) -> None:
@@ -221,7 +221,7 @@ class Ledger:
         """Let go of the data that a dataset is bound to; the next run that names it binds it again.
 
         Raises:
-            ConfigError: there is no such dataset, it is bound to nothing, or it has releases.
+            ConfigError: The dataset does not exist, is not bound, or has releases.
         """
 
         def task(connection: sa.Connection) -> None:

@@ -111,7 +111,7 @@ class _AccountReplay:
     _drawn: set[str] = field(default_factory=set)
 
     def add(self, row: Row) -> str | None:
-        """Take one more entry; why it cannot be, if so."""
+        """Apply one more entry; return why it is invalid, or None."""
         self.length += 1
         try:
             body = json.loads(row.body)
@@ -246,7 +246,7 @@ class History:
 
 
 def over_time(steps: Sequence[HistoryEntry], parts: int) -> list[PrivacyCost]:
-    """Return what was spent by the end of each of so many equal parts of the time from first to last."""
+    """Return what was spent by the end of each of several equal intervals of time."""
     times = [datetime.fromisoformat(step.time) for step in steps]
     first, last = min(times), max(times)
     ends = [first + (last - first) * (part / parts) for part in range(1, parts)]
