@@ -343,7 +343,7 @@ def calibrate(
 
 
 def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
-    """Return what each node does to its features where they have a budget of their own, which is given."""
+    """Return the local randomizer of features and its budget, if it is separate from that of edges."""
     from graphveil.local.heterorr import HeteroRR
 
     if not isinstance(model, HeteroRR):

@@ -48,7 +48,7 @@ _IDS_SUFFIX = ".people.npy"  # next to each file: hashed ids, eight bytes each
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in a run's file; none where there is no file.
+    """Return the receipts in a run's file; none if it does not exist.
 
     Raises:
         ArtifactError: the file is damaged.
@@ -81,7 +81,7 @@ def receipts_below(folder: Path) -> list[dict[str, Any]]:
 
     Raises:
         ArtifactError: a file of receipts is damaged.
-        ConfigError: there is no such folder.
+        ConfigError: The folder does not exist.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder. Give run folders.")
@@ -141,7 +141,7 @@ class EarlierPrediction:
 
 
 def earlier_predictions(run: Path) -> list[EarlierPrediction]:
-    """Return what a run's folder remembers, in order; nothing where there is only a release.
+    """Return the predictions that a run's folder records, in order; none if there is only a release.
 
     Raises:
         ArtifactError: a file is damaged.

@@ -172,7 +172,7 @@ def _start_worker(
 
 
 def _exit_when_closed(closed: Connection) -> None:
-    """End this process when the first one is gone, or has closed the pipe: a busy worker, too."""
+    """End this process, even during a task, when the first one exits or closes the pipe."""
     wait([closed])
     os._exit(1)
 

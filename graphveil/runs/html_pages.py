@@ -94,7 +94,7 @@ def _lede(metrics: Mapping[str, Any]) -> str:
 
 
 def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers at the top of the page, each with its words."""
+    """Return the numbers at the top of the page, each with its description."""
     own, mark = Summary.from_values(metrics["test_accuracy"]["values"]), _mark(metrics)
     accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
     tiles = [(accuracy, f"test accuracy{mark}")]

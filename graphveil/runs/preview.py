@@ -42,7 +42,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class FirstRun:
-    """The fits of the first run as they are shown: of a graph that is not split yet, and of its split."""
+    """The planned fits of the first run: for the graph before the split, and after it."""
 
     graph: "Graph"
     method: "PreparedFit"

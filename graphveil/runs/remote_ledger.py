@@ -53,7 +53,7 @@ class RemoteLedger:
     """
 
     def __init__(self, send: Answer, ledger_index: int) -> None:
-        """Take the way to the first process, and which of its ledgers is meant."""
+        """Store the connection to the first process, and the index of its ledger."""
         self._send, self._ledger_index = send, ledger_index
         self._own: set[str] = set()
 

@@ -183,7 +183,7 @@ class Source:
 
     @property
     def fixed_split(self) -> bool:
-        """Whether the files name a split of their own."""
+        """Whether the files have a split column."""
         if self.folder is not None:
             from graphveil.data.stored_graph import has_split
 
@@ -347,7 +347,7 @@ _WAYS = ("public_edges", "private_fraction", "private_where")
 
 @dataclass(frozen=True, kw_only=True)
 class GraphTableColumns:
-    """The table of nodes, where there is one, and what its columns and those of edges are called."""
+    """The table of nodes, if there is one, and the column names of nodes and edges."""
 
     nodes: Path | None = None
     id: str | None = None

@@ -110,7 +110,7 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
     """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does.
 
     Raises:
-        ConfigError: no such dataset is registered, several could be meant, or it has other data.
+        ConfigError: The dataset is not registered, several match, or it has other data.
     """
     if plan.total is None:
         return None
@@ -429,6 +429,10 @@ def sweep(
     Raises:
         ConfigError: An unknown method, an empty grid, or a folder in use; nothing is spent.
         BudgetError: The ledger has no room for the whole grid; nothing is spent.
+
+    Privacy:
+        Unit: that of each cell. Reads: the graph's protected data in every cell. Charges: the guarantee of
+        each cell to the ledger of the graph, before the cell is computed. Public: ``release/`` of each cell.
 
     >>> import graphveil as gv, tempfile
     >>> graph = gv.load_dataset("synthetic/tiny", recipe=None)
