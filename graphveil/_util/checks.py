@@ -229,7 +229,7 @@ def checked(named: Named) -> Named:
 
 
 def checked_except(*names: str) -> Callable[[Named], Named]:
-    """Return what ``checked`` does, but for some arguments, which the function checks by itself."""
+    """Apply ``checked``, except for some arguments, which the function validates itself."""
 
     def wrap(named: Named) -> Named:
         if isinstance(named, type):
@@ -374,7 +374,7 @@ def _is_array(hint: Any) -> bool:
 
 
 def _detached(value: Any) -> Any:
-    """Return a torch tensor without its gradient, and anything else as it is."""
+    """Return a torch tensor without its gradient, and anything else unchanged."""
     return value.detach() if hasattr(value, "detach") else value
 
 
