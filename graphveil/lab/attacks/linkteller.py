@@ -189,11 +189,13 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
     """Measure what an attacker learns about the edges of the graph that a model was fitted on.
 
     LinkTeller sends features and observes which predictions change. It is compared with attackers who
-    compare posteriors, and features alone, which are public. Guarantee: none. The true edges are read, so no
-    result may be published.
+    compare posteriors, and features alone, which are public.
 
     Raises:
         ConfigError: A setting is outside its range, or all sampled pairs are of one kind.
+
+    Privacy:
+        Reads: the true edges. There is no guarantee: no result may be published.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")

@@ -109,10 +109,14 @@ def attack_membership(
 
     The attacker has a part of the data with labels and edges, and fits a model of the same kind and budget.
     From its posteriors and the nodes' true classes the attacker learns to distinguish training nodes from
-    test nodes. The target predicts the whole graph (TSTF). Guarantee: none; internal.
+    test nodes. The target predicts the whole graph (TSTF).
 
     Raises:
         ConfigError: Fewer than two classes have enough nodes for the shadow graph.
+
+    Privacy:
+        Reads: the true split, labels and edges. There is no guarantee: no result may be published. Shadow
+        models are fitted on the graph or a part of it, and charged like any other fit.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")

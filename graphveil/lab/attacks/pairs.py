@@ -209,17 +209,16 @@ def pair_scores(
 @checked
 @dataclass(frozen=True)
 class PairTest:
-    """A test of one slot, "joined" at a score above a threshold, that was chosen on other releases.
+    """A test of one node pair, "joined" if the score exceeds a threshold chosen on other releases.
 
-    The largest TPR - FPR over thresholds is above the truth by chance. Here the first half of the releases
-    chooses the threshold and the second half counts, so counts are binomial, and Clopper and Pearson's
-    bounds on them hold.
+    The largest TPR - FPR over thresholds is biased upwards. The first half of the releases therefore selects
+    the threshold and the second half counts. The counts are binomial, and Clopper and Pearson's bounds apply.
 
     Args:
-        threshold: half way between two scores of the first half.
-        tp: releases of the second half with the pair joined that the test calls so.
-        fp: those with the pair apart.
-        repeats: releases of either kind in the second half.
+        threshold: Midpoint of two scores of the first half.
+        tp: Releases of the second half with the pair joined that the test reports as joined.
+        fp: The same with the pair apart.
+        repeats: Releases of either kind in the second half.
     """
 
     threshold: float

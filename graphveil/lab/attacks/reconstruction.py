@@ -30,7 +30,7 @@ _CHANNELS = 16
 
 
 def identity(x: Floats) -> Floats:
-    """Return records as they are."""
+    """Return records unchanged."""
     return x
 
 

@@ -103,7 +103,7 @@ class RocCurve:
 
     @checked
     def at_top(self, most: float) -> tuple[float, float, float]:
-        """Return precision, recall and F1 of taking so many of the best, ties by chance."""
+        """Return precision, recall and F1 of the top candidates, breaking ties at random."""
         checks.non_negative(most=most)
         taken = self.tp + self.fp
         tp_steps = float(np.interp(min(most, taken[-1]), taken, self.tp))
@@ -164,7 +164,7 @@ class MeanInterval:
     @classmethod
     @checked
     def from_values(cls, values: Sequence[float]) -> "MeanInterval":
-        """Take one value a run; the interval of a single run is everything."""
+        """Summarize one value per run; the interval of a single run is unbounded."""
         from scipy.stats import t
 
         runs = len(values)
@@ -192,7 +192,7 @@ def pure_advantage(epsilon: float) -> float:
 
 @checked
 def pure_auc(epsilon: float) -> float:
-    """Return e^epsilon / (1 + e^epsilon): under pure epsilon no attack on one slot has a larger AUC.
+    """Return e^epsilon / (1 + e^epsilon): under pure epsilon no attack on one node pair has a larger AUC.
 
     The curve is at most min(e^eps FPR, 1 - e^-eps (1 - FPR)), and this is the area under it. Randomized
     response on one bit reaches it.

@@ -54,7 +54,7 @@ class ServedModel:
 def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     """Return how a fitted model answers about the graph that it was fitted on.
 
-    A network over edges runs in float64 and in evaluation mode. Features are sent as they are, and scaled as
+    A network over edges runs in float64 and in evaluation mode. Features are sent unchanged, and scaled as
     the model's own predictions scale them.
 
     >>> import graphveil as gv

@@ -64,7 +64,7 @@ class _Level:
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Self:
-        """Take a symmetric matrix of weights."""
+        """Create the graph of a symmetric weight matrix."""
         degrees = np.asarray(matrix.sum(axis=1))
         return cls(matrix, degrees, matrix.diagonal(), float(degrees.sum()))
 

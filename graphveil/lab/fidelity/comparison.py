@@ -109,9 +109,6 @@ def compare(
     path lengths, normalized mutual information of communities, mean absolute error of eigenvector centrality.
     Both graphs are read as undirected ones without weights: two nodes are joined if any edge is between them.
 
-    Guarantee: none, and nothing is recorded. The true graph is read exactly, so **no result may be
-    published**, not even the errors. Choosing a mechanism by it on private edges is another release.
-
     Args:
         graph: The true graph.
         released: A graph over the same nodes, such as a result of ``gv.perturb``.
@@ -121,6 +118,10 @@ def compare(
     Raises:
         GraphError: The graphs have different nodes.
         ConfigError: ``sources`` is not an integer above 0.
+
+    Privacy:
+        Unit: none. Reads: the exact edges of ``graph``. Charges: nothing, and there is no guarantee. **No
+        result may be published**, not even the errors. Choosing a mechanism by them is another release.
 
     >>> import torch
     >>> import graphveil as gv

@@ -147,7 +147,7 @@ class PathLengths:
 
     Args:
         counts: ``counts[l - 1]`` pairs have a shortest path of l edges, for l up to the longest.
-        apart: so many pairs have no path.
+        apart: Number of pairs without a path.
         complete: whether the paths of all nodes were measured.
     """
 
@@ -162,7 +162,7 @@ class PathLengths:
 
     @property
     def average(self) -> float | None:
-        """The mean length over pairs of different nodes that have a path; None if there is no such pair."""
+        """The mean length over connected pairs of different nodes; None if there are none."""
         pairs = int(self.counts.sum())
         return float(self.counts @ np.arange(1, len(self.counts) + 1)) / pairs if pairs else None
 
@@ -184,7 +184,7 @@ def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -
 def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengths:
     """Return the lengths of shortest paths from some nodes.
 
-    A search goes out from 64 sources at once, each a bit of a node's word: what a round reaches is the union
+    A search starts from 64 sources at once, each a bit of a node's word: the result of a round is the union
     of the neighbors' words. So 64 sources take O(m) a round, and as many rounds as their longest path.
 
     >>> from graphveil.data import Adjacency
@@ -331,7 +331,7 @@ def _share_closed(graph: SimpleGraph, centers: npt.NDArray[np.intp], rng: np.ran
 def _joined(
     graph: SimpleGraph, tail: npt.NDArray[np.int32], head: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Return whether pairs of nodes are edges; rows are in order, so their keys are, too."""
+    """Return whether pairs of nodes are edges; rows are sorted, so their keys are also sorted."""
     keys = graph.rows.astype(np.int64) * graph.nodes + graph.indices
     wanted = tail.astype(np.int64) * graph.nodes + head
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

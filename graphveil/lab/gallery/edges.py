@@ -67,7 +67,7 @@ def aggregated_after_noise(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarra
 def response(
     graph: SmallGraph, noise: NoiseRecorder, epsilon: float, stream: str | None = None
 ) -> np.ndarray:
-    """Randomized response on every slot u < v."""
+    """Randomized response on every node pair u < v."""
     upper = np.triu_indices(graph.nodes, 1)
     return noise.flip(graph.a[upper] > 0, epsilon, stream=stream)
 
@@ -108,7 +108,7 @@ def both_directions_apart(graph: SmallGraph, noise: NoiseRecorder) -> None:
 
 
 def kept_by_a_slot() -> float:
-    """Return the probability that a slot keeps its answer, by the law that is drawn from."""
+    """Return the probability that a node pair keeps its value, by the law that is drawn from."""
     noise = NoiseRecorder(np.random.default_rng(0))
     both_directions_apart(SmallGraph.from_edges(3, [(0, 1)], directed=False), noise)
     law = noise.steps[-1].law
@@ -133,7 +133,7 @@ def three_hops(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
 
 
 def edge_rand(graph: SmallGraph, noise: NoiseRecorder) -> int:
-    """Randomized response on every slot; how many edges come out is a function of it."""
+    """Randomized response on every node pair; the number of released edges follows from it."""
     return int(response(graph, noise, 1.0).sum())
 
 

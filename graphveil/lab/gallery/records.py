@@ -52,7 +52,7 @@ def log_odds(bits: int, features: int, epsilon: float) -> np.ndarray:
 
 
 def flipped_bits(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """Nine bits a feature, each flipped on its own."""
+    """Nine bits per feature, each flipped independently."""
     whole = np.rint(graph.x[:, :, None] * (2**BITS - 1)).astype(np.int64)
     bits = (whole >> np.arange(BITS)) & 1
     noise.flip(bits, log_odds(BITS, FEATURES, EPSILON))

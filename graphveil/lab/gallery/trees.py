@@ -99,7 +99,7 @@ def chosen_tree(graph: SmallGraph, noise: NoiseRecorder, halves: float = 1.0) ->
 
 
 def sound_tree(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """The exponential mechanism as it is proved."""
+    """The exponential mechanism as proved."""
     chosen_tree(graph, noise, halves=2.0)
 
 
@@ -152,7 +152,7 @@ def fresh_noise_for_descendants(graph: SmallGraph, noise: NoiseRecorder, once: b
 
 
 def draws_of_one_block(leaves: int) -> int:
-    """Return how often the count of a block of so many leaves is drawn."""
+    """Return how often the count of a block with this number of leaves is drawn."""
     noise = NoiseRecorder(np.random.default_rng(0))
     fresh_noise_for_descendants(SmallGraph.from_edges(leaves, [], directed=False), noise)
     return len(noise.steps)

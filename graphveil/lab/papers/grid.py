@@ -27,10 +27,10 @@ class ProgressListener(Protocol):
     """Receives the progress of a running grid."""
 
     def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
-        """Take all cells, and what was found before, by the name of its work."""
+        """Receive all cells, and earlier results by the name of their work."""
 
     def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
-        """Take a cell that is done."""
+        """Receive a finished cell."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -473,7 +473,7 @@ def _cell_count(target: ReproductionTarget) -> int:
 
 
 def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
-    """Return everything that a target declares, as names and words."""
+    """Return all fields of a target as names and text."""
     return list(_facts(target, root))
 
 
