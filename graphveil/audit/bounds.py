@@ -237,7 +237,7 @@ def one_run(
     """Return the lower bound on epsilon of Steinke, Nasr and Jagielski (2023, arXiv 2305.08846).
 
     Args:
-        canaries: m, each included by a fair coin of its own.
+        canaries: m, each included by an independent fair coin.
         guesses: r of them were guessed, in or out.
         correct: v guesses were right.
         delta: at which delta.
@@ -268,7 +268,7 @@ def one_run(
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability of so many right guesses under (epsilon, delta)-indistinguishability.
+    """Return the largest probability of this many right guesses under (epsilon, delta)-indistinguishability.
 
     With B ~ Binomial(r, 1 / (1 + e^-epsilon)):
 
@@ -324,7 +324,7 @@ def one_run_gaussian(
 
 
 def gaussian_claim_fails(canaries: int, guesses: int, correct: int, mu: float, significance: float) -> bool:
-    """Whether so many right guesses have a probability below the significance under the claim mu.
+    """Whether this many right guesses have a probability below the significance under the claim mu.
 
     Were P[V >= v] = tau, the tails P[V >= j] would have to grow downwards from j = v by the recursion,
     and reach more than one.

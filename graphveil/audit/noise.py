@@ -112,7 +112,7 @@ class Law(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Exact(Law):
-    """Something that is given out as it is."""
+    """An exact output without noise."""
 
     value: Floats
 
@@ -132,7 +132,7 @@ class Exact(Law):
 
 @dataclass(frozen=True, eq=False)
 class GaussianLaw(Law):
-    """N(value, sigma^2), each entry on its own."""
+    """N(value, sigma^2), each entry independently."""
 
     value: Floats
     sigma: Floats
@@ -184,7 +184,7 @@ def _scale_loss(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLower
 
 @dataclass(frozen=True, eq=False)
 class LaplaceLaw(Law):
-    """Laplace noise of a scale, each entry on its own."""
+    """Laplace noise of a scale, each entry independently."""
 
     value: Floats
     scale: Floats
@@ -350,7 +350,7 @@ class NoiseRecorder:
         given: list[NoiseStep] | None = None,
         zero_noise: bool = False,
     ) -> None:
-        """Take where randomness comes from; ``zero_noise`` gives out what noise would be added to."""
+        """Store the source of randomness; ``zero_noise`` returns values without noise."""
         self.steps: list[NoiseStep] = []
         self.used_hidden = False
         self._rng, self._hidden, self._given, self._zero_noise = rng, hidden or rng, given, zero_noise
@@ -399,7 +399,7 @@ class NoiseRecorder:
 
     @checked
     def release(self, value: Any) -> Any:
-        """Give something out as it is."""
+        """Release a value exactly."""
         return self._step(Exact(np.asarray(_plain(value))), None)
 
     def _step(self, law: Law, stream: Hashable | None) -> Any:
@@ -439,7 +439,7 @@ def _floats(value: Any) -> Floats:
 
 
 def _plain(value: Any) -> Any:
-    """Return a torch tensor as an array, and anything else as it is."""
+    """Return a torch tensor as an array, and anything else unchanged."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 

@@ -1,6 +1,6 @@
 """Canaries in single queries: many copies of a query's worst neighbors, answered by the release path.
 
-Each canary has rows, node pairs, cells or coordinates of its own, so one release contains thousands of
+Each canary has separate rows, node pairs, cells or coordinates, so one release contains thousands of
 independent ones. The same path with zero noise shows how far each moves the answer; the bound is about
 the noise. There are as many releases as the claim needs for a bound of about nine tenths of it.
 """
@@ -129,7 +129,7 @@ class CanaryContext:
         return _answer(single_query_plan(self.plan, query), edges, groups, data, self.key())
 
     def rounds(self, count: int, mu: float) -> int:
-        """Return how many releases of so many canaries a bound on mu needs."""
+        """Return how many releases a bound on mu needs, for a number of canaries."""
         needed = (2 * float(ndtri(self.confidence)) / (BLUR * max(mu, 1e-3))) ** 2
         return max(1, min(_MAX_ROUNDS, math.ceil(needed / count)))
 
@@ -187,7 +187,7 @@ def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
 def planted(
     query: Query, context: CanaryContext, count: int, certified: Event, bound: LowerBound
 ) -> CanaryResult:
-    """Return the result of so many canaries, with the query's own privacy cost as the claim."""
+    """Return the result of a number of canaries, with the query's own privacy cost as the claim."""
     claimed = privacy_curve(query.event(context.unit)).epsilon(context.plan.delta)
     return CanaryResult(query.stage, count, certified, claimed, bound)
 
@@ -260,7 +260,7 @@ def _alike(weight: Similarity, nodes: int) -> Any:
 
 @insert_canaries.register
 def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> CanaryResult | str:
-    """Sources with a list of their own that takes the whole budget, and a vector at its bound."""
+    """Sources with separate lists that use the whole budget, and a vector at its bound."""
     level, group = int(np.argmax(query.levels)), context.group if query.groups > 1 else 0
     if not query.bounds[group]:
         return "records of this group send nothing"
@@ -418,7 +418,7 @@ class _CanaryPairs:
 
     @classmethod
     def for_unit(cls, nodes: int, unit: Unit) -> "_CanaryPairs":
-        """Lay out all slots; where some edges are public, those of a path, and a tenth of nodes unlisted."""
+        """Lay out all node pairs; under ``edge-subset`` a public path, and a tenth of nodes unlisted."""
         if not isinstance(unit, EdgeSubset):
             domain = Domain.whole(nodes, directed=isinstance(unit, DirectedEdge))
             return cls(domain, np.empty((2, 0), dtype=np.int64), np.arange(domain.slots.total))
@@ -473,7 +473,7 @@ def _of_totals(query: EdgeTotalQuery, context: CanaryContext) -> CanaryResult:
 
 @insert_canaries.register
 def _of_blocks(query: BlockCountQuery, context: CanaryContext) -> CanaryResult:
-    """One edge a block, or none: disjoint blocks have counts of their own."""
+    """One edge per block, or none: disjoint blocks have separate counts."""
     canary_pairs = _CanaryPairs.for_unit(_TREE_LEAVES, context.unit)
     tree = Dendrogram.balanced(canary_pairs.domain.slots.nodes, context.rng)
     blocks = DendrogramBlocks.from_tree(tree, canary_pairs.domain.public, query.epsilon)

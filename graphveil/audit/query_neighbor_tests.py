@@ -468,7 +468,7 @@ class _Comparison:
         return self._result(time.perf_counter() - started)
 
     def _compare(self, drawn: Family, most: int) -> None:
-        """Compare a graph with at most so many of its neighbors."""
+        """Compare a graph with a maximum number of its neighbors."""
         groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
         views = [
             NeighborView(drawn.graph, drawn.public, groups, number, within=self._mutual)

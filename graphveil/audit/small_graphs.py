@@ -234,7 +234,7 @@ class PublicGraphFacts:
 
     @cached_property
     def domain(self) -> Domain:
-        """The slots that are protected."""
+        """The protected node pairs."""
         if not self.listed:
             return Domain.whole(self.nodes, directed=not self.mutual)
         source, target = np.array(sorted(self.known), dtype=np.int64).reshape(-1, 2).T
@@ -360,7 +360,7 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
 
 
 def _bounded_edges(graph: SmallGraph, most: int, rng: Rng) -> set[Pair]:
-    """Return edges of which no node has more than so many in either direction."""
+    """Return edges in which no node has more than a maximum degree in either direction."""
     kept: set[Pair] = set()
     out, into = np.zeros(graph.nodes, dtype=int), np.zeros(graph.nodes, dtype=int)
     pairs = [pair for pair in graph.edges if graph.directed or pair[0] < pair[1]]
@@ -386,5 +386,5 @@ def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
 
 
 def _some(every: list[Pair], rng: Rng) -> list[Pair]:
-    """Return at most so many of the pairs as a graph has neighbors in a test, at random."""
+    """Return a random subset of the pairs, at most as many as a graph has neighbors in a test."""
     return [every[k] for k in rng.permutation(len(every))[:_NEIGHBORS]]

@@ -69,7 +69,7 @@ def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
 
 
 def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
-    """Give random nodes a random label and no edges of their own; coins null their labels, or do not."""
+    """Give random nodes a random label and no edges; coins decide whether their labels are removed."""
     if count > graph.num_nodes:
         raise ConfigError(f"{count} records need as many nodes, and the graph has {graph.num_nodes}")
     places = rng.permutation(graph.num_nodes)[:count]
@@ -143,7 +143,7 @@ def audit_training(
 ) -> TrainingAudit:
     """Insert canaries at random, split, fit once, guess them from the model's outputs, and bound epsilon.
 
-    Under units of edges canaries are slots, under units of records they are records that end up in the
+    Under edge-level privacy units canaries are node pairs, under node-level ones records that end up in the
     training part. A fifth of them is guessed: those with the highest scores as in, with the lowest as out.
     How many that is follows from public numbers.
 

@@ -85,15 +85,15 @@ class _ZeroNoiseQuery:
 
 
 class _ZeroNoiseCounts(_ZeroNoiseQuery, NeighborCountQuery):
-    """Counts of neighbors as they are."""
+    """Counts of neighbors without noise."""
 
 
 class _ZeroNoiseTotal(_ZeroNoiseQuery, EdgeTotalQuery):
-    """The number of edges as it is."""
+    """The number of edges without noise."""
 
 
 class _ZeroNoiseBlocks(_ZeroNoiseQuery, BlockCountQuery):
-    """Counts of blocks as they are."""
+    """Counts of blocks without noise."""
 
 
 class ZeroNoiseSteps(StepNoise):
@@ -112,7 +112,7 @@ class _ZeroNoiseAttention(EdgeAttentionQuery):
     """Steps on edges without noise."""
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return noise that is none."""
+        """Return zero noise."""
         return ZeroNoiseSteps(
             key,
             parameters=self.parameters,
