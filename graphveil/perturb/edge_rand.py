@@ -67,6 +67,10 @@ def edge_rand(
         ConfigError: Noise alone would add more than ``max_edges`` edges; nothing was spent.
         UnitError: The unit is missing, or does not fit the graph's edges.
 
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: ``epsilon`` to the ledger of the graph's edge set,
+        before the edges are read. Public: the released graph and its guarantee.
+
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> released, guarantee = edge_rand(path, unit="undirected-edge", epsilon=2.0)
