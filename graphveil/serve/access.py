@@ -169,7 +169,7 @@ class Keys:
     """
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
-        """Take keys; without any, every request is rejected."""
+        """Store the keys; without any, every request is rejected."""
         self._by_hash = {key.sha256: key for key in keys}
         self._places = {hashed: place for place, hashed in enumerate(self._by_hash)}
 

@@ -137,7 +137,7 @@ class ConnectionLimits:
 def _waits_for_client(connection: H11Protocol, *, body: bool = False) -> bool:
     """Whether the client has to send a request, or to read an answer, or (``body``) to send the body.
 
-    Bodies have a deadline of their own, which answers 408.
+    Bodies have a separate deadline, which answers 408.
     """
     transport = cast("asyncio.Transport | None", connection.transport)
     if transport is None or transport.is_closing():
@@ -224,7 +224,7 @@ def log_config() -> dict[str, Any]:
 
 
 class JsonLogFormatter(logging.Formatter):
-    """Lines of the server as they are, and no text of other parts, which may quote data."""
+    """Formats log lines of the server unchanged, and no text of other parts, which may quote data."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line of JSON."""

@@ -90,7 +90,7 @@ def make_app(
 
 
 def missing_extra(error: ModuleNotFoundError) -> Exception:
-    """Return which extra is missing; a missing module of graphveil is raised as it is."""
+    """Return which extra is missing; a missing module of graphveil is raised again."""
     if (error.name or "").startswith("graphveil"):
         return error
     return MissingDependencyError(
