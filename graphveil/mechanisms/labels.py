@@ -274,7 +274,7 @@ class LabelRR(LabelMechanism):
 
     @property
     def change(self) -> float:
-        """q."""
+        """Probability q that any other given class is reported."""
         return math.exp(-self.epsilon) * self.keep
 
     @property

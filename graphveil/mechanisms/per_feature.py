@@ -54,9 +54,9 @@ class MultiBit(FeatureMechanism):
 
     Args:
         epsilon, dim, bounds: see ``FeatureMechanism``.
-        m: ``"best"`` is the integer next to epsilon / 2.177 with the smallest variance,
-            ``"floor"`` is max(1, min(d, floor(epsilon / 2.18))), as in the paper, and ``"all"`` is 1BM, one
-            bit for every feature; or a number.
+        m: A number, or a rule. ``"best"`` is the integer next to epsilon / 2.177 with the smallest variance.
+            ``"floor"`` is max(1, min(d, floor(epsilon / 2.18))), as in the paper. ``"all"`` is 1BM, one bit
+            for every feature.
 
     Raises:
         ConfigError: If a parameter is outside its range.

@@ -1,7 +1,7 @@
 """Exact draws for local mechanisms from random words: integers, subsets, and outputs of channels.
 
 A record is a row of the stream. Its values share the row's first words. A value that needs more than its
-share reads its own blocks, far behind them, so no draw depends on the number of words used by another.
+share reads its own blocks, far behind them. No draw depends on the number of words used by another.
 
 This module needs NumPy only, since clients use it.
 """
@@ -151,8 +151,8 @@ class Channel:
     """Randomized response over a few values: ``counts[t][u]`` of 2^64 words give output u for input t.
 
     A channel has a row of probabilities for each input. Here they are counts that sum to 2^64, so a sampler
-    of 64-bit words meets them exactly, and the ratio of any two counts in a column is a ratio of integers.
-    They are computed from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs in a row:
+    of 64-bit words meets them exactly. The ratio of any two counts in a column is a ratio of integers. They
+    are computed from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs in a row:
 
         count(u|t) = floor((2^64 - k c) P(u|t)) + c; the rest of 2^64 goes to the row's largest count,
         c = ceil((k + 1 + 2 eta 2^64) / (e^epsilon - 1)) + 1,  eta a bound on the relative error of P.

@@ -344,9 +344,9 @@ class PiecewiseFamily(ScalarMechanism):
 
     *The grid.* [-A, A] is divided into n = 2^31 cells, of which w = round(n/(t + 1)) are the window. x is
     rounded to one of the n - w + 1 places of the window, with x as expectation. The window is chosen with a
-    probability that is a multiple of 2^-64. It is rounded down so that the most likely cell inside is at most
-    e times the least likely one outside, including the 64-bit words behind each cell. A is 1/(Pr[window] -
-    w/n), for which E[y] = x after that rounding.
+    probability that is a multiple of 2^-64. It is rounded down: with the 64-bit words behind each cell, the
+    most likely cell inside is at most e times the least likely one outside. A is 1/(Pr[window] - w/n), for
+    which E[y] = x after that rounding.
     """
 
     root: ClassVar[float]

@@ -218,8 +218,8 @@ ACROSS_TAU, INSIDE_TAU = 0.05, 0.01
 class DendrogramBlocks:
     """Disjoint blocks of node pairs: the pairs across a node, or all pairs inside a collapsed subtree.
 
-    A subtree has one count if noise of scale 1 / eps would dominate the counts across a node (at most 1 /
-    (tau_1 eps) node pairs) and inside (at most 1 / (tau_2 eps)). The decision depends on sizes alone, not on
+    A subtree has one count if noise of scale 1 / eps would dominate its counts: at most 1 / (tau_1 eps) node
+    pairs across its node, and at most 1 / (tau_2 eps) inside. The decision depends on sizes alone, not on
     private edges. Every node pair is in one block.
 
     >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))

@@ -158,8 +158,8 @@ class Release:
         resumed release answers the same data with the same noise, and rejects other data.
 
         Raises:
-            ReleaseError: If the next query takes other data, every query is answered, the release is closed
-                without a stored answer, or this is not the process that opened the release.
+            ReleaseError: If the next query takes other data, or every query is answered. Also if the release
+                is closed without a stored answer, or was opened by another process.
 
         Privacy:
             The answer includes its noise and is charged in ``open``. It may be public.

@@ -6,8 +6,8 @@ gradient:
 
 * The module is called with one ego graph, in a loop, or under ``vmap``. There torch separates a batch's
   records and rejects an index beyond a record's own rows: isolation relies on torch.
-* Each call of a module in a loop, and of a batch under ``vmap``, is on a new copy of the module in its state
-  before training (``module_copies.py``, which lists what a copy does not isolate).
+* Each call of a module in a loop, and of a batch under ``vmap``, uses a new copy of the module in its state
+  before training. ``module_copies.py`` lists what a copy does not isolate.
 * A record for which the module raises has gradient zero, like one whose gradient is not finite
   (``null_records.py``).
 

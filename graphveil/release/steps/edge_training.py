@@ -70,10 +70,10 @@ class _PreparedTraining(PreparedData):
 class EdgeAttentionQuery(Query):
     """Release noisy gradients of an edge attention network, each target's gradient clipped to a norm C.
 
-    The example of target v is the loss of its class, given its own row and the sum of its in-neighbors'
-    rows weighted by the network (``graphveil.release.steps.edge_gradients``). Step t releases the sum of
-    the clipped gradients of a batch of targets plus N(0, (z C)^2). Each target is in the batch with
-    probability q, independently.
+    The example of target v is the loss of its class, given its own row and the weighted sum of its
+    in-neighbors' rows. The network computes the weights (``graphveil.release.steps.edge_gradients``). Step t
+    releases the sum of the clipped gradients of a batch of targets plus N(0, (z C)^2). Each target is in the
+    batch with probability q, independently.
 
     Args:
         dim: d, the width of the rows, and of the network's hidden layer.
