@@ -1,7 +1,7 @@
 """Public feature weights: the importance of each feature to a model, and its correlation with sensitive data.
 
 Scores are computed from public records, so weights do not spend privacy budget. For weights computed from the
-record that they randomize, see ``record_rr.py``.
+record that they randomize, see ``feature_rr.py``.
 """
 
 from collections.abc import Callable

@@ -193,10 +193,10 @@ class PerFeature(FeatureMechanism):
 
     On the centered scale [-1, 1], with V the scalar mechanism's variance:
 
-        Split():         y_i at epsilon/d each;               Var = V_{epsilon/d}(x_i)
-        Weights(theta):  y_i at epsilon theta_i each;         Var = V_{epsilon theta_i}(x_i)
-        Sample(k):       (d/k) y_i at epsilon/k for k of the features, 0 for the others;
-                         Var = (d/k) (V_{epsilon/k}(x_i) + x_i^2) - x_i^2
+        EvenAllocation():           y_i at epsilon/d each;        Var = V_{epsilon/d}(x_i)
+        WeightedAllocation(theta):  y_i at epsilon theta_i each;  Var = V_{epsilon theta_i}(x_i)
+        SampledAllocation(k):       (d/k) y_i at epsilon/k for k of the features, 0 for the others;
+                                    Var = (d/k) (V_{epsilon/k}(x_i) + x_i^2) - x_i^2
 
     and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``EvenAllocation()``: noise of
     scale (beta - alpha) d/epsilon on every feature.

@@ -7,8 +7,8 @@ norms, and the clipped sum is one more product.
 
 Parts are independent of losses, clipping and noise. A model describes itself as a tree of them::
 
-    Chain(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
-    Chain(Branches(branch_0, ..., branch_K), head)
+    GhostSequential(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
+    GhostSequential(GhostBranches(branch_0, ..., branch_K), head)
 
 All rows are feature-major float64, (width, B), and no part mixes rows.
 """
