@@ -64,7 +64,7 @@ def depth(**named: int) -> None:
     graphveil.errors.ConfigError: hops=1000000000000 must be at most 100: ...
     """
     integer_at_least(1, **named)
-    _at_most(MAX_DEPTH, "each of them is built or asked for on its own", named)
+    _at_most(MAX_DEPTH, "each of them is built or queried separately", named)
 
 
 def width(**named: int) -> None:

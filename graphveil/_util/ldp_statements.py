@@ -13,8 +13,8 @@ _RANDOMIZED = (
     "(total {total}; inf = not protected). Edges, identities and test labels (used in the clear for the test "
     "score) are not protected. "
 )
-RAW_DATA_HELD = "This process held the raw data; the guarantee is about what leaves the randomizer."
-_ON_DEVICES = "Each node's own device ran the randomizer; the guarantee is about what leaves it."
+RAW_DATA_HELD = "This process held the raw data; the guarantee covers the output of the randomizer."
+_ON_DEVICES = "Each node's own device ran the randomizer; the guarantee covers its output."
 _RECEIVED = "This process saw only what had left the randomizer; the guarantee is about that."
 _WHERE = {False: RAW_DATA_HELD, True: _ON_DEVICES, None: _RECEIVED}
 _DIGITS = 15  # before the point, from which numbers are written with an exponent

@@ -51,7 +51,7 @@ _ROW_DISCLOSES = {
 }
 TEST_LABELS = (
     "Each run has test nodes of its own, and reads their labels in the clear for its test score: over all "
-    "runs that may be everybody's."
+    "runs these may be the labels of all nodes."
 )
 _SIDE_CHANNELS = "running times, memory and file sizes, which this release does not contain"
 
@@ -109,12 +109,12 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
-            f"Whatever is told about both is {bound}-indistinguishable only{mark}."
+            f"Anything published about both is {bound}-indistinguishable only{mark}."
         )
-    mlps = f", and an MLP was trained beside each on the same {data}" if compared else ""
+    mlps = f", and an MLP was trained next to each on the same {data}" if compared else ""
     return (
         f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same {data}{mlps}. "
-        "Nothing in this folder comes from the others. Whatever is told about all of them, a mean accuracy "
+        "Nothing in this folder comes from the others. Anything published about all of them, a mean accuracy "
         f"for example, is {bound}-indistinguishable only{mark}.{own_test}"
     )
 

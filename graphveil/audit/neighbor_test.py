@@ -198,7 +198,7 @@ class NeighborTestResult:
         if self.largest_mu:
             measured += f", mu {self.largest_mu:.4g}"
         limits = (
-            "limits: only pairs that were drawn, of small graphs, and only what the noise object was told"
+            "limits: only pairs that were drawn, of small graphs, and only what the noise object received"
         )
         if self.hidden:
             limits = (
@@ -305,7 +305,7 @@ def neighbor_test(
     elif len(signature(function).parameters) < 2:
         raise ConfigError(
             "a mechanism takes (graph, noise); for a function of the graph alone, which returns what "
-            "noise is added to, say sensitivity="
+            "noise is added to, pass sensitivity="
         )
     search = _Search(mechanism, PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu), seed, runs)
     started = time.perf_counter()

@@ -78,7 +78,7 @@ _MAX_ROUNDS = 64
 _PAPER = "it is as published, and known not to keep its claim"
 WITHOUT_CANARIES = {  # kinds of queries that no canary has a place of its own in
     "TreeSearchQuery": (
-        "a random walk over trees, which hides an edge far better than its bound says: no count of runs "
+        "a random walk over trees, which hides an edge far better than its bound states: no count of runs "
         "comes near"
     ),
     "ChunkDensityQuery": _PAPER,

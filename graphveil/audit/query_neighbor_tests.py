@@ -100,7 +100,7 @@ _LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
 NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbors on small graphs
     "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
     "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
-    "TopNodePairsQuery": "cells compete for places, which no single cell's law says",
+    "TopNodePairsQuery": "cells compete for places, which no single cell's law describes",
     "TreeSearchQuery": "a random walk, whose law is enumerated elsewhere",
     "ChunkDensityQuery": "as published, and known not to keep its claim",
     "ChunkResponseQuery": "as published, and known not to keep its claim",

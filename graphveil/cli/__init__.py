@@ -57,7 +57,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
-        "Attack a finished run as somebody would who has its predictions; internal, and charges no ledger.",
+        "Attack a finished run with access to its predictions. The output is internal.",
         (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
     ),
     "ledger": (

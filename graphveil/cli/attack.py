@@ -17,10 +17,10 @@ _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
 _RIGHT = (1, 2, 3, 4, 5)
 _BOUND_NOTE = (
-    "The attack bound limits what the release tells about one edge to an attacker who knows everything "
-    "else; over many pairs public features may tell more."
+    "The attack bound limits what the release reveals about one edge to an attacker who knows everything "
+    "else; over many pairs public features may reveal more."
 )
-_SERVERS = {"unpoisoned": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
+_SERVERS = {"unpoisoned": "no malicious clients", "unpoisoned_robust": "robust, no malicious clients"}
 _NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
 Seed = Annotated[int, flag(_ATTACK, "--seed", "Of everything that is drawn.")]
@@ -60,9 +60,7 @@ def linkteller(
     ] = "max",
     supervised: Annotated[
         bool,
-        flag(
-            _ATTACK, "--supervised", "Also ask attackers who are told half of the pairs and learn from them."
-        ),
+        flag(_ATTACK, "--supervised", "Also run attackers that know the truth about half of the pairs."),
     ] = False,
     seed: Seed = 0,
     json: options.Json = False,

@@ -30,7 +30,7 @@ def audit(
         found = audit_run(run, pairs=pairs, seed=seed)
     _show(found, screen)
     screen.print_line(
-        f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html beside it"
+        f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html next to it"
     )
     screen.emit_json(found.as_dict())
     if found.faults:

@@ -111,7 +111,9 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     return [empty_part_message(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
-_NO_LABEL = "no column is known to hold the labels; name it with --label, where the command says COLUMN"
+_NO_LABEL = (
+    "no column is known to hold the labels; name it with --label, in the place of COLUMN in the command"
+)
 
 
 def _suggested_command(

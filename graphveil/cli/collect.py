@@ -43,7 +43,8 @@ LabelMechanismName = Annotated[
     flag(
         _PRIVACY,
         "--label-mechanism",
-        "How the label is: one class is said (rr), several (subset), or a public group of them (hashing).",
+        "How the label is reported: one class (rr), several (subset), or a public group of classes "
+        "(hashing).",
     ),
 ]
 Theta = Annotated[
@@ -79,10 +80,10 @@ SecretFile = Annotated[
     flag(_FILES, "--secret", "Your secret, made the first time; by default one in your state folder."),
 ]
 MaxEps = Annotated[
-    float, flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
+    float, flag(_PRIVACY, "--max-eps", "Largest epsilon per record. A protocol that needs more is rejected.")
 ]
 AllowUnprotectedLabel = Annotated[
-    bool, flag(_PRIVACY, "--allow-unprotected-label", "Send labels as they are, if the survey asks for that.")
+    bool, flag(_PRIVACY, "--allow-unprotected-label", "Send unprotected labels if the protocol requires it.")
 ]
 ProtocolArgument = Annotated[
     Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
@@ -247,7 +248,7 @@ def randomize(
         formal_statement = loaded_protocol.formal_statement(on_clients=False)
         with report_output_failure(out):
             count = format_count_with_verb(encoded_reports.num_rows, "report")
-            screen.print_line(f"{count} in {out}; keep them: nobody answers a survey twice")
+            screen.print_line(f"{count} in {out}; keep them: no client may report twice")
             screen.print_paragraph(f"In the ledger: {known.account.after()}.")
             ledger_result = {"reports": encoded_reports.num_rows, "ledger": known.account.as_plain()}
             screen.emit_json(_json_result(loaded_protocol, out, formal_statement) | ledger_result)
@@ -492,7 +493,7 @@ def _show(found: dict[str, Any], screen: Screen) -> None:
 
     names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
     rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
-    screen.table(("method", "agrees with what validation nodes said, %"), rows)
+    screen.table(("method", "agreement with reported validation labels, %"), rows)
     kept = f"{100 * found['label_kept']:.1f} %"
     screen.print_line(
         f"A node keeps its label with probability {kept}: no model can be expected to agree more often.",

@@ -254,7 +254,7 @@ def raise_(
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
-        raise ConfigError("say which limit and how far: pass --unit, --epsilon and --delta")
+        raise ConfigError("state the limit to raise: pass --unit, --epsilon and --delta")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
     (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]

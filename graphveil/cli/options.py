@@ -97,13 +97,13 @@ Weight = Annotated[str | None, _column("--weight", "Column of the edges' weights
 MaxWeight = Annotated[
     float | None, flag(_DATA, "--max-weight", "Public bound of an edge's weight; larger ones are cut to it.")
 ]
-Directed = Annotated[bool, flag(_DATA, "--directed", "An edge says nothing about its opposite.")]
+Directed = Annotated[bool, flag(_DATA, "--directed", "Treat edges as directed.")]
 AssumeDisjointEdges = Annotated[
     bool,
     flag(
         _PRIVACY,
         "--assume-disjoint-edges",
-        "You assert that no edge of this graph was trained on or asked before: the larger figure "
+        "You assert that no edge of this graph was used for training or queried before: the maximum "
         "counts, not the sum.",
     ),
 ]
@@ -112,8 +112,9 @@ AssumeDisjointNodes = Annotated[
     flag(
         _PRIVACY,
         "--assume-disjoint-nodes",
-        "Unit local-attributes: you assert that nobody in this graph was trained on or asked before: "
-        "the larger figure counts, not the sum.",
+        "Unit local-attributes: you assert that no person in this graph was used for training or "
+        "queried before: "
+        "the maximum counts, not the sum.",
     ),
 ]
 AllowSpend = Annotated[
@@ -121,8 +122,8 @@ AllowSpend = Annotated[
     flag(
         _PRIVACY,
         "--allow-spend",
-        "Ask this graph though it may be the one trained on, which a release without its run's internal "
-        "folder cannot tell.",
+        "Query this graph although it may be the training graph, which a release without the run's internal "
+        "folder cannot determine.",
     ),
 ]
 Split = Annotated[str | None, _column("--split", "Column of the nodes with train, val or test.")]
@@ -140,7 +141,7 @@ Missing = Annotated[
     str | None,
     _column(
         "--missing",
-        "What a missing feature becomes: refuse (the default), indicator (0, and one more column says so), "
+        "What a missing feature becomes: refuse (the default), indicator (0, and one more column marks it), "
         "constant=V, or median (not where records are protected).",
     ),
 ]
@@ -269,7 +270,7 @@ Ledger = Annotated[
         _PRIVACY,
         "--ledger",
         "The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
-        "name in it. Without it your own ledger recognizes the data, and says what they have cost so far.",
+        "name in it. Without it your own ledger recognizes the data, and prints their total so far.",
         metavar="NAME|URL|URL#NAME",
     ),
 ]

@@ -92,7 +92,7 @@ def perturb(
         perturbed.save(out, source=columns.source or "source", target=columns.target or "target")
         with report_output_failure(out):
             count = perturbed.num_edges
-            screen.print_line(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
+            screen.print_line(f"{counted(count, 'edge')}, their guarantee and a description are in {out}")
             screen.print_line("")
             screen.print_paragraph(perturbed.guarantee.formal_statement())
             screen.print_paragraph(f"In the ledger: {account.after()}.")

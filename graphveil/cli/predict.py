@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _TOTAL_ADDS_UP = {
     "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
-    "records": "as somebody may be in both graphs",
+    "records": "as a person may be in both graphs",
 }
 _TOTAL_IS_MAX = "the larger of the two, on your word that the graphs share no {thing}"
 _KNOWN = "none: this is the graph of the training, or one that was predicted before"
-_NO_QUERY = "none: this model does not ask the {about} under a budget"
+_NO_QUERY = "none: this model does not query the {about} under a budget"
 _CHOICES = ("features", "drop", "categories")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
@@ -103,7 +103,9 @@ def predict(
     no_cost_note = _KNOWN if known else _NO_QUERY.format(about=about)
     rows = _facts(graph, privacy_cost, after, about, f"{why}{_earlier_predictions_note(run)}", no_cost_note)
     screen.print_facts(
-        "The price of predicting this graph" if known else f"The price of asking another graph's {about}",
+        "The privacy cost of predicting this graph"
+        if known
+        else f"The privacy cost of querying another graph's {about}",
         rows if accounts is None else [*rows, *accounts.before()],
     )
     with report_charge_on_failure(ledger_of(graph.edge_set)):
@@ -235,7 +237,7 @@ def _facts(
         *(
             (
                 "features with it",
-                f"{format_epsilon_delta(one.epsilon, one.delta)}, as somebody may be in both graphs",
+                f"{format_epsilon_delta(one.epsilon, one.delta)}, as a person may be in both graphs",
             )
             for one in after.additional
         ),

@@ -147,7 +147,7 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
         keys = ("target", "title", "data", "cells", "minutes")
         screen.table(head, [tuple(str(row[key]) for key in keys) for row in rows], right=(3, 4))
         screen.print_line(
-            "Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` says more."
+            "Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` has details."
         )
         screen.emit_json({"targets": rows})
         return

@@ -30,9 +30,9 @@ def serve(
             "File of API keys. Required for node-level privacy units and for --allow-releases.",
         ),
     ] = None,
-    host: Annotated[str, flag(_SERVER, "--host", "Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, flag(_SERVER, "--host", "Address of the server.")] = "127.0.0.1",
     port: Annotated[
-        int, flag(_SERVER, "--port", "Port to listen on; 0 for any free port.", min=0, max=65535)
+        int, flag(_SERVER, "--port", "Port of the server; 0 for any free port.", min=0, max=65535)
     ] = 8000,
     max_body: Annotated[
         int, flag(_SERVER, "--max-body", "Maximum size of a request body in bytes.", min=1)

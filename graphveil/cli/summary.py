@@ -117,14 +117,14 @@ def _budget(plan: "Preview") -> list[Fact]:
         ),
     ]
     if plan.baseline is not None:
-        charge_note = "asks the same records and is charged to them (--no-baseline leaves it out)"
+        charge_note = "queries the same records and is charged to them (--no-baseline omits it)"
         rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {charge_note}"))
     elif guarantee.unit in ("node-record", "node-bounded-degree") and plan.experiment.method != "mlp":
         rows.append(
             ("baseline", "not trained, so the budget is the total (--baseline adds it, and its cost)")
         )
     elif plan.experiment.local and plan.experiment.compare:
-        rows.append(("baseline", "mlp on the same reports, without edges: nothing more is told or charged"))
+        rows.append(("baseline", "mlp on the same reports, without edges: no further reports or charges"))
     if runs > 1 or plan.baseline is not None:
         total = plan.guarantee_all_runs
         name = "all runs" if runs > 1 else "both"
@@ -138,7 +138,7 @@ def _additional_facts(one: "Guarantee", all_runs: "Guarantee", runs: int) -> lis
 
     rows = [
         ("and unit", f"{one.unit}: protects {one.covers}"),
-        ("its budget", f"{_epsilon(one)}, beside the other and never added to it"),
+        ("its budget", f"{_epsilon(one)}, separate from the other and never added to it"),
         ("its attacker", attack_bound_text(one)),
     ]
     if runs > 1:
@@ -193,7 +193,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     screen.print_line("")
     screen.print_line(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
     screen.print_line(
-        f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}"
+        f"Report: {folder.internal / 'report.html'}   Guarantee: graphveil explain {folder.root}"
     )
     if (folder.root / NOTICE).is_file():
         screen.print_line(
@@ -358,11 +358,11 @@ def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
     if not first["valid"]:
         return f"no guarantee holds{' for edges' if others else ''}: publish none of it"
     if not all(one["valid"] for one in others):
-        return "release/ tells of features what no guarantee holds for: publish it only if they may be known"
+        return "release/ contains features without a valid guarantee: publish it only if they may be known"
     if any(one["epsilon"] is None for one in others):
-        return "release/ tells what was not randomized: publish it only if that may be known"
+        return "release/ contains what was not randomized: publish it only if that may be known"
     if metrics["unit"] == "local-attributes" and metrics["epsilon"] is None:
-        return "release/ tells what was not randomized: publish it only if that may be known"
+        return "release/ contains what was not randomized: publish it only if that may be known"
     if folder.per_node.exists():
         return (
             "release/ may be published, internal/ must not; per_node/: row v only for someone entitled to "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphveil.runs.sweep_cells import Sweep
 
 MethodList = Annotated[
-    str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
+    str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the no-graph baseline.")
 ]
 Epsilons = Annotated[str | None, flag("Privacy", "--epsilon", "The budgets, a,b,c.", metavar="E,...")]
 Grid = Annotated[
@@ -233,7 +233,7 @@ def _format_total(total: "Guarantee | None") -> str:
     from graphveil.privacy.statements import format_epsilon_delta
 
     if total is None:
-        return "nothing: no cell asks protected data"
+        return "nothing: no cell queries protected data"
     mark = invalid_mark(valid=total.valid, unit=total.unit)
     return (
         f"all cells together {format_epsilon_delta(total.epsilon, total.delta)}{mark}, "

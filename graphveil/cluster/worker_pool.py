@@ -119,7 +119,7 @@ class RayWorkerPool:
                 break
         if not self._ready:
             raise ConfigError(
-                f"no worker started on the cluster of Ray within {config.wait:g} seconds; ask for fewer "
+                f"no worker started on the cluster of Ray within {config.wait:g} seconds; request fewer "
                 "threads (threads=), or for what is free there (ray status)"
             )
 

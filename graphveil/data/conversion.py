@@ -215,7 +215,7 @@ def fields_from_pyg(
         )
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         raise GraphError(
-            "a HeteroData has several types of nodes or edges, which methods here do not tell apart: give "
+            "a HeteroData has several types of nodes or edges, which methods here do not distinguish: give "
             "all types the same features and use data.to_homogeneous(), or build a Data of one type of edges"
         )
     if getattr(data, "y", None) is None:

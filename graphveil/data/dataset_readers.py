@@ -440,7 +440,7 @@ def _variable(body: memoryview, order: str) -> dict[str, Floats | SparsePattern]
     if kind in _NUMERIC and not int(flags[0]) & _COMPLEX:
         values = _numbers(next(parts), order)
         if min(size) < 0 or math.prod(size) != len(values):
-            raise ValueError("has a matrix of another size than it says")
+            raise ValueError("has a matrix of another size than it states")
         return {name: values.astype(np.float64).reshape(size, order="F")}
     return {}
 
@@ -456,7 +456,7 @@ def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int
     """Return the positions of the nonzero entries of a sparse matrix, without its trailing spare space."""
     rows, starts = _numbers(next(parts), order), _numbers(next(parts), order)
     if starts.dtype.kind != "i" or len(starts) != size[1] + 1 or not 0 <= starts[-1] <= len(rows):
-        raise ValueError("has a sparse matrix of another size than it says")
+        raise ValueError("has a sparse matrix of another size than it states")
     rows = rows[: starts[-1]]
     check_rows(starts, rows, size[0])
     return SparsePattern(size, rows, starts)
@@ -500,7 +500,7 @@ def _npz_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray
     kind = np.dtype(header[1].decode())
     shape = tuple(int(size) for size in header[3].decode().split(",") if size.strip())
     if kind.itemsize == 0 or math.prod(shape) * kind.itemsize != len(content) - start:
-        raise ValueError("says another size than it has")
+        raise ValueError("states another size than it has")
     return np.frombuffer(content, kind, offset=start).reshape(
         shape, order="F" if header[2] == b"True" else "C"
     )

@@ -294,7 +294,7 @@ def _twitch(country: str, nodes: int) -> Dataset:
         nodes=nodes,
         features=3_170,
         classes=2,
-        where="MUSAE Twitch friendships (Rozemberczki et al. 2021); the download has 128 dense features",
+        where="MUSAE Twitch social networks (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae(f"twitch/{country}", country),
         read=read_twitch,
         fetch=pyg_reader("Twitch"),

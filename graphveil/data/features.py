@@ -101,7 +101,7 @@ def to_dense(x: Features) -> Tensor:
         return x
     check_room(
         4.0 * x.shape[0] * x.shape[1],
-        f"{x.shape[1]:,} features of {x.shape[0]:,} nodes, most of them not zero or all asked for,",
+        f"{x.shape[1]:,} features of {x.shape[0]:,} nodes, most of them not zero or all requested,",
         "leave some out, or hash them into fewer columns",
     )
     return torch.from_numpy(x.toarray())

@@ -302,7 +302,9 @@ class Estimator(ABC):
             second charge.
         """
         if labels:
-            raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
+            raise GraphError(
+                f"fit takes a graph, which holds its labels, and got additional arguments: {NO_FOLDS}"
+            )
         prepared = graph if isinstance(graph, PreparedFit) else None
         if prepared is not None and prepared.method is not self.config:
             raise ConfigError(
@@ -326,7 +328,7 @@ class Estimator(ABC):
             check_writable(folder)
         graph, (session.plan, session.guarantee, rows) = ready.scaled, ready.preview
         spends = (
-            "nothing is asked under a budget" if session.plan is None else "its release is recorded first"
+            "nothing is queried under a budget" if session.plan is None else "its release is recorded first"
         )
         _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
@@ -663,7 +665,7 @@ class Estimator(ABC):
         if self._fit is not None:
             raise ConfigError(
                 "a fitted model cannot be pickled, copied or sent to another process, since the ledger of "
-                "what it was asked would not go with it: save it (model.save(folder)), load it there "
+                "its past queries would not go with it: save it (model.save(folder)), load it there "
                 "(load_model(folder)); one that is not fitted can be sent"
             )
         return super().__reduce_ex__(protocol)

@@ -16,8 +16,7 @@ from graphveil.training.adam import Adam
 
 ROWS = ("input", "previous")
 PAPER_WEIGHT_DEVIATION = (
-    "an edge is charged for one row of norm one, as the paper does, whatever its weights and at however many "
-    "ends"
+    "an edge is charged for one row of norm one, as the paper does, for any weights and at any number of ends"
 )
 
 _WIDTHS = (32, 16)  # hidden and output width of the network of learned_public

@@ -169,8 +169,8 @@ def graph_requests(
     privacy_config = fitted.method.privacy_config
     if privacy_config.on_records:
         raise UnitError(
-            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
-            f"{privacy_config.unit.name!r} protects: somebody may be in both graphs. Drop it; the two "
+            "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
+            f"{privacy_config.unit.name!r} protects: a person may be in both graphs. Drop it; the two "
             "releases add up"
         )
     if any(prediction_state.ledger.fitted(request.graph.edge_set) for request in requests):
@@ -186,7 +186,8 @@ def check_no_groups(name: str, plan: ReleasePlan) -> None:
     """Reject a plan that depends on which nodes have public labels, since another graph may have none."""
     if any(query.groups > 1 for query in plan.queries):
         raise NotImplementedGuaranteeError(
-            f"{name} under its unit asks by who has a public label, which another graph need not say, and "
+            f"{name} under its unit depends on which nodes have a public label, which another graph may "
+            f"not have, and "
             "does not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
             "predicts other graphs"
         )
@@ -239,15 +240,15 @@ def check_prediction_options(unit: str, options: PredictionOptions) -> None:
     of_people = unit == LocalAttributes.name
     if options.assume_disjoint_edges and of_people:
         raise UnitError(
-            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
+            "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
             f"{unit!r} protects: "
-            "somebody may be in both graphs. If you know that nobody is, pass assume_disjoint_nodes "
+            "a person may be in both graphs. If you know that no person is, pass assume_disjoint_nodes "
             "(--assume-disjoint-nodes); else drop it, and the reports add up"
         )
     if options.assume_disjoint_nodes and not of_people:
         raise UnitError(
             "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
-            "person pays for its "
+            "person is charged for its "
             f"own reports, and the unit is {unit!r}; drop it"
         )
 
@@ -298,10 +299,11 @@ class PredictionManager:
             if requests and self.own is None and not options.confirms_charge:
                 # It may be the fitted graph, whose predictions do not spend privacy budget.
                 raise ConfigError(
-                    "this model comes from a release without the run's internal/ folder, so nobody can tell "
+                    "this model comes from a release without the run's internal/ folder, so it is unknown "
                     "whether the graph is the one that it was fitted on, whose predictions are stored and "
-                    "free: predict() without a graph returns them. To ask this graph again, at the price "
-                    "that price(graph) names, pass allow_spend=True (--allow-spend), or load the run folder"
+                    "free: predict() without a graph returns them. To query this graph again, at the cost "
+                    "that privacy_cost(graph) returns, pass allow_spend=True (--allow-spend), or load "
+                    "the run folder"
                 )
             for request in requests:
                 request.execute(self._state)

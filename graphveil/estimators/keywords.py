@@ -140,7 +140,7 @@ def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
         raise ConfigError(f"dropout={given.dropout:g} is not available under node units; set it to 0")
     if given.patience is not None:
         raise ConfigError(
-            "patience asks validation records after every epoch, which node units protect; drop it, or "
+            "patience queries validation records after every epoch, which node units protect; drop it, or "
             "choose weights once with selection='private'"
         )
     if privacy_config.paper and (given.selection == "private" or privacy_config.private_metrics):

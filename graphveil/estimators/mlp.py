@@ -432,7 +432,7 @@ class MLP(NetworkKeywords, Estimator):
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     paper_deviations: ClassVar[tuple[str, ...]] = (
         "noise calibrated by the paper's Renyi accounting",
-        "the epoch of the best exact validation accuracy is kept, for which nobody pays",
+        "the epoch of the best exact validation accuracy is kept, which is not charged",
     )
 
     tuned: bool | None = None

@@ -84,6 +84,6 @@ def with_undirected_edge_deviation(guarantee: Guarantee, graph: Graph) -> Guaran
     if guarantee.unit != DirectedEdge.name or graph.directed:
         return guarantee
     return guarantee.with_deviations(
-        "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
+        "an undirected edge is stored twice and the claim is about one stored edge: an undirected edge is "
         f"protected at eps = {format_upper_bound(guarantee.mutual_epsilon)} only"
     )

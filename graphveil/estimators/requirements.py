@@ -147,14 +147,15 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
         and not model.distinguishes_private_edges
     ):
         raise NotImplementedGuaranteeError(
-            f"{model.method} does not tell private edges from public ones, so unit {unit.name!r} is not "
+            f"{model.method} does not distinguish private edges from public ones, so unit {unit.name!r} "
+            f"is not "
             "available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), or "
             "use 'undirected-edge'"
         )
     if isinstance(unit, LocalAttributes) and not model.local:
         raise UnitError(
-            f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
-            "they are randomized before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
+            f"{model.method} reads all features and labels in one place, and under {unit.name!r} "
+            "they are randomized before they are collected: use 'lpgnn' or 'simgat', which learn from such "
             "records, 'label-posterior', which learns from labels alone, or another unit"
         )
     if model.local and not isinstance(unit, LocalAttributes | NoUnit):
@@ -192,7 +193,7 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
         _refuse_directed(privacy_config, graph)
     if isinstance(unit, UndirectedEdge) and graph.directed:
         raise UnitError(
-            "the graph is directed and unit 'undirected-edge' protects friendships: use "
+            "the graph is directed and unit 'undirected-edge' protects undirected edges: use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)"
         )
     check_max_degree(graph, unit)
@@ -253,7 +254,7 @@ def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
     raise UnitError(
         f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored "
         "edge, and this "
-        "graph is undirected: every friendship is stored as two edges, which are protected together at "
+        "graph is undirected: every undirected edge is stored as two edges, which are protected together at "
         f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
         "unit='undirected-edge' (--unit "
         "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "

@@ -76,7 +76,7 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     folder = RunFolder(place)
     if not folder.lock.is_file():
         raise ArtifactError(
-            f"{place} has no internal/ part, which says what data the run was fitted on; an attack is "
+            f"{place} has no internal/ part, which states what data the run was fitted on; an attack is "
             "measured on them, so name the whole run folder"
         )
     model = load_model(place)

@@ -342,7 +342,7 @@ def open_ledger_at(place: str) -> Ledger:
             raise ConfigError(
                 f"a prediction of another graph also counts for the data that the model was trained on, and "
                 f"their ledger, {place}, is not there; bring it back, or predict from the release alone if "
-                "nobody keeps a ledger of those data any more"
+                "no ledger of those data exists any more"
             )
         return Ledger(place, create=False)
     usual = Ledger()

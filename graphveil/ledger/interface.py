@@ -297,7 +297,8 @@ def _curve(entries: list[Entry]) -> Curve:
     if len(units) > 1:
         raise BudgetError(
             f"what is recorded has prices for different units ({', '.join(sorted(map(str, units)))}), and "
-            "what one edge costs says nothing about a record: the costs do not add up. Keep to one unit on "
+            "the cost of one edge does not bound that of a record: the costs do not add up. Keep to "
+            "one unit on "
             "this data, or attach no limit and account for each unit by hand"
         )
     return privacy_curve(compose(*(entry.event for entry in entries)))

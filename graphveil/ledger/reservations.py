@@ -126,7 +126,9 @@ class DataSetLedger:
     def _attempt(self, entry: Entry, *, recording: bool) -> Receipt | None:
         """Reserve an entry, or only see whether it could be."""
         if entry.unit is None:
-            raise ConfigError("a release that is recorded has a unit; this one does not say what it protects")
+            raise ConfigError(
+                "a release that is recorded has a unit; this one does not state what it protects"
+            )
         unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)
         body = {
             "unit": unit,
@@ -342,7 +344,7 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     assert limit is not None
     delta = format_delta(float(limit.delta))
     message = (
-        f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
+        f"data set {account.data_set!r} refuses the release {entry.label!r}: it needs epsilon "
         f"{format_upper_bound(cost.epsilon(limit.delta))}, and "
         f"{format_upper_bound(account.total.epsilon(limit.delta))} of "
         f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "

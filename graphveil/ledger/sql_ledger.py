@@ -75,7 +75,7 @@ class Ledger:
     ...     friends.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     >>> friends.record(Entry("d", "rows", PureDP(0.1), unit=UndirectedEdge()))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: data set 'friends' refuses the release 'rows': it asks for epsilon 0.1...
+    graphveil.errors.BudgetError: data set 'friends' refuses the release 'rows': it needs epsilon 0.1...
     >>> ledger.verify()
     []
     >>> ledger.close(); folder.cleanup()

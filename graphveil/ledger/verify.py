@@ -118,7 +118,7 @@ class _AccountReplay:
             reference = body.get("reference", f"#{self.length}")
             recorded = body["data_set"], body["number"], body["kind"], reference
             if recorded != (self.name, self.length, row.kind, row.reference):
-                return "the entry's columns do not say what its text says"
+                return "the entry's columns do not agree with its text"
             return self._follow(row.kind, body)
         except _UNREADABLE:
             return "the entry's text is none that a ledger writes"

@@ -58,7 +58,7 @@ _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
 _NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
 GRAPH_AND_FEATURE_INPUT_NOTE = (
     "the model was trained on a released graph, drawn once by {mechanism}, and on features as they were "
-    "told, and predicts on these alone: no prediction reads a true private edge or a true feature"
+    "reported, and predicts on these alone: no prediction reads a true private edge or a true feature"
 )
 PUBLIC_WEIGHTS_NOTE = (
     "the source weighs features by scores of each record, which no budget of its covers: here weights are "
@@ -170,7 +170,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     def _check_config(self) -> None:
         if self.unit not in (None, EdgeSubset.name):
             raise UnitError(
-                "heterorr protects private edges beside public ones, and features: use unit "
+                "heterorr protects private edges next to public ones, and features: use unit "
                 f"'edge-subset', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
             )
         if self.perturb is None:
@@ -179,7 +179,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         if self.eps_x is None:
             raise ConfigError(
                 "heterorr has two budgets, and that of features is missing: pass eps_x= (--set eps_x=4; inf "
-                "leaves features as they are) beside epsilon, which is for private edges"
+                "leaves features as they are) next to epsilon, which is for private edges"
             )
         check_budget(eps_x=self.eps_x)
         if self.delta not in ("auto", 0) and self.features != "agm":

@@ -121,7 +121,7 @@ class LabelPosterior(LocalEstimator):
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         if self.eps_x not in (None, 0):
             raise ConfigError(
-                f"eps_x={self.eps_x!r}: {self.method} reads no features, so nothing is told about them; drop "
+                f"eps_x={self.eps_x!r}: {self.method} reads no features, so they are not reported; drop "
                 "it (0), or use 'lpgnn', which learns from both"
             )
         return LabelPosteriorMethod(
@@ -244,8 +244,9 @@ class TrainedLabelPosterior(TrainedOnReports):
         fitted = None if self.of is None else self.of()
         if self.reports is None or fitted not in grown:
             raise ConfigError(
-                f"{self.method.name} knows a class by labels that were told around a node, and nobody in "
-                "this graph told one: fit it there, which is a collection with a budget of its own. Graphs "
+                f"{self.method.name} predicts a class from labels reported near a node, and no node of "
+                "this graph reported one: fit it there, which is a collection with a budget of its "
+                "own. Graphs "
                 "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
                 "fitted it"
             )

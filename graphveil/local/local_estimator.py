@@ -249,7 +249,7 @@ class LocalEstimator(LabelKeywords, Estimator):
             return super().score(graph, split)
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
-            raise GraphError("what training and validation nodes said is known of the fitted graph only")
+            raise GraphError("reports of training and validation nodes are known of the fitted graph only")
         nodes = reported_nodes(graph, reported, split)
         own = self.predict()[nodes, None] == reported.reshape(len(reported), -1)[nodes]  # or one of several
         return float(own.any(dim=1).float().mean())
@@ -293,10 +293,10 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         """Return public features in place of estimates, if the protocol collects no features."""
         if (given is None) != (collector.protocol.features is not None):
             raise ConfigError(
-                "the survey asks for no features, so public ones are needed: public_features=, one row per "
+                "the protocol collects no features, so public ones are needed: public_features=, one row per "
                 "node"
                 if given is None
-                else "the survey asks for features, and what was said is learned from; drop public_features"
+                else "the protocol collects features, and the reports are used; drop public_features"
             )
         if given is None:
             return None
@@ -306,7 +306,7 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         if count := outside(report_config.bounds, x):
             raise ConfigError(
                 f"{count:,} values of the public features lie outside low={self.low!r} and "
-                f"high={self.high!r}, and would be cut; say their range (--set low=.. --set high=..), or "
+                f"high={self.high!r}, and would be clipped; set their range (--set low=.. --set high=..), or "
                 "scaling='row'"
             )
         return FeatureEstimates(x)
@@ -346,7 +346,7 @@ def complete_label_from_protocol(
     """
     if protocol.features is not None:
         raise ConfigError(
-            "the survey asks for features, too, and nothing would be learned from them; ask for the label "
+            "the protocol also collects features, and nothing would be learned from them; collect the label "
             "alone, or learn with 'lpgnn' or 'simgat'"
         )
     return _merge_parameters(configuration, _protocol_label_parameters(protocol))
@@ -368,9 +368,7 @@ def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
     if mechanism is None:
         return {**common, "eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
-        raise ConfigError(
-            "the survey's bounds were taken from data and depend on them; ask with public bounds"
-        )
+        raise ConfigError("the survey's bounds were taken from data and depend on them; use public bounds")
     choices: dict[str, Any] = {"features": "1bm", "m": "best", "theta": None}
     choices |= {"k": "auto", "rounding": "stochastic", "decode": "unbiased"}
     if isinstance(mechanism, FeatureRR):
@@ -393,7 +391,7 @@ def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
 def _protocol_label_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
     """Return the constructor keywords for the label of a collection protocol."""
     if protocol.label is None:
-        raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
+        raise ConfigError("the survey collects no labels, so there is nothing to learn; collect them, too")
     return {
         "unit": LocalAttributes.name,
         "eps_y": protocol.label.epsilon,

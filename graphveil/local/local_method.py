@@ -50,9 +50,9 @@ from graphveil.privacy import Guarantee, LocalAttributes, LocalReport, compose
 from graphveil.release import ReleasePlan
 
 LABEL_PRESENCE_NOTE = (
-    "a training or validation node without a label says a class at random, so eps_y covers who has one, too"
+    "a training or validation node without a label reports a random class, so eps_y covers who has one, too"
 )
-NO_FEATURE_REPORTS_NOTE = "nothing is told about features, so that their budget is not spent"
+NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spent"
 _Part = Literal["features", "label"]
 
 
@@ -322,7 +322,7 @@ def collection_requests(
         return []
     if fitted.guarantee.received:
         raise ConfigError(
-            f"this {fitted.method.name} learned from LDP reports, and no raw features are asked here: have "
+            f"this {fitted.method.name} learned from LDP reports, and no raw features are read here: have "
             "the nodes of the other graph answer the survey, and learn from all LDP reports "
             "(fit_from_collector, "
             "collect learn), which costs those who have answered nothing more"

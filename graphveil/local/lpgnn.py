@@ -252,7 +252,7 @@ class LearningConfig:
         checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
         if not given.posterior_steps and (given.prior, given.posterior_use) != ("diffusion", "product"):
             raise ConfigError(
-                "around and posterior_use say how a posterior is heeded, and posterior_steps=0 heeds none; "
+                "around and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
                 "set it (16 for sparse graphs, 8 for denser ones), or drop them"
             )
         checks.integer_at_least(0, posterior_steps=given.posterior_steps)

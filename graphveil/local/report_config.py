@@ -265,7 +265,7 @@ def label_mechanism_summary(label: LabelMechanism) -> str:
     if math.isinf(label.epsilon):
         return IDENTITY_MECHANISM
     if isinstance(label, LocalHashing):
-        return f"one of {label.groups} public groups of {label.classes} classes said, its own with " + (
+        return f"one of {label.groups} public groups of {label.classes} classes reported, its own with " + (
             f"probability {label.keep:.4g}"
         )
     if label.size > 1:

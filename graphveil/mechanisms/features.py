@@ -63,7 +63,7 @@ class Bounds:
         """
         if data_dependent_bounds is not True:
             raise ConfigError(
-                "bounds taken from the data tell the most extreme people's values; give public bounds, or "
+                "bounds taken from the data reveal the most extreme values; give public bounds, or "
                 "data_dependent_bounds=True, which voids the guarantee"
             )
         _check_finite(x)

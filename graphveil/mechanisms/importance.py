@@ -93,7 +93,7 @@ def public_weights(
     if public_records is not True:
         raise UnsupportedGuaranteeError(
             "weights computed from private records depend on them, beyond what epsilon bounds; compute "
-            "scores from public records and say public_records=True, or take Split()"
+            "scores from public records and pass public_records=True, or take Split()"
         )
     checks.one_of(("linear", "cube_root"), allocation=allocation)
     alpha = shares(importance).mean(axis=0)

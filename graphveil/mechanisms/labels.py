@@ -543,7 +543,7 @@ class LocalHashing(LabelMechanism):
         reported = self.checked_reports(reported)
         found = np.take_along_axis(hashes, reported[:, :1], axis=1)[:, 0]
         if not np.array_equal(self.classes_of_groups(hashes, found), reported):
-            raise GraphError("a record says the classes of one group of its hash, and no others")
+            raise GraphError("a record reports the classes of one group of its hash, and no others")
         return found
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
@@ -561,7 +561,7 @@ class LocalHashing(LabelMechanism):
             or ((np.diff(rising, axis=1) <= 0) & (rising[:, 1:] < self.classes)).any()
         ):
             raise GraphError(
-                f"each record says the classes of one of {self.groups} groups, {least} to {self.size} "
+                f"each record reports the classes of one of {self.groups} groups, {least} to {self.size} "
                 "different ones in ascending order, and -1 after them"
             )
         return found

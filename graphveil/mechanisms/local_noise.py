@@ -76,7 +76,7 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
         with self._lock:  # two threads must not both be the first
             if _overlap(self._reserved, new):
                 raise ReleaseError(
-                    "a record's noise was used before, and equal noise on two tells their difference; "
+                    "a record's noise was used before, and equal noise on two reveals their difference; "
                     "give records other numbers (rows=), or make a new LocalNoise for a new release"
                 )
             self._reserved = _joined(np.concatenate([self._reserved, new]))

@@ -77,13 +77,14 @@ class ARR(GraphMechanism):
             ("density", f"the number of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
             (
                 "graph",
-                f"each of {domain.size:,} slots says the truth with probability {self.keep_probability:.6g}, "
+                f"each of {domain.size:,} slots reports the truth with probability "
+                f"{self.keep_probability:.6g}, "
                 "and then "
                 "as large a share of the edges is kept as leaves the noisy density",
             ),
             (
                 "expected",
-                f"as many edges as the noisy number says, and at most {min(domain.size, self.max_edges):,}",
+                f"as many edges as the noisy count, and at most {min(domain.size, self.max_edges):,}",
             ),
         ]
 

@@ -43,7 +43,7 @@ class EdgeRand(GraphMechanism):
             ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
             (
                 "expected",
-                f"{self.expected_edges(domain):,.0f} edges from noise alone, whatever the graph has",
+                f"{self.expected_edges(domain):,.0f} edges from noise alone, for any graph",
             ),
         ]
 

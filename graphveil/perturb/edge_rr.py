@@ -132,7 +132,7 @@ class EdgeRR(GraphMechanism):
         """Also raise an error for directed edges, and for fewer than two listed nodes."""
         if domain.slots.directed:
             raise UnitError(
-                f"{self.name} groups nodes by friendships, and this graph stores directed edges; use "
+                f"{self.name} groups nodes by undirected edges, and this graph stores directed edges; use "
                 "directed=False, or 'edge-rand', 'lap-graph' or 'arr'"
             )
         if domain.slots.nodes < 2:

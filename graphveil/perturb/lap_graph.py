@@ -64,7 +64,7 @@ class LapGraph(GraphMechanism):
         return [
             ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
             ("graph", f"as many of {domain.size:,} cells, the largest with noise of {cells.noise[0]:.4g}"),
-            ("expected", f"as many edges as the noisy number says, and at most {most:,}"),
+            ("expected", f"as many edges as the noisy count, and at most {most:,}"),
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:

@@ -126,7 +126,7 @@ class GraphMechanism(ABC):
             raise ConfigError(
                 f"{self.name} at epsilon {self.epsilon:g} is expected to add {expected:,.0f} edges to a "
                 f"graph of {graph.num_nodes:,} nodes, more than max_edges={self.max_edges:,}; raise "
-                "max_edges (--max-edges) if there is room for them, or ask for a larger epsilon"
+                "max_edges (--max-edges) if there is room for them, or use a larger epsilon"
             )
 
     def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
@@ -226,7 +226,7 @@ def domain_of(
             "unit 'edge-subset' needs the public list of nodes that may have private edges "
             "(private_nodes=, graph.with_public, --private-nodes): it is never found out from the edges, "
             "since a graph with one private edge would then differ from one with none for certain; list "
-            "everybody if in doubt"
+            "all nodes if in doubt"
         )
     public = no_public_edges(graph.num_nodes) if public_edges is None else public_edges
     listed: Any = private_nodes  # which the part makes a mask

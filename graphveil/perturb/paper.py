@@ -46,13 +46,15 @@ _ZEROS = (
 )
 _TRUNCATED = (
     "the noise of the number of edges is cut to a whole number before it is added, which costs ln 2 on top, "
-    "in the epsilon that is told; a number that is not positive is not cut to zero, and nearly every pair "
+    "in the stated epsilon; a number that is not positive is not cut to zero, and nearly every pair "
     "becomes an edge"
 )
 _TWICE = (
-    "both directions of a friendship are randomized on their own, so what comes out is directed, and the "
-    "density is asked for each {chunk:,} rows with noise for that of all rows: the source calls this epsilon "
-    "{claimed:g}, and the epsilon that is told is what holds of exact real noise"
+    "both directions of an undirected edge are randomized on their own, so what comes out is directed, "
+    "and the "
+    "density is queried for each {chunk:,} rows with noise for that of all rows: the source calls this "
+    "epsilon "
+    "{claimed:g}, and the stated epsilon is what holds of exact real noise"
 )
 
 
@@ -175,7 +177,7 @@ class PaperARR(ARR):
             ("density", f"of each {self.chunk:,} rows, with noise of {densities.noise[0]:,.4g} edges"),
             (
                 "graph",
-                f"each of {directed_domain.size:,} directed slots says the truth with probability "
+                f"each of {directed_domain.size:,} directed slots reports the truth with probability "
                 f"{self.keep_probability:.6g}, "
                 "and then as large a share of the edges is kept as leaves the noisy density of its rows",
             ),

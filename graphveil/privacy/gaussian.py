@@ -199,7 +199,7 @@ def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     >>> check_delta(UndirectedEdge(), 0.01, 1000)
     Traceback (most recent call last):
     graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta \
-allows publishing somebody's record outright; pass a smaller delta or delta='auto'
+allows publishing a record outright; pass a smaller delta or delta='auto'
     """
     checks.integer_at_least(1, bound=bound)
     if isinstance(unit, NoUnit):
@@ -216,13 +216,13 @@ allows publishing somebody's record outright; pass a smaller delta or delta='aut
     if delta >= 1:
         raise ConfigError(
             f"delta={delta:g} must be far below 1, below 1/B for B protected units: a larger delta allows "
-            "publishing somebody's record outright; pass a smaller delta or delta='auto'"
+            "publishing a record outright; pass a smaller delta or delta='auto'"
         )
     if delta < 1 / bound:
         check_proved_delta(delta)
     else:
         raise ConfigError(
             f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} units): a larger delta allows "
-            "publishing somebody's record outright; pass a smaller delta or delta='auto'"
+            "publishing a record outright; pass a smaller delta or delta='auto'"
         )
     return float(delta)

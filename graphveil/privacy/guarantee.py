@@ -531,7 +531,7 @@ _RECORD = {
 def _summary(guarantee: Guarantee) -> str:
     if guarantee.unit == NoUnit.name:
         return (
-            "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
+            "Nothing is hidden: anyone who sees the model or its predictions may learn which edges it was "
             "trained on. Use it inside, as a reference, and do not publish it."
         )
     if guarantee.labels_public:
@@ -542,9 +542,9 @@ def _summary(guarantee: Guarantee) -> str:
         return _summary_of_records(guarantee)
     secret = _PROTECTED_EDGE[guarantee.unit]
     if guarantee.releases == 0:
-        return f"The model was trained without looking at the edges, so it cannot tell {secret}."
+        return f"The model was trained without looking at the edges, so it cannot reveal {secret}."
     return (
-        f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
+        f"Suppose that an attacker knows everything except {secret}: all other edges, all features "
         "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
         f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
         "of those that do; guessing blindly finds 1. "
@@ -564,7 +564,7 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
     return (
-        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
+        f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
         "sees all that "
         "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
         f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
@@ -577,15 +577,16 @@ def _summary_of_records(guarantee: Guarantee) -> str:
 def _summary_of_reports(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
         return (
-            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
+            "A part of each person's record is used as it is, and anyone who sees the output of this run may "
             "learn it. What is randomized, and how strongly, stands above."
         )
     return (
         "Suppose that an attacker sees everything that was computed here, the randomized records included, "
-        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
+        "and must decide which of two records (features and label) a particular person has. Accepting "
+        "a false alarm "
         "for 1 in 100 of those with the one, any test finds at most "
         f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and nobody who collects the randomized "
+        f"{_ATTACKS}, and no one who collects the randomized "
         "records has to be trusted. It is not about labels of "
         "test nodes, which the test score reads, nor about who is connected with whom."
     )
@@ -593,10 +594,11 @@ def _summary_of_reports(guarantee: Guarantee) -> str:
 
 def _summary_of_features(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
-        return "Everybody's features are used as they are, and what this run gives out may show them."
+        return "Features are used as they are, and the output of this run may show them."
     return (
         "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
-        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
+        "and must decide which of two lists of features a particular person has. Accepting a false "
+        "alarm for 1 in "
         f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         "those with the other; guessing blindly finds 1."
     )
@@ -609,7 +611,7 @@ def _proviso(guarantee: Guarantee) -> str:
         return (
             " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
         )
-    return " A friendship that both friends declare stands in two records and is protected less well."
+    return " An edge that both nodes declare is in two records and is protected less well."
 
 
 Part = Literal["features", "label"]

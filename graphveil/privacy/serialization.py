@@ -112,7 +112,7 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
     additional = record.get("additional", ())
     if any(one.get("additional") for one in additional):
-        raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
+        raise ArtifactError("an additional guarantee has an additional one in turn, which is not possible")
     known["additional"] = tuple(map(guarantee_from_plain, additional))
     events = events_from_plain(record["events"])
     try:

@@ -31,14 +31,14 @@ UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
     "privacy ledger records each release as one entry. It does not hide whether a person is in the data, "
-    "their features or their labels; a person with k friendships is protected as a whole only at eps_k: "
+    "their features or their labels; a person with k edges is protected as a whole only at eps_k: "
     "{eps_10} for k=10, {eps_100} for k=100."
 )
 DIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
     "{releases}; a privacy ledger records each release as one entry. It does not hide whether a person is in "
-    "the data, their features or their labels; a person with k friendships is protected as a whole only at "
+    "the data, their features or their labels; a person with k edges is protected as a whole only at "
     "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
     "eps = {mutual}."
 )
@@ -51,7 +51,7 @@ SEVERAL = "Two guarantees, about different things: each holds on its own, and th
 _THIS_ONE = " by this one"
 FEATURES = (
     "Each node's features are randomized on their own at eps_x = {epsilon}: for any two feature vectors of "
-    "one node, what leaves the randomizer and all that is computed from it are ({epsilon}, "
+    "one node, the output of the randomizer and all that is computed from it are ({epsilon}, "
     "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
 )
 FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
@@ -74,7 +74,7 @@ _RECORD = (
 )
 _OTHERS = (
     "Edges pointing to q that are declared by other nodes belong to those nodes' records and are not hidden "
-    "by this statement; if friendships are mutual they also stand in the friends' records"
+    "by this statement; if edges are mutual they are also in the records of the neighbors"
 )
 _OWN_FEATURES = (
     "The prediction for q uses q's own features and must only be shown to parties entitled to them."
@@ -103,7 +103,7 @@ _UNCOVERED = (
 )
 _NODE_RECORD_NEIGHBORS = (
     f"{_RECORD}the released weights are ({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} {_OTHERS}, "
-    "and no separate figure is given for one friendship."
+    "and no separate bound is given for one mutual edge."
 )
 NODE_RECORD = {  # by what reads the edges
     "never": _NODE_RECORD_NEVER,
@@ -112,7 +112,7 @@ NODE_RECORD = {  # by what reads the edges
     "neighbors": _NODE_RECORD_NEIGHBORS,
 }
 EDGE_FIGURE = "at eps = {epsilon}"
-NO_EDGE_FIGURE = "and no separate figure is given for one friendship"
+NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
 BOUNDED_DEGREE = (
     "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
     "that differ in one node q with all its edges, features and label, everything except q's own row and "
@@ -133,7 +133,7 @@ NULLED = (
     "To differ means here that q has its record in one of the two and a null record in the other: no "
     "features, no label, no edges."
 )
-REPLACED = "To differ means here that q has two different records in the two, whatever they hold."
+REPLACED = "To differ means here that q has two different records in the two, with any content."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 PURE_COMPOSITION_NOTE = "Other releases of the same data add up: r equal ones have r times the epsilon."
@@ -144,7 +144,7 @@ ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )
 PURE = (
-    "All noise here has pure epsilon: at delta 0 it is {pure}, and k friendships of one person together cost "
+    "All noise here has pure epsilon: at delta 0 it is {pure}, and k edges of one person together cost "
     "k times as much. Other runs on the same data add up: r equal releases have at most r times the epsilon."
 )
 

@@ -111,7 +111,7 @@ class NodeRecord(NodeUnit):
         """Raise an error: one record may have edges to all nodes, so a plain sum has no bound."""
         raise UnitError(
             "a sum over in-neighbors has no bound under unit 'node-record', since one node may declare edges "
-            "to all others: ask with a OutEdgeSumQuery, whose weights share one budget a source"
+            "to all others: use an OutEdgeSumQuery, whose weights share one budget a source"
         )
 
 
@@ -151,8 +151,8 @@ class LocalAttributes(Unit):
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before \
-any sum: nothing is left to protect in sums of what was said
+    graphveil.errors.UnitError: unit 'local-attributes' protects what each node reports about itself, before \
+any sum: nothing is left to protect in sums of reports
     """
 
     name: ClassVar[str] = "local-attributes"
@@ -165,9 +165,10 @@ any sum: nothing is left to protect in sums of what was said
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: edges are public under this unit."""
         raise UnitError(
-            "unit 'local-attributes' protects what each node says about itself, before any sum: nothing is "
+            "unit 'local-attributes' protects what each node reports about itself, before any sum: "
+            "nothing is "
             "left "
-            "to protect in sums of what was said"
+            "to protect in sums of reports"
         )
 
 

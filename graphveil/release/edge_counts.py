@@ -77,7 +77,7 @@ class EdgeCountQuery(Query):
             UnitError: If the unit is node-level: one record may have edges in every cell.
         """
         require_edge_unit(
-            unit, "counts of edges have no bound for a record, which may have an edge to everybody"
+            unit, "counts of edges have no bound for a record, which may have an edge to all nodes"
         )
         cost = self.sigma[0] ** -2
         return PairwiseGaussian(

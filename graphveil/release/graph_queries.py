@@ -86,7 +86,7 @@ class BoundedQuery(Query):
         if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
                 f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
-                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
+                "all nodes; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
             )
         return 1.0
 
@@ -98,12 +98,13 @@ class BoundedQuery(Query):
         """Reject undirected edges that are stored as directed edges, and edges that are stored twice."""
         if directed and isinstance(unit, UndirectedEdge | EdgeSubset):
             raise UnitError(
-                f"unit {unit.name!r} protects friendships, and this graph stores directed edges: one "
+                f"unit {unit.name!r} protects undirected edges, and this graph stores directed edges: one "
                 "that is stored twice would be two slots; use unit 'directed-edge', or directed=False"
             )
         if not directed and isinstance(unit, DirectedEdge):
             raise UnitError(
-                "this graph is undirected, so a slot is a friendship and not one stored edge; use unit "
+                "this graph is undirected, so a node pair is an undirected edge and not one stored "
+                "edge; use unit "
                 "'undirected-edge'"
             )
 

@@ -356,7 +356,7 @@ def _change(unit: Unit) -> float:
     if not isinstance(unit, NodeRecord):
         raise UnitError(
             "a push divides one budget over each source's own list, which unit 'node-record' protects; "
-            f"it has no bound under unit {unit.name!r}: ask with a NeighborSumQuery"
+            f"it has no bound under unit {unit.name!r}: use a NeighborSumQuery"
         )
     return unit.change
 

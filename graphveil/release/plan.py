@@ -221,7 +221,7 @@ def _spending(
         if scale is None:
             raise CalibrationError(
                 f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
-                "part of it costs more whatever the scale, none of it depends on the scale, or delta is too "
+                "part of it costs more for any scale, none of it depends on the scale, or delta is too "
                 "small for so many training steps. Change that part, or use a larger epsilon or delta."
             )
         final = queries(scale)

@@ -185,7 +185,7 @@ def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
     """
     if directed and isinstance(unit, UndirectedEdge):
         raise UnitError(
-            "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
+            "unit 'undirected-edge' counts undirected edges, and this graph stores directed edges; use unit "
             "'directed-edge', or build the graph with directed=False"
         )
 

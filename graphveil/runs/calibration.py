@@ -37,7 +37,7 @@ from graphveil.privacy import ByGroup, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import Query, ReleasePlan
 
-_UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
+_UNEQUAL = "no edge is charged for all of these in full: the charge depends on the public groups of its ends"
 _ROUNDING = 1e-6
 _WHOLE = 0.98  # of a budget: a search for the noise may leave less than the rest
 
@@ -446,7 +446,7 @@ def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None]
     def excess(log_epsilon: float) -> float:
         plan = plan_at(math.exp(log_epsilon))
         if plan is None:
-            raise ConfigError("this method asks nothing of the edges and has no noise; choose another one")
+            raise ConfigError("this method does not query the edges and has no noise; choose another one")
         return math.log(plan.noise_std[0] / noise_std)
 
     try:

@@ -181,7 +181,7 @@ def record_prediction(
     except OSError as error:
         raise ConfigError(
             f"cannot write to {folder.internal} ({error.strerror}), where a run remembers which graphs it "
-            "has predicted: without that, nobody can add them up. Copy the run to where it can be written"
+            "has predicted: without that, they cannot be added up. Copy the run to where it can be written"
         ) from None
     return found
 
@@ -198,7 +198,7 @@ def _read(path: Path) -> EarlierPrediction:
         )
     except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
         raise ArtifactError(
-            f"{path} is damaged, so nobody can tell what an earlier prediction of this run cost; take it "
+            f"{path} is damaged, so it is unknown what an earlier prediction of this run cost; take it "
             "from a copy of the run, or delete it if the ledgers are read by hand from now on"
         ) from None
 

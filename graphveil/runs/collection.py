@@ -61,7 +61,7 @@ class ProtocolBuilder:
 
         columns, names = _items("--columns", self.columns), _items("--classes", self.classes)
         if columns and self.dim is not None:
-            raise ConfigError("--columns says how many features there are; drop --dim")
+            raise ConfigError("--columns determines the number of features; drop --dim")
         dim = len(columns) or self.dim
         if (dim is None) != (self.eps_x is None):
             raise ConfigError("features need both a budget and names: --eps-x with --columns or --dim")
@@ -71,7 +71,7 @@ class ProtocolBuilder:
             raise ConfigError("--label-mechanism is for a label: give --eps-y and --classes, or drop it")
         if dim is None and self.eps_y is None:
             raise ConfigError(
-                "a survey asks for features (--eps-x with --columns or --dim), a label (--eps-y with "
+                "a protocol collects features (--eps-x with --columns or --dim), a label (--eps-y with "
                 "--classes), or both, and neither is given"
             )
         counted = len(names) == 1 and names[0].isdecimal()
@@ -192,11 +192,12 @@ def _text(ids: "Column") -> "Column":
 def _check_features(protocol: "CollectionProtocol", nodes: Path | None) -> None:
     if protocol.features is None and protocol.label is not None and nodes is None:
         raise ConfigError(
-            "the survey asks for labels alone, and there is nothing to learn them from: name a table of all "
-            "nodes' public features (--nodes), or ask for features, too"
+            "the protocol collects labels alone, and there is nothing to learn them from: name a table "
+            "of all "
+            "nodes' public features (--nodes), or collect features, too"
         )
     if protocol.features is not None and nodes is not None:
-        raise ConfigError("the survey asks for features, and what was said is learned from; drop --nodes")
+        raise ConfigError("the protocol collects features, and the reports are used; drop --nodes")
 
 
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:

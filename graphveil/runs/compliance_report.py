@@ -25,7 +25,7 @@ from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json
 
 FILE = "PRIVACY.md"
-_HEAD = ("what somebody may have seen", "epsilon", "delta")
+_HEAD = ("what others may have seen", "epsilon", "delta")
 _SIGNATURE_LINE = "Name, date, signature: ______________________________"
 _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
@@ -148,7 +148,7 @@ def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
     own_rows = bool(withheld_files(guarantee.unit))
     yield f"`release/` (the model{' and noisy rows' if own_rows else ', noisy rows, predictions'}): everybody"
     if own_rows:
-        yield "`per_node/`: row v to those entitled to the record of node v, and to nobody else"
+        yield "`per_node/`: row v to those entitled to the record of node v, and to no one else"
     yield f"accuracies: {'everybody' if covered else 'as internal/, since no guarantee covers exact ones'}"
     yield "`internal/` and this page: those who may see the data themselves"
 
@@ -161,7 +161,7 @@ def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee)
     yield _total("the released model and its predictions", guarantee)
     runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
     if runs > 1 or metrics["baseline_guarantee"] is not None:
-        additional = " with the MLP beside each" if metrics["baseline_guarantee"] is not None else ""
+        additional = " with the MLP next to each" if metrics["baseline_guarantee"] is not None else ""
         words = f"all {runs} runs{additional}" if runs > 1 else f"the run{additional.replace(' each', '')}"
         yield NoticeTotal(words, all_runs["epsilon"], all_runs["delta"], _mark(guarantee))
     prices = [one.privacy_cost for one in earlier_predictions(folder.root)]

@@ -175,7 +175,7 @@ def _attacker(guarantee: Guarantee) -> dict[str, Any]:
     lines = [PlotLine(f"best attacker{mark}", _attack_curve(rate, 80), 0), BLIND]
     words = guarantee_text(
         guarantee,
-        f"No test about one {about[:-1]} does better than the curve, whatever the attacker knows about "
+        f"No test about one {about[:-1]} does better than the curve, for any knowledge of the attacker about "
         "the rest. The dot is the figure at 1 % false positives. The closer to the diagonal, the less is "
         "learned.",
     )

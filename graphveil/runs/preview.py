@@ -141,7 +141,7 @@ def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
     if 0 < slack >= first.delta and first.releases:
         raise PrivacyError(
             f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
-            "noise alone; ask for fewer --runs"
+            "noise alone; use fewer --runs"
         )
     return Guarantee.compose(guarantees)
 

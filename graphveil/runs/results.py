@@ -17,8 +17,7 @@ from graphveil.runs.run_folder import RunFolder
 CONFIDENCE = 0.95
 ABSENT = "n/a"  # an accuracy on nodes without labels
 SAME_FEATURES = (
-    "The mlp learns from the very features that were told for the method, and reads no edge: it costs "
-    "nothing more."
+    "The mlp learns from the reported features of the method, and reads no edge: it costs nothing more."
 )
 SAME_REPORTS = (
     "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "

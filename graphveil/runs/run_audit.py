@@ -22,7 +22,7 @@ from graphveil.release import ReleasePlan
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
 from graphveil.runs.run_folder import RunFolder, write_json
 
-INTERNAL = "Internal: an audit says how far the noise goes, and belongs to who holds the data."
+INTERNAL = "Internal: an audit shows how far the noise goes; keep it with the data."
 _SAME = 1e-6  # relative, of two epsilons
 
 Audit = TypeVar("Audit")
@@ -65,7 +65,9 @@ class RunAudit:
             found.append(f"canaries certify epsilon {self.canaries.epsilon:.4g}, above the claim")
         found += [f"a replay of {stage} breaks its price" for stage, report in self.replays if report.broken]
         found += [
-            f"reports on the {one['part']} tell more than claimed" for one in self.reports if not one["valid"]
+            f"reports on the {one['part']} reveal more than claimed"
+            for one in self.reports
+            if not one["valid"]
         ]
         return tuple(found)
 
@@ -157,7 +159,7 @@ def audit_page(found: RunAudit) -> str:
 
 
 _ALWAYS_UNSEEN = (
-    "the training of this run itself: only what it asks of protected data is asked again, on other data",
+    "the training of this run itself: only its queries of protected data are repeated, on other data",
     "graphs of more nodes than the canaries', and pairs that were not drawn",
     "timings, memory, file sizes, and the machine's source of randomness",
 )

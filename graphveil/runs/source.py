@@ -262,7 +262,7 @@ class InMemorySource(Source):
 
 _ALL_NODES, _LABEL = "all", "label"
 NO_LIST = (
-    "which edges are public is said, and not who may have private ones: pass --private-nodes (a public list, "
+    "public edges are given, and not who may have private ones: pass --private-nodes (a public list, "
     "or all) or --private-where. It is never found out from the edges, since a graph with one private edge "
     "would then differ from one with none for certain"
 )
@@ -288,9 +288,9 @@ class PublicFlags:
         """Raise an error for contradictory flags."""
         ways = [f"--{name.replace('_', '-')}" for name in _WAYS if getattr(self, name) is not None]
         if len(ways) > 1:
-            raise ConfigError(f"{' and '.join(ways)} both say which edges are public; keep one")
+            raise ConfigError(f"{' and '.join(ways)} both define which edges are public; keep one")
         if self.private_where is not None and self.private_nodes is not None:
-            raise ConfigError("--private-where says who may have private edges; drop --private-nodes")
+            raise ConfigError("--private-where defines who may have private edges; drop --private-nodes")
         if self.private_where is not None and "=" not in self.private_where:
             raise ConfigError(f"--private-where {self.private_where!r} has no value; write COLUMN=VALUE")
 

@@ -38,7 +38,7 @@ def private_device(name: str) -> torch.device:
     if name != "cuda":
         return CPU
     if os.environ.get(_EMULATED, "0") != "0":
-        raise ConfigError(f"{_EMULATED} makes sums on a GPU less exact than their proof asks; unset it")
+        raise ConfigError(f"{_EMULATED} makes sums on a GPU less exact than their proof requires; unset it")
     return torch.device("cuda")
 
 

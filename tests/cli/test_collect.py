@@ -236,7 +236,8 @@ def test_a_protocol_over_the_limit_is_answered_after_consent_alone(invoke: Invok
     refused = invoke("collect", "randomize", *nodes)
     assert refused.code == 2
     assert (
-        "asks for epsilon 101000 of a record, and this device tells up to 8: nothing was sent" in refused.err
+        "asks for epsilon 101000 of a record, and this client reports up to 8: nothing was sent"
+        in refused.err
     )
     for words in (
         "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1",
@@ -318,7 +319,9 @@ def test_several_reported_classes_have_columns_of_their_own(invoke: Invoke) -> N
     request = ["--eps-y", "1", "--classes", names, "--label-mechanism", "subset", "--out", "s.json"]
     assert invoke("collect", "protocol", *request, "--json").json["guarantee"]["eps_y"] == 1
     shown = invoke("collect", "show", "s.json")
-    assert "2 classes are told, the label among them with probability 0.5209" in " ".join(shown.out.split())
+    assert "2 classes are reported, the label among them with probability 0.5209" in " ".join(
+        shown.out.split()
+    )
     flags = ["--protocol", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
     assert invoke("collect", "randomize", *flags, *nodes).code == 0

@@ -55,10 +55,10 @@ def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Fi
     plan, shown = " ".join(done.err.split()), " ".join(done.out.split())
     assert "0 public edges; 60 of 60 nodes may have private ones" in plan
     assert "and unit local-attributes: protects each node's own features" in plan
-    assert "epsilon 3 at delta 0, beside the other and never added to it" in plan
+    assert "epsilon 3 at delta 0, separate from the other and never added to it" in plan
     assert "reads the released graph alone, and no true private edge, nor a true feature" in plan
     assert "Features have a guarantee of their own, which is never added: epsilon 3." in shown
-    assert "learns from the very features that were told for the method" in shown
+    assert "learns from the reported features of the method" in shown
 
 
 def test_a_finished_run_resumes_and_predicts_for_nothing(trained: dict[str, Any], invoke: Invoke) -> None:
@@ -125,7 +125,7 @@ def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: In
         assert invoke("ledger", "init", "friends", *budget).code == 0
     done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
     assert (done.code, Path("runs").exists(), recorded()) == (2, False, [])
-    assert "it asks for epsilon 6, and 0 of 4" in " ".join(done.err.split())
+    assert "it needs epsilon 6, and 0 of 4" in " ".join(done.err.split())
 
 
 def test_features_that_were_reported_are_not_refunded(

@@ -34,7 +34,7 @@ def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
 def test_the_baseline_costs_nothing_more(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL, *files.flags, "--out", "run")
     shown = " ".join((answer.out + answer.err).split())
-    assert "mlp on the same reports, without edges: nothing more is told or charged" in shown
+    assert "mlp on the same reports, without edges: no further reports or charges" in shown
     assert SAME_REPORTS in shown
     assert SAME_REPORTS in " ".join(Path("run", PAGES[1]).read_text().split())
     assert re.search(r"^mlp \(no graph\) +\d+\.\d +3 ", answer.out, re.MULTILINE)
@@ -90,9 +90,9 @@ def test_another_graph_is_priced_and_queried(invoke: Invoke, files: Files, tmp_p
     flags = ["predict", "run", "--nodes", other.nodes, "--edges", other.edges, "--json"]
     answer = invoke(*flags)
     record, shown = answer.json, " ".join(answer.err.split())
-    assert "The price of asking another graph's records" in shown
+    assert "The privacy cost of querying another graph's records" in shown
     assert "privacy cost epsilon 1 at delta 0, on the records of this graph" in shown
-    assert "with the training epsilon 4 at delta 0, as somebody may be in both graphs" in shown
+    assert "with the training epsilon 4 at delta 0, as a person may be in both graphs" in shown
     assert (record["charged"]["eps_x"], record["charged"]["eps_y"]) == (1.0, 0.0)
     assert record["guarantee_with_predictions"]["epsilon"] == 4.0
     assert (record["nodes"], len(record["predictions"])) == (NODES, NODES)

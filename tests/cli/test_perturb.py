@@ -157,7 +157,7 @@ def test_a_papers_graph_is_trained_on(invoke: Invoke, files: Files, tmp_path: Pa
     assert done.code == 0, done.err
     assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["epsilon"] == pytest.approx(8)
     explained = invoke("explain", tmp_path / "run")
-    assert "both directions of a friendship are randomized on their own" in explained.out
+    assert "both directions of an undirected edge are randomized on their own" in explained.out
 
 
 def test_methods_with_noise_of_their_own_take_no_released_graph(invoke: Invoke, files: Files) -> None:

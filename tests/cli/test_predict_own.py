@@ -44,7 +44,7 @@ def test_the_command_states_that_the_own_graph_has_no_price(
     done = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json")
     assert done.code == 0, done.err
     assert done.json["charged"] is None
-    assert "The price of predicting this graph" in done.err and "the graph of the training" in done.err
+    assert "The privacy cost of predicting this graph" in done.err and "the graph of the training" in done.err
 
 
 def test_a_copied_release_refuses_until_the_price_is_accepted(

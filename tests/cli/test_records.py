@@ -391,8 +391,8 @@ def test_another_graph_is_priced_and_recorded(invoke: Invoke, files: Files, flag
     # The same people are in both graphs, so one account is charged.
     assert len(recorded()) == len(before) + 1
     assert len(read(Path("p.csv"))) == 61
-    assert "The price of asking another graph's records" in answer.err
-    assert "as somebody may be in both graphs" in " ".join(answer.err.split())
+    assert "The privacy cost of querying another graph's records" in answer.err
+    assert "as a person may be in both graphs" in " ".join(answer.err.split())
     assert 0 < answer.json["charged"]["epsilon"] < answer.json["guarantee"]["epsilon"]  # no training is asked
 
 

@@ -187,4 +187,4 @@ def test_what_a_command_will_spend_is_shown_before_it_is_spent(
     plan, privacy_cost = shown[0], next(text for text in shown[1:] if text)
     assert plan.startswith("Plan, before anything is spent")
     assert "noise standard deviation" in plan
-    assert privacy_cost.startswith("The price of asking another graph's edges")
+    assert privacy_cost.startswith("The privacy cost of querying another graph's edges")

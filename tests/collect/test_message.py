@@ -79,7 +79,7 @@ def test_a_copy_under_another_id_is_refused(name: str) -> None:
                 or (bob.indices == chosen_features(protocol, ["bob"])).all()
             )
             continue
-        with pytest.raises(LDPReportError, match="of another node; a copy of somebody else's is no answer"):
+        with pytest.raises(LDPReportError, match="of another node; a copy of another report is not accepted"):
             decode(protocol, node, copy)
 
 

@@ -124,7 +124,7 @@ class TestRefusals:
         [
             ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
             ({"dropout": 0.1}, "dropout=0.1 is not available"),
-            ({"patience": 3}, "patience asks validation records"),
+            ({"patience": 3}, "patience queries validation records"),
             ({"clip": 0.0}, "clip=0.0"),
             ({"selection": "best"}, "selection='best' is not one of last, private"),
             ({"mode": "paper", "selection": "private"}, "papers select and report in the clear"),

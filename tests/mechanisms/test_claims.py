@@ -13,7 +13,7 @@ TEXT = (
     "Each node's features are randomized on their own at eps_x = {} and its label at eps_y = {} (total {}; "
     "inf = not protected). Edges, identities and test labels (used in the clear for the test score) are not "
     "protected. "
-    "This process held the raw data; the guarantee is about what leaves the randomizer."
+    "This process held the raw data; the guarantee covers the output of the randomizer."
 )
 
 
@@ -50,7 +50,7 @@ def test_deviations_come_first() -> None:
 def test_on_devices_nobody_held_the_raw_data() -> None:
     text = node_features_statement(LocalDPClaim(1.0), LocalDPClaim(1.0), on_clients=True)
     assert "held the raw data" not in text
-    assert text.endswith("Each node's own device ran the randomizer; the guarantee is about what leaves it.")
+    assert text.endswith("Each node's own device ran the randomizer; the guarantee covers its output.")
 
 
 def test_claims_add_up() -> None:

@@ -38,7 +38,7 @@ def test_the_undirected_statement_is_verbatim() -> None:
         "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
         "every node, and scores computed from them) are (1, 1e-07)-indistinguishable. This covers 1 "
         "release; a privacy ledger records each release as one entry. It does not hide whether a person is "
-        "in the data, their features or their labels; a person with k friendships is protected as a whole "
+        "in the data, their features or their labels; a person with k edges is protected as a whole "
         "only at eps_k: 12.9 for k=10, 338.7 for k=100. Other runs on the same data add up: r equal releases "
         "have mu sqrt(r)."
     )

@@ -38,7 +38,7 @@ NULLED = (
     " To differ means here that q has its record in one of the two and a null record in the other: no "
     "features, no label, no edges. "
 )
-REPLACED = " To differ means here that q has two different records in the two, whatever they hold. "
+REPLACED = " To differ means here that q has two different records in the two, with any content. "
 SAMPLED = (
     "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss. "
 )
@@ -82,7 +82,7 @@ def test_the_statement_of_a_reader_of_own_lists_is_verbatim_and_gives_no_figure_
         "(4, 1e-05)-indistinguishable. The prediction for q uses q's own features and q's own edge list and "
         "must only be shown to parties entitled to both."
     ) in formal_statement
-    assert "no separate figure is given for one friendship" in formal_statement
+    assert "no separate bound is given for one mutual edge" in formal_statement
     assert "eps =" not in formal_statement
     assert "edge list" in of(NodeRecord(), edge_use="read").not_covered
 
@@ -113,7 +113,7 @@ def test_without_edges_nothing_rests_on_a_promise_about_degrees() -> None:
 
 def test_an_edge_without_a_figure_is_said_to_have_none() -> None:
     formal_statement = of(NodeRecord()).formal_statement()
-    assert "only edge by edge, and no separate figure is given for one friendship." in formal_statement
+    assert "only edge by edge, and no separate bound is given for one mutual edge." in formal_statement
     assert of(NodeRecord()).edge_epsilon is None
 
 

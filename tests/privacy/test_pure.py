@@ -83,10 +83,7 @@ def test_more_kinds_than_are_told_apart_are_put_on_a_grid() -> None:
 def test_friendships_of_one_person_cost_their_sum_and_the_statement_says_so() -> None:
     one = Guarantee.from_event(UndirectedEdge(), PureDP(0.5), delta=1e-7, releases=1)
     assert one.group_epsilon(10) == pytest.approx(5.0, abs=1e-6)
-    assert (
-        "at delta 0 it is 0.5, and k friendships of one person together cost k times"
-        in one.formal_statement()
-    )
+    assert "at delta 0 it is 0.5, and k edges of one person together cost k times" in one.formal_statement()
     assert "at most r times the epsilon" in one.formal_statement()
     assert "sqrt" not in one.formal_statement()
     assert one.repeated(3).epsilon == pytest.approx(1.5, abs=1e-5)

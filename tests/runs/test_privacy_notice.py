@@ -56,7 +56,7 @@ def test_who_is_entitled_is_named_and_exact_figures_stay_inside(
     owner = ["--unit", "node-record", "--epsilon", "2", "--set", "epochs=1", "--delta", "1e-5"]
     assert invoke("train", "mlp", *files.flags, *owner, "--set", "tuned=no", "--out", "r").code == 0
     page = Path("r/PRIVACY.md").read_text()
-    assert "row v to those entitled to the record of node v, and to nobody else" in page
+    assert "row v to those entitled to the record of node v, and to no one else" in page
     assert "accuracies: as internal/, since no guarantee covers exact ones" in page
     assert "accuracies: everybody" not in page
 

@@ -120,7 +120,7 @@ class FeatureRuleBuilder:
         """Return the complaint that nodes which edges alone name have no value here."""
         self._fill_missing()
         return (
-            f"column {name!r} has no value for the nodes that edges alone name; say what a missing value "
+            f"column {name!r} has no value for the nodes that edges alone name; state what a missing value "
             "becomes (--missing indicator)"
         )
 

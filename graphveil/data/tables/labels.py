@@ -19,7 +19,7 @@ __all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELED", "class_codes", "lis
 UNLABELED = -1
 CLASSES_FROM_LABELS = (
     "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
-    "that somebody has its label, which classes named beforehand would not"
+    "that a node has its label, which classes named beforehand would not"
 )
 
 _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")

@@ -480,7 +480,7 @@ class EdgeLevelClassCode(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train on features, query counts and aggregates, and decide after each round."""
         if session.plan is None:
-            raise ConfigError("ClassCode asks under a plan, and this session has none")
+            raise ConfigError("ClassCode queries under a plan, and this session has none")
         with session.stage("encoder"):
             public = public_posteriors(graph, session)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)

@@ -164,7 +164,8 @@ class ClassCode(Estimator):
         )
         if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
-                "weights='given' reads the weights of the graph's edges, and classcode counts edges whatever "
+                "weights='given' reads the weights of the graph's edges, and classcode counts edges "
+                "regardless of "
                 "their weights, so that it would not know how long a row is; use gap, which reads them, or "
                 "drop them (adjacency.without_weights(), or no --weight)"
             )

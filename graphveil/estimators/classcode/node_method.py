@@ -514,8 +514,9 @@ class TrainedNodeLevelClassCode(TrainedModel):
             NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
-            "classcode with unit 'node-record' asks by who has a public label, which another graph need not "
-            "say, and does not yet predict one; fit it on that graph (its own release and budget), or use "
+            "classcode with unit 'node-record' depends on which nodes have a public label, which "
+            "another graph may not "
+            "have, and does not yet predict one; fit it on that graph (its own release and budget), or use "
             "gap, which predicts other graphs"
         )
 
@@ -601,7 +602,7 @@ class NodeLevelClassCode(Method):
         """Execute steps and aggregations in order, and release the planned accuracies."""
         plan = session.plan
         if plan is None:
-            raise ConfigError("ClassCode asks under a plan, and this session has none")
+            raise ConfigError("ClassCode queries under a plan, and this session has none")
         released = released_rows(graph, plan, self.targets)  # rejects wrong names before anything is charged
         release = session.open(graph, record_groups(graph))
         decided = fit_node_level_classcode(

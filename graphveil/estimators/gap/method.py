@@ -60,7 +60,7 @@ from graphveil.training.null_records import finite_rows
 AggregateFn = Callable[[Tensor], Tensor]  # from vectors of norm at most one to their sums over in-neighbors
 
 NODE_LEVEL_PAPER_DEVIATIONS = (
-    "the epoch of the best exact validation accuracy is kept, for which nobody pays",
+    "the epoch of the best exact validation accuracy is kept, which is not charged",
     "the paper claims to hide all edges at a node; a sample of each node's own edges hides those that "
     "the node declares, at most",
 )

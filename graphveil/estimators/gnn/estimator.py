@@ -183,7 +183,7 @@ class PrivateGNN(Estimator):
             raise ConfigError(
                 "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
                 "encoder_share; "
-                "max_out_edges is how many of its own list a node tells"
+                "max_out_edges is how many of its own list a node reports"
             )
         self._check_reach()
         if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
@@ -202,7 +202,7 @@ class PrivateGNN(Estimator):
             return
         if isinstance(unit, NodeBoundedDegree):
             why = f"an asserted degree of {unit.max_degree}"
-            way = "use unit 'node-record', under which a node tells max_out_edges of its own list, or gap"
+            way = "use unit 'node-record', under which a node reports max_out_edges of its own list, or gap"
         else:
             why, way = (
                 f"layers={self.layers} and max_out_edges={self.max_out_edges}",

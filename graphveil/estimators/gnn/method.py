@@ -119,7 +119,7 @@ class OneHopGNN(Method):
         """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
         plan = session.plan
         if plan is None:
-            raise ConfigError("a private GNN asks under a plan, and this session has none")
+            raise ConfigError("a private GNN queries under a plan, and this session has none")
         module = self.build_module(graph.num_classes, session.streams)
         release = session.open(graph, record_groups(graph))
         first, push, steps = plan.queries[:3]

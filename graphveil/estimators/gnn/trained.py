@@ -34,7 +34,8 @@ class TrainedOneHopGNN(TrainedModel):
             NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
-            "gnn with unit 'node-record' asks by who has a public label, which another graph need not say, "
+            "gnn with unit 'node-record' depends on which nodes have a public label, which another "
+            "graph may not have, "
             "and does not yet predict one; fit it on that graph (its own release and budget), or use gap"
         )
 

@@ -84,7 +84,7 @@ def check_registered(*modules: Factory | str | None) -> None:
 
 def _unknown(name: str) -> str:
     return (
-        f"the model names a module of your own, {name!r}, and files hold no code: import it and say "
+        f"the model names a module of your own, {name!r}, and files contain no code: import it and call "
         f"graphveil.register({name}) (on the command line, --module FILE.py:NAME)"
     )
 

@@ -99,7 +99,7 @@ def _check_weight(what: str, weight: Tensor) -> None:
     if is_lazy(weight):
         raise ConfigError(
             f"{what} has no shape yet (a lazy layer, or channels of -1), and the number of weights is part "
-            "of the price; write the sizes out"
+            "of the privacy cost; pass explicit sizes"
         )
     if weight.layout != torch.strided or not weight.is_floating_point():
         kind = str(weight.dtype).removeprefix("torch.")

@@ -43,7 +43,7 @@ ClipPer = Literal["row", "root"]
 CLIP_PER: tuple[ClipPer, ...] = ("row", "root")
 PAPER_DEVIATIONS = (
     "noise calibrated by the paper's accounting of sampled subgraphs, which is unproved: its batches have a "
-    "fixed size and those that are run do not; the epsilon that is told holds for steps on everybody",
+    "fixed size and those that are run do not; the stated epsilon is that of steps on all records",
     "which of a node's edges are kept depends on the edges of others, so a record changes theirs, too",
 )
 CLIPPED_BY_ROW = (

@@ -145,7 +145,7 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
     if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
         raise NotImplementedGuaranteeError(
             f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
-            "not available; use influences(), which asks the network as a black box"
+            "not available; use influences(), which queries the network as a black box"
         )
     push = _pushforward(rest, rows, adjacency)
     found = np.zeros((len(nodes), len(nodes)))

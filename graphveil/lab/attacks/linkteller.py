@@ -35,9 +35,9 @@ from graphveil.lab.attacks.roc import Floats, MeanInterval, RocCurve, theoretica
 from graphveil.lab.attacks.serving import ServedModel, serve_model
 
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
-SUPERVISED_PUBLIC, SUPERVISED = "told half the pairs (public)", "told half the pairs, with answers"
+SUPERVISED_PUBLIC, SUPERVISED = "knows half of the pairs (public)", "knows half of the pairs, with answers"
 MAX_ATTACKED_NODES = 6_000
-CONTROL = "told half the pairs, with true classes and degrees (control)"
+CONTROL = "knows half of the pairs, with true classes and degrees (control)"
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
 _MIN_NORM = 1e-12

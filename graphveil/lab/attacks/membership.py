@@ -167,7 +167,7 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
     taken = np.flatnonzero(parts >= 0)
     if len(np.unique(labels[taken])) < 2:
         raise ConfigError(
-            f"fewer than two classes have {per_class} nodes for the shadow graph; ask for fewer of each "
+            f"fewer than two classes have {per_class} nodes for the shadow graph; request fewer of each "
             "(per_class=, --per-class)"
         )
     train, test, val = (torch.from_numpy(parts == part) for part in range(3))

@@ -145,7 +145,8 @@ def draw_pairs(
     joined = edges.joined(nodes[one], nodes[other])
     if not joined.any() or joined.all():
         raise ConfigError(
-            f"the pairs among the nodes drawn by sampling={sampling!r} are all alike, so nothing can be told "
+            f"the pairs among the nodes drawn by sampling={sampling!r} are all alike, so they cannot be "
+            f"distinguished "
             "apart; draw more nodes"
         )
     if sampling == "balanced":

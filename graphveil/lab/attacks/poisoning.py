@@ -194,7 +194,8 @@ def _reports_of(fitted: LPGNN) -> RandomizedRecords:
     reports = trained.reports if isinstance(trained, TrainedOnReports) else None
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
         raise NotImplementedGuaranteeError(
-            "poisoning is measured where each node says one class or one group of classes; use labels='rr' "
+            "poisoning is measured where each node reports one class or one group of classes; use "
+            "labels='rr' "
             "or 'hashing'"
         )
     return reports

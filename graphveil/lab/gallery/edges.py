@@ -164,8 +164,9 @@ BROKEN = (
     PublishedMechanism(
         name="sampled neighbors",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        explanation="Every node keeps D random neighbors, so that one node is said to change D messages. A "
-        "hub that everybody knows is drawn in half of the samples of people with one other friend, and "
+        explanation="Every node keeps D random neighbors, and is claimed to change D messages. A "
+        "hub that is connected to all nodes is drawn in half of the samples of people with one other "
+        "friend, and "
         "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
         "and protect lists (unit node-record).",
         unit="node",
@@ -183,8 +184,8 @@ BROKEN = (
     ),
     PublishedMechanism(
         name="one direction",
-        source="GAP at edge level, on friendships (ibid., Lemma 1 and Proposition 2)",
-        explanation="Noise for one stored edge. A friendship is stored in both directions and moves two "
+        source="GAP at edge level, on undirected edges (ibid., Lemma 1 and Proposition 2)",
+        explanation="Noise for one stored edge. An undirected edge is stored twice and moves two "
         "rows, which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON, "delta": DELTA},
@@ -198,7 +199,7 @@ BROKEN = (
             tolerance=1e-9,
         ),
         cost=RestatedValue(
-            what="epsilon of a friendship where one direction is sold at 1, delta 1e-5",
+            what="epsilon of an undirected edge where one direction is sold at 1, delta 1e-5",
             location="the least noise that one direction needs",
             published=1.465,
             restated=lambda: epsilon_of(math.sqrt(2) * mu_of(1.0, 1e-5), 1e-5),
@@ -209,7 +210,7 @@ BROKEN = (
         source="GAP at node level (ibid., Lemmas 2 and 3)",
         explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum "
         "over all its friends, is given out too and may move by D alone, however well degrees are bounded. "
-        "Mend: withhold a node's own row from everybody else (unit node-bounded-degree), or protect lists.",
+        "Mend: withhold a node's own row from all others (unit node-bounded-degree), or protect lists.",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=all_rows_at_node_level,
@@ -244,14 +245,14 @@ BROKEN = (
         name="one seed for two graphs",
         source="EdgeRand and LapGraph as released (Wu et al., S&P 2022)",
         explanation="The training graph and the whole graph are randomized from one seed. A slot whose two "
-        "answers differ tells that it is an edge of one graph only, with certainty. Mend: fresh "
+        "answers differ is certainly an edge of one graph only, with certainty. Mend: fresh "
         "noise.",
         unit="undirected-edge",
         claim={"epsilon": 2 * EPSILON},
         mechanism=one_seed_for_two_graphs,
         kind="reused noise",
         figure=RestatedValue(
-            what="probability that a slot is told so at epsilon 1, 1 - 2 q",
+            what="probability that a slot is certain at epsilon 1, 1 - 2 q",
             location="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
             published=0.462,
             restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
@@ -260,8 +261,8 @@ BROKEN = (
     PublishedMechanism(
         name="density by chunks",
         source="ARR in the repository of GAP",
-        explanation="The density is asked for every 1,000 rows, with noise for the density of all n^2 cells. "
-        "Mend: ask once.",
+        explanation="The density is queried per 1,000 rows, with noise for the density of all n^2 cells. "
+        "Mend: query once.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=density_of_chunks,
@@ -284,7 +285,7 @@ BROKEN = (
     PublishedMechanism(
         name="both directions apart",
         source="ARR in the repository of GAP",
-        explanation="(u, v) and (v, u) are randomized independently, so a friendship is asked twice, and "
+        explanation="(u, v) and (v, u) are randomized apart, so an undirected edge is queried twice, and "
         "what comes out is not symmetric. Mend: one answer a pair.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
@@ -298,7 +299,7 @@ BROKEN = (
             tolerance=1e-9,
         ),
         cost=RestatedValue(
-            what="epsilon of the links of a friendship, and of the density, where 1 is sold",
+            what="epsilon of the links of an undirected edge, and of the density, where 1 is sold",
             location="the shares 0.9 and 0.1 in the program",
             published=1.8 + 0.1,
             restated=lambda: 2 * 0.9 + 0.1,
@@ -320,8 +321,8 @@ BROKEN = (
 SOUND = (
     PublishedMechanism(
         name="three hops",
-        source="GAP at edge level, friendships",
-        explanation="Each hop costs mu^2 / 3, whatever the answers before it.",
+        source="GAP at edge level, undirected edges",
+        explanation="Each hop costs mu^2 / 3, for any answers before it.",
         unit="undirected-edge",
         claim={"mu": MU},
         mechanism=three_hops,
@@ -344,7 +345,7 @@ SOUND = (
     ),
     PublishedMechanism(
         name="ARR",
-        source="asymmetric randomized response, its density asked once",
+        source="asymmetric randomized response, its density queried once",
         explanation="0.1 for the density and 0.9 for the slot.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},

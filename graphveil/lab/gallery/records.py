@@ -156,7 +156,7 @@ BROKEN = (
     PublishedMechanism(
         name="weights that do not sum to one",
         source="HeteroRR, equation 7 (FeatureRR)",
-        explanation="Each feature is randomized at epsilon theta_i, and theta is said to share epsilon out. "
+        explanation="Each feature is randomized at epsilon theta_i, and theta is claimed to share epsilon. "
         "It sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalize, as the paper's "
         "appendix does.",
         unit="local-attributes",
@@ -192,7 +192,7 @@ BROKEN = (
         name="a deterministic tail",
         source="HeteroRR's baseline program of PM-SUB",
         explanation="The right tail returns (C - R) R, which is a function of x, where it should be uniform "
-        "between R and C: one value tells one person's x. Mend: a uniform draw.",
+        "between R and C: one value identifies one person's x. Mend: a uniform draw.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=deterministic_tail,
@@ -210,7 +210,7 @@ BROKEN = (
         source="node-level DP-SGD of a one-hop network (Daigavane et al., arXiv 2111.15521), its program "
         "differentially_private_gnns",
         explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes "
-        "before the first step, and nothing is paid for them: the length of the noise tells them. Mend: a "
+        "before the first step, and they are not charged: the length of the noise reveals them. Mend: a "
         "public "
         "norm, or a noisy quantile that is paid for.",
         unit="local-attributes",

@@ -142,7 +142,7 @@ class Results:
             sentences.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
         if any(cell.settings for cell, _ in self.runs):
             sentences.append(
-                "Settings are the best on validation nodes, which nobody pays for, as in the paper."
+                "Settings are the best on validation nodes, which is not charged, as in the paper."
             )
         elif self.run_options.mode == "strict":
             sentences.append("Settings are public and fixed beforehand.")

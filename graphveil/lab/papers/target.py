@@ -185,7 +185,7 @@ class ReproductionTarget:
         if len(set(names)) != len(names):
             raise ValueError(f"target {self.name} has two lines with the same name")
         if not all(line.left_out for line in self.lines if line.datasets or line.starts):
-            raise ValueError(f"target {self.name} has a partial line that does not say what is left out")
+            raise ValueError(f"target {self.name} has a partial line that does not state what is left out")
         if not all((panel, name) in names for panel, *pair in self.compared for name in pair):
             raise ValueError(f"target {self.name} compares a line that it does not have")
 

@@ -170,8 +170,8 @@ def check_limits(
     >>> from graphveil.mechanisms import LabelRR
     >>> check_limits(CollectionProtocol(label=LabelRR(epsilon=9.0, classes=3)))
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: the survey asks for epsilon 9 of a record, and this device tells up to 8: \
-nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
+    graphveil.errors.BudgetError: the protocol needs epsilon 9 of a record, and this client reports up to 8: \
+nothing was sent; request a protocol of less, or raise max_eps= (--max-eps)
     """
     fitting("protocol", protocol, CollectionProtocol)
     check_budget(max_eps=max_eps)
@@ -179,7 +179,7 @@ nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
     if math.isinf(budgets[1]):
         if not allow_unprotected_label:
             raise BudgetError(
-                "the survey asks for the label as it is, which nothing protects: nothing was sent; ask for a "
+                "the protocol collects the label unprotected: nothing was sent; request a "
                 "survey that randomizes it, or agree by allow_unprotected_label=True "
                 "(--allow-unprotected-label)"
             )
@@ -187,9 +187,9 @@ nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
     # As decimals 0.1 + 0.2 equals 0.3; a limit equal to the printed epsilon of a claim is also accepted.
     if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
-            f"the survey asks for epsilon {exact_sum_text(*budgets)} of a record, and this device tells up "
+            f"the protocol needs epsilon {exact_sum_text(*budgets)} of a record, and this client reports up "
             "to "
-            f"{exact_sum_text(max_eps)}: nothing was sent; ask for a survey of less, or raise max_eps= "
+            f"{exact_sum_text(max_eps)}: nothing was sent; request a protocol of less, or raise max_eps= "
             "(--max-eps)"
         )
 
@@ -221,7 +221,7 @@ def _randomize_labels(
     assert law is not None  # or there were no labels
     codes = law.checked(labels, missing=True)
     if math.isinf(law.epsilon) and (codes == MISSING).any():
-        raise GraphError("a label is missing, and the survey asks for labels as they are; drop that record")
+        raise GraphError("a label is missing, and the protocol collects unprotected labels; drop that record")
     records = [label.tobytes() for label in codes.astype("<i8")]
     words = ClientRandomness(secret, "label", protocol, nodes, records)
     if isinstance(law, LocalHashing):
@@ -231,7 +231,7 @@ def _randomize_labels(
 
 def _check_parts(protocol: CollectionProtocol, features: object, label: object) -> None:
     if (features is None) != (protocol.features is None) or (label is None) != (protocol.label is None):
-        raise ConfigError("an answer has features and label exactly where the survey asks for them")
+        raise ConfigError("an answer has features and label exactly where the protocol collects them")
 
 
 def _record(features: npt.ArrayLike | None, dim: int) -> Real:

@@ -72,7 +72,7 @@ def encode_all(
         given, chosen = features.indices, chosen_features(protocol, nodes)
         same = given is chosen if given is None or chosen is None else np.array_equal(given, chosen)
         if not same:
-            raise ConfigError("an answer tells about the features that the survey and the node's id choose")
+            raise ConfigError("a report must be about the features that the survey and the node's id choose")
     parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
     columns = [part for part in parts if part is not None]
     encoded_reports = []
@@ -148,7 +148,7 @@ def _label(
         return tuple(group.tolist()), fields[:-1]
     reported = np.flatnonzero(fields[-law.classes :])
     if len(reported) != law.size:
-        raise LDPReportError(f"an LDP report says another number of classes than the survey's {law.size}")
+        raise LDPReportError(f"an LDP report has another number of classes than the survey's {law.size}")
     return tuple(reported.tolist()), fields[: -law.classes]
 
 
@@ -166,7 +166,7 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
     if encoded_report[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != protocol.digest:
         raise LDPReportError("an LDP report answers another survey; its randomization has other parameters")
     if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):
-        raise LDPReportError("an LDP report is of another node; a copy of somebody else's is no answer")
+        raise LDPReportError("an LDP report is of another node; a copy of another report is not accepted")
     return encoded_report[_HEADER:-CHECK_BYTES]
 
 
@@ -329,7 +329,7 @@ class Collector:
             )
         answer = decode(self.protocol, self._ids[int(node)], encoded_report)
         if int(node) in self._answers:
-            raise LDPReportError("this node has answered; a second answer would double what it tells")
+            raise LDPReportError("this node has answered; a second report would double its privacy loss")
         self._answers[int(node)] = answer
 
     def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:
@@ -366,7 +366,7 @@ class Collector:
             ConfigError: The protocol does not collect features.
         """
         if self.protocol.features is None:
-            raise ConfigError("the survey does not ask for features")
+            raise ConfigError("the protocol does not collect features")
         reported = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
         if not reported:
             return None
@@ -383,7 +383,7 @@ class Collector:
             ConfigError: The protocol does not collect labels.
         """
         if self.protocol.label is None:
-            raise ConfigError("the survey does not ask for labels")
+            raise ConfigError("the protocol does not collect labels")
         reported = [answer.label for _, answer in sorted(self._answers.items())]
         several = () if isinstance(self.protocol.label, LabelRR) else (self.protocol.label.size,)
         return np.array(reported, dtype=np.int64).reshape(len(reported), *several)

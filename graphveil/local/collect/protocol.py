@@ -80,8 +80,8 @@ class CollectionProtocol:
             raise ConfigError("features at epsilon=inf are not randomized; a survey does not collect them")
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
             raise ConfigError(
-                "a label at epsilon=inf is not randomized, and the survey asks for nothing else: it would "
-                "protect nobody; give the label a budget"
+                "a label at epsilon=inf is not randomized, and the protocol collects nothing else: it would "
+                "protect nothing; give the label a budget"
             )
         if isinstance(self.features, FeatureRR):
             _check_tables(self.features.epsilon, self.features.k, self.features.allocation)
@@ -193,7 +193,8 @@ class CollectionProtocol:
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
             raise ConfigError(
-                f"the survey's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; ask "
+                f"the survey's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; "
+                f"request "
                 "for fewer features, or leave out names"
             )
         return text
@@ -425,7 +426,7 @@ def _label_lines(protocol: CollectionProtocol) -> Iterator[Row]:
             "told",
             f"one of {law.groups} groups of classes, which the survey and your id make, not the answer",
         )
-    kept = "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
+    kept = "the label" if law.size == 1 else f"{law.size} classes are reported, the label among them"
     if isinstance(law, LocalHashing):
         kept = "the label's own group"
     yield "kept", f"{kept} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"

@@ -117,20 +117,20 @@ def read_records(
     """
     if (label is None) != (protocol.label is None):
         raise ConfigError(
-            "the survey asks for a label: name its column with label= (--label)"
+            "the protocol collects a label: name its column with label= (--label)"
             if label is None
-            else "the survey asks for no label; leave out label= (--label)"
+            else "the protocol collects no label; leave out label= (--label)"
         )
     roles = [id] if label is None else [id, label]
     columns: list[str] = []
     if protocol.features is not None:
-        needs = f"the survey asks for {counted(protocol.features.dim, 'feature')}"
+        needs = f"the protocol collects {counted(protocol.features.dim, 'feature')}"
         columns = feature_columns(path, roles, protocol.columns or None, (), needs=needs)
     check_columns(path, [*roles, *columns])
     types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
     table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
+        raise GraphError(f"{path.name} has no rows, so there are no reports; give at least one")
     features = None if protocol.features is None else _features(table, columns, protocol.features.dim)
     return ClientRecords(distinct_ids(table, id), features, _labels(table, label, protocol))
 
@@ -274,7 +274,7 @@ def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
     features = tables.matrix(table, columns)
     if features.shape[1] != dim:
         raise GraphError(
-            f"the table has {counted(features.shape[1], 'feature')}, and the survey asks for {dim}"
+            f"the table has {counted(features.shape[1], 'feature')}, and the protocol collects {dim}"
         )
     return features
 

@@ -74,7 +74,7 @@ class PublicEdges:
             )
         if guarantee.unit == LocalAttributes.name:
             raise UnitError(
-                f"a guarantee of unit {guarantee.unit!r} says nothing of edges; pass the one under which the "
+                f"a guarantee of unit {guarantee.unit!r} does not cover edges; pass the one under which the "
                 "graph was released, or PublicEdges(adjacency, basis=...) if its edges are public"
             )
         return cls(adjacency, basis=f"released under unit {guarantee.unit!r}")

@@ -284,7 +284,7 @@ class NoisyGradients:
         """
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
-            raise ReleaseError(f"a gradient is asked for at {query.parameters} finite weights")
+            raise ReleaseError(f"a gradient is requested at {query.parameters} finite weights")
         return self._noisy(weights.to(torch.float64).clamp(-MAX_WEIGHT, MAX_WEIGHT), self._step())
 
     def _step(self) -> int:

@@ -84,7 +84,7 @@ class TreeStepsQuery(DPSGDQuery):
         super().__post_init__()
         checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:
-            raise ConfigError("a tree's reach follows from slots and depth, and everybody pays for it")
+            raise ConfigError("a tree's reach follows from slots and depth, and all records are charged")
 
     def event(self, unit: Unit) -> Event:
         """Return the steps with the privacy cost of Theorem A."""

@@ -91,7 +91,7 @@ def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> N
 
 def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "seed": 0, "epochs": 2}
-    words = "a training or validation node without a label says a class at random"
+    words = "a training or validation node without a label reports a random class"
     assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
     open_labels = without_labels(graph.replace(), 0.3)
     opened = gv.LPGNN(**local, eps_y=math.inf).fit(open_labels)

@@ -25,7 +25,7 @@ NEEDS_FLICKR = (
 NEEDS = f"the source runs on PPI and on FLICKR-MIR. {NEEDS_PPI}, and {NEEDS_FLICKR}"
 DEVIATIONS = (
     "other data, where the source has PPI and FLICKR-MIR; its figures are plots without tables, and it "
-    "says F1 on PPI and ROC-AUC on FLICKR-MIR, so all three scores are here",
+    "reports F1 on PPI and ROC-AUC on FLICKR-MIR, so all three scores are here",
     "all mechanisms have the same budget for a whole record; the source counts its own per feature",
 )
 _LEARNING: Keywords = {
@@ -137,7 +137,7 @@ EDGES = ReproductionTarget(
         DEVIATIONS[0],
         "strict mode alone: the source's own EdgeRand and LapGraph release whole graphs, and know no "
         "public edges",
-        "leaving private edges out costs nothing and is the floor, which the source does not show",
+        "leaving private edges out costs nothing and is the baseline, which the source does not show",
         "what noise alone would make of a graph may pass 20 million edges; that is a cell with its reason",
     ),
     minutes=(0, 0, 120),
@@ -197,9 +197,10 @@ LINKTELLER = ReproductionTarget(
     },
     needs=NEEDS,
     deviations=(
-        "other data: Reed98 and Cora; the source says 0.91 without privacy and 0.52 to 0.54 under EdgeRR at "
+        "other data: Reed98 and Cora; the source states 0.91 without privacy and 0.52 to 0.54 under "
+        "EdgeRR at "
         "epsilon 0.1 to 1, on FLICKR-MIR",
-        "every edge is protected; the source has public edges beside, which LinkTeller may know",
+        "every edge is protected; the source has public edges as well, which LinkTeller may know",
     ),
     minutes=(20, 8, 20),
 )

@@ -26,10 +26,9 @@ DEVIATIONS = (
     "learning parameters are those that the paper's search chose for the budget in question, not searched "
     "again",
     "the epoch is chosen on randomized labels, as in the paper; steps of KProp are chosen by validation "
-    "accuracy on true labels, as in the paper's published search, and nobody pays for it",
+    "accuracy on true labels, as in the paper's published search, and it is not charged",
     "three runs by default, of which the paper has ten",
-    "PubMed's features are scaled column by column from everybody's data, as in the paper: no guarantee "
-    "holds",
+    "PubMed's features are scaled column by column from all data, as in the paper: no guarantee holds",
 )
 EXACT = (
     "learning parameters at eps_y = 1 are those that the search chose at eps_x = 1, where features are "
@@ -187,7 +186,7 @@ BACKBONES = ReproductionTarget(
 )
 FEATURES = ReproductionTarget(
     name="lpgnn:features",
-    title="Randomized features against features that say nothing",
+    title="Randomized features against uninformative features",
     source=f"{SOURCE}, Table of features",
     lines=(
         _line("raw", parameters={"eps_y": 1.0, "m": "floor"}, by_dataset=_by_dataset(NOISY)),
