@@ -557,6 +557,7 @@ def _known(call: Callable[..., Any], given: Given) -> Given:
 def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions and events of ``gv.privacy`` with arguments that they take."""
     from graphveil import privacy as p
+    from graphveil.ledger import Entry, joint_ledger
 
     event, unit = p.Gaussian(0.5), p.UndirectedEdge()
     guarantee = p.Guarantee.from_event(unit, event, delta=1e-7, releases=1)
@@ -568,7 +569,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "LocalReport": (p.LocalReport, {"part": "label", "epsilon": 0.5, "delta": 0.0}),
         "PoissonGaussian": (p.PoissonGaussian, {**steps, "relation": "replace"}),
         "PoissonRoots": (p.PoissonRoots, {**steps, "roots": 2, "relation": "replace"}),
-        "Entry": (p.Entry, {"release_id": "a", "label": "b", "event": event, "unit": unit}),
+        "Entry": (Entry, {"release_id": "a", "label": "b", "event": event, "unit": unit}),
         "Guarantee.from_event": (
             p.Guarantee.from_event,
             {"unit": unit, "event": event, "delta": 1e-7, "releases": 1},
@@ -581,7 +582,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "calibrate_mu": (p.calibrate_mu, {"epsilon": 1.0, "delta": 1e-7, "slack": 0.0}),
         "parse_unit": (p.parse_unit, {"name": "node-bounded-degree", "replace_one": False, "max_degree": 3}),
         "privacy_curve": (p.privacy_curve, {"event": event}),
-        "joint_ledger": (p.joint_ledger, {"edge_sets": [graph().edge_set]}),
+        "joint_ledger": (joint_ledger, {"edge_sets": [graph().edge_set]}),
         "NodeRecord": (p.NodeRecord, {"replace_one": False}),
         "NodeBoundedDegree": (p.NodeBoundedDegree, {"max_degree": 3, "replace_one": False}),
     }

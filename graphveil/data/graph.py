@@ -578,7 +578,7 @@ def _labels(y: Any) -> Tensor:
 def _as_mask(given: Any) -> Any:
     """Convert a list or an array of bools to a tensor; return anything else unchanged.
 
-    >>> as_mask([True, False])
+    >>> _as_mask([True, False])
     tensor([ True, False])
     """
     with suppress(ValueError):  # lists of different lengths are no mask

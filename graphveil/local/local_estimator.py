@@ -321,7 +321,7 @@ def complete_from_protocol(protocol: CollectionProtocol, configuration: Mapping[
     Raises:
         ConfigError: A keyword contradicts the protocol, or the protocol cannot be learned from.
 
-    >>> from graphveil.mechanisms import LabelRR
+    >>> from graphveil.mechanisms import LabelRR, MultiBit
     >>> asked = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
     ...     classes=3))
     >>> complete_from_protocol(asked, {"eps_x": 3.0})

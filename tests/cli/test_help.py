@@ -173,4 +173,4 @@ def test_no_default_lies_outside_of_the_users_folders(
     for name in ("GRAPHVEIL_DATA", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert datasets._folders(None) == [tmp_path / ".cache" / "graphveil"]
+    assert datasets.dataset_folders(None) == [tmp_path / ".cache" / "graphveil"]

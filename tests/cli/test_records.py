@@ -218,7 +218,10 @@ def split_of(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, flags: list[Any]) 
     monkeypatch.setattr(
         Double,
         "fit",
-        lambda self, graph, **rest: (masks.append(graph.train_mask), fit(self, graph, **rest))[1],
+        lambda self, given, **rest: (
+            masks.append(getattr(given, "graph", given).train_mask),  # given a prepared fit, or a graph
+            fit(self, given, **rest),
+        )[1],
     )
     assert invoke("train", "double", *flags, *ALONE).code == 0
     return masks
@@ -311,7 +314,7 @@ def test_the_baseline_is_a_release_of_its_own(invoke: Invoke, files: Files) -> N
     assert re.search(r"baseline +mlp, epsilon 1 at delta 1e-05 a run: .*--no-baseline", answer.err)
     assert re.search(r"^mlp \(no graph\) .* 1 +1e-05 ", answer.err, re.MULTILINE)
     page = Path("first/release/PRIVACY.md").read_text()
-    assert "2 runs on the same records, and an MLP was trained beside each" in page
+    assert "2 runs on the same records, and an MLP was trained next to each" in page
 
 
 @pytest.mark.parametrize(("stage", "done"), [("classifier", 12), ("baseline classifier", 12)])

@@ -46,7 +46,7 @@ def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: 
     cls, keywords = gv.METHODS[method], CONFIGURED.get(method, {"unit": "none"})
     model = cls(**keywords, backend="memory")
     assert model.get_params()["backend"] == "memory" and "backend" not in model.recorded_params()
-    assert "backend" not in model._configuration() and "backend" not in parameter_types(cls)
+    assert not hasattr(model.config, "backend") and "backend" not in parameter_types(cls)
     for wrong in ("dask", 3, object()):
         with pytest.raises(ConfigError, match="backend="):
             cls(**keywords, backend=wrong)

@@ -14,8 +14,10 @@ import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.estimators import base
+from graphveil.estimators import method as methods
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.gnn import method, multi_hop_method
+from graphveil.estimators.gnn import method as gnn_method
+from graphveil.estimators.gnn import multi_hop_method
 from graphveil.estimators.own import private_module
 from graphveil.ledger import ledger_of
 from graphveil.training.devices import CPU
@@ -42,9 +44,10 @@ def graph() -> Graph:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``cuda`` be a device that is there."""
-    for part in (base, method, multi_hop_method, private_module):
+    for part in (base, methods, gnn_method, multi_hop_method, private_module):
         monkeypatch.setattr(part, "private_device", lambda name: ELSEWHERE if name == "cuda" else CPU)
-    monkeypatch.setattr(base, "pick_device", lambda name: CPU)
+    for part in (base, methods):
+        monkeypatch.setattr(part, "pick_device", lambda name: CPU)
 
 
 def learned(model: Estimator) -> torch.Tensor:

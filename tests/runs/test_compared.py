@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from browser import AXE, BROWSER, DRIVER, said_by, window
+from browser import AXE, BROWSER, DRIVER, printed_by, window
 from command import Invoke
 
 from graphveil.cli import main
@@ -120,7 +120,7 @@ def test_it_fits_a_phone_and_a_desk(
         whole = (root / "one" / "internal" / "report.html").read_text()
     page = tmp_path / "page.html"
     page.write_text(whole.replace("</body>", PROBE + "</body>"))
-    said = said_by(page.as_uri(), width=width, folder=tmp_path)
+    said = printed_by(page.as_uri(), width=width, folder=tmp_path)
     found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+)", said)
     assert found is not None, said
     beyond, smallest = map(float, found.groups())

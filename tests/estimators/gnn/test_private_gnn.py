@@ -207,7 +207,7 @@ def test_other_code_has_another_fingerprint() -> None:
 
 def test_the_start_is_what_posterior_row_and_leaves_say_by_the_codes() -> None:
     codes, plain = simplex_codes(3), Mean(6, 3).double()
-    module, (x, edges) = CodePriorModule(plain, 3), some_stars(6, 6, 5)(torch.arange(6))
+    module, (x, edges) = CodePriorModule(plain, 3), some_stars(6, 6, 5).take(torch.arange(6))
     x[5] *= 4  # long enough to be cut
     for star in range(6):  # with as many leaves
         root, leaves = x[star, 0], x[star, 1 : 1 + star, 3:-1]
