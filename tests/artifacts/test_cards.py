@@ -132,7 +132,7 @@ def test_pages_about_records_describe_records() -> None:
     assert "features and labels alone" not in page  # which are protected here
     card = Card(dataset="a graph", other_runs=other_runs(0, 1, guarantee, compared=True))
     assert card.other_runs.startswith("An MLP was trained on the same records for comparison.")
-    assert "on the same records, and an MLP was trained beside each" in other_runs(
+    assert "on the same records, and an MLP was trained next to each" in other_runs(
         0, 3, guarantee, compared=True
     )
     assert other_runs(0, 1, guarantee) == ""
