@@ -1,9 +1,9 @@
 """Devices for clipped gradients: the CPU, or a GPU that is requested by name.
 
 The proof needs three properties of a device. *Other records' gradients are bit-identical for neighboring
-datasets*: no shape depends on a record (``clipped_sums.py``), so every number must be a function of its own record
-and of public shapes. On a GPU this fails where several threads add to one number in arrival order. Torch's
-deterministic algorithms are therefore enabled while gradients are computed; they raise an error for
+datasets*: no shape depends on a record (``clipped_sums.py``), so every number must be a function of its own
+record and of public shapes. On a GPU this fails where several threads add to one number in arrival order.
+Torch's deterministic algorithms are therefore enabled while gradients are computed; they raise an error for
 operations without a deterministic version. *No record adds more than C*: norms, factors and sums are float64,
 computed from the vector that is added, so float32 rounding before that is not part of the bound. Products of
 float32 numbers do not use TF32. *Sums round within the margin of 10^-6*: they are float64, and their order

@@ -137,8 +137,8 @@ class EgoGraphClippedSum(ClippedSum):
         records: The ego graphs.
         labels: Classes, (N); a value that is not a class excludes the record from training.
         route: ``"ghost"`` runs the ego graphs of a chunk together and does not form gradients of affine maps
-            that are larger than their rows (``affine_gradients.py``); this requires that only the map reads its
-            parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
+            that are larger than their rows (``affine_gradients.py``); this requires that only the map reads
+            its parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
             modules that do not support batching.
         dtype: Data type of the module's computation; norms and sums are always float64.
         device: Device of the computation, including norms and sums.

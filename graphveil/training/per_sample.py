@@ -1,9 +1,9 @@
 """Clipped sums of a user's torch module: ``vmap(grad)`` computes each record's gradient.
 
 Each record passes through the module alone, as a batch of one, under ``vmap``, where torch separates a
-batch's records. Each batch uses a fresh copy of the module (``module_copies.py``). Layers that are known to couple
-records are rejected by type, since their result on a single record differs. A record on which the module
-raises has gradient zero (``null_records.py``).
+batch's records. Each batch uses a fresh copy of the module (``module_copies.py``). Layers that are known to
+couple records are rejected by type, since their result on a single record differs. A record on which the
+module raises has gradient zero (``null_records.py``).
 """
 
 from collections.abc import Callable, Collection, Sequence
