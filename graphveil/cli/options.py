@@ -361,9 +361,9 @@ Module = Annotated[
     flag(
         _RUN,
         "--module",
-        "Code of your own, which is run: the module that gnn trains, or a method of your own, whose "
-        "name is then the METHOD (docs/how-to/custom-model.md).",
-        metavar="FILE.py:NAME",
+        "The module that gnn trains: sage, gcn, gat or gin, or your own code in a file, which is run. "
+        "FILE.py:NAME can also be a method of your own, whose name is then the METHOD.",
+        metavar="NAME",
     ),
 ]
 Perturb = Annotated[

@@ -133,11 +133,14 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
 
 
 def load_custom_module(text: str) -> str | None:
-    """Run a file of the user's; return the name of the module in it, None for a method."""
+    """Return the name of an architecture, or of the module in a file that is run; None for a method."""
     from graphveil.estimators.base import Estimator
+    from graphveil.estimators.own.architectures import ARCHITECTURES
     from graphveil.estimators.own.code import factory_name
     from graphveil.runs.parameters import load_custom_code
 
+    if text in ARCHITECTURES:
+        return text
     found = load_custom_code(text)
     return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
 

@@ -179,8 +179,8 @@ def load_pyg(module: str) -> ModuleType:
             if not (error.name or "").startswith("torch_geometric"):  # a package that it needs itself
                 raise
             raise MissingDependencyError(
-                "published graphs and to_pyg() need torch_geometric, which is not installed; "
-                "pip install 'graphveil[pyg]'"
+                "published graphs, to_pyg() and the built-in architectures of gnn need torch_geometric, "
+                "which is not installed; pip install 'graphveil[pyg]'"
             ) from None
 
 

@@ -1,7 +1,9 @@
 """Constructor keywords from text: ``key=value``, typed by the method's own fields."""
 
 import csv
+import importlib.util
 import json
+import sys
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError
+from graphveil.estimators import register
+from graphveil.estimators.own.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
     from graphveil.mechanisms import WeightedAllocation
-import importlib.util
-import sys
-
-from graphveil.estimators import register
 
 _BOOLEANS = {
     "true": True,
@@ -220,7 +220,10 @@ def load_custom_code(text: str) -> Any:
     """
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
-        raise ConfigError(f"--module {text!r} has another form than FILE.py:NAME, such as models.py:MyGNN")
+        raise ConfigError(
+            f"--module {text!r} is no built-in architecture ({', '.join(ARCHITECTURES)}) and has another "
+            "form than FILE.py:NAME, such as models.py:MyGNN"
+        )
     file = Path(path)
     if not file.is_file():
         raise ConfigError(f"--module: there is no file {path}; give its path")

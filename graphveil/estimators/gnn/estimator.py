@@ -32,9 +32,9 @@ def _module_of(fit: FittedModel) -> nn.Module | None:
 class PrivateGNN(Estimator):
     """Train a custom message-passing module on protected node records.
 
-    ``module`` is a class or function of two public sizes. ``module(inputs, classes)`` returns a torch module
-    that maps node inputs (n, inputs) and ``edge_index`` (2, k) to logits (n, classes), such as layers of
-    torch_geometric.
+    ``module`` is the name of a built-in architecture, or a class or function of two public sizes.
+    ``module(inputs, classes)`` returns a torch module that maps node inputs (n, inputs) and ``edge_index``
+    (2, k) to logits (n, classes), such as layers of torch_geometric.
 
     **1-hop ego graphs** (``neighborhood="published"``, unit ``node-record``).
 
@@ -64,7 +64,8 @@ class PrivateGNN(Estimator):
     of the graph cannot be detected: do not write one.
 
     Args:
-        module: Factory of the module, or the name that it was registered under (``graphveil.register``).
+        module: Factory of the module, or a name: of a built-in architecture (``"sage"``, ``"gcn"``, ``"gat"``
+            or ``"gin"``, which need the extra ``pyg``), or one that was registered (``graphveil.register``).
         neighborhood: Inputs at the leaves: ``"published"`` aggregates, or the exact features of
             ``"neighbors"``, which covers the parameters only.
         encoder_share: Share of mu^2 for the encoder. None for a value from the budget and public sizes.
@@ -142,8 +143,9 @@ class PrivateGNN(Estimator):
             raise ConfigError("gnn has no paper to reproduce and so no paper mode: use mode='strict'")
         if not self.module:
             raise ConfigError(
-                "gnn trains a module of your own: pass module=, a class that is built as module(inputs, "
-                "classes) and called as module(x, edge_index) (--module FILE.py:NAME)"
+                'gnn needs a module: pass module="sage" (or "gcn", "gat", "gin"; --module sage), or a class '
+                "that is built as module(inputs, classes) and called as module(x, edge_index) "
+                "(--module FILE.py:NAME)"
             )
         check_factory(self.module)
         if self.leaves is not None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.own.architectures import ARCHITECTURES
 
 Factory = Callable[[int, int], nn.Module]
 
@@ -21,6 +22,11 @@ def register_factory(factory: Factory, name: str | None = None) -> str:
     """Register a factory under a name in this process, and return the name."""
     check_factory(factory)
     known = name or factory_name(factory)
+    if known in ARCHITECTURES:
+        raise ConfigError(
+            f"{known!r} is a built-in architecture; register the code under another name: "
+            f'graphveil.register({factory_name(factory)}, name="my_{known}")'
+        )
     _REGISTERED[known] = factory
     return known
 
@@ -55,20 +61,20 @@ def factory_name(module: Factory | str) -> str:
 
 def is_registered(module: Factory | str) -> bool:
     """Whether the code of a factory or of a name is available in this process."""
-    return not isinstance(module, str) or module in _REGISTERED
+    return not isinstance(module, str) or module in _REGISTERED or module in ARCHITECTURES
 
 
 def get_factory(module: Factory | str) -> Factory:
-    """Return the factory, or the one that is registered under a name in this process.
+    """Return the factory, or the built-in architecture or registered factory of a name.
 
     Raises:
-        ConfigError: If the name is not registered.
+        ConfigError: If the name is neither.
     """
     if not isinstance(module, str):
         return module
-    if module not in _REGISTERED:
+    if not is_registered(module):
         raise ConfigError(_unknown(module))
-    return _REGISTERED[module]
+    return ARCHITECTURES.get(module) or _REGISTERED[module]
 
 
 def check_registered(*modules: Factory | str | None) -> None:
@@ -85,7 +91,8 @@ def check_registered(*modules: Factory | str | None) -> None:
 def _unknown(name: str) -> str:
     return (
         f"the model names a module of your own, {name!r}, and files contain no code: import it and call "
-        f"graphveil.register({name}) (on the command line, --module FILE.py:NAME)"
+        f"graphveil.register({name}) (on the command line, --module FILE.py:NAME). Built-in "
+        f"architectures: {', '.join(ARCHITECTURES)}"
     )
 
 

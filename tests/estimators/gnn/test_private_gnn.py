@@ -349,3 +349,35 @@ def test_predicting_another_graph_is_refused_with_a_way_out(graph: Graph) -> Non
     other = RECIPES["gap"].split(synthetic("tiny", seed=5), seed=0)
     with pytest.raises(NotImplementedGuaranteeError, match="gap"):
         model.predict(other)
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "gin"])
+def test_a_built_in_architecture_is_trained_saved_and_loaded_by_its_name(
+    graph: Graph, tmp_path: Path, name: str
+) -> None:
+    pytest.importorskip("torch_geometric")
+    model = gv.PrivateGNN(module=name, **SMALL, epochs=1).fit(graph)
+    model.save(tmp_path / "release")
+    loaded = gv.load_model(tmp_path / "release")
+    assert isinstance(loaded, gv.PrivateGNN) and loaded.module == name and model.guarantee.valid
+    assert loaded.guarantee.epsilon == model.guarantee.epsilon <= SMALL["epsilon"]
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "gin"])
+def test_a_built_in_architecture_reads_the_root_and_the_messages_to_it(name: str) -> None:
+    pytest.importorskip("torch_geometric")
+    module = code.build_module(name, 4, 3, PublicStreams(0).torch("module"))
+    x = torch.rand(3, 4, generator=PublicStreams(1).torch("inputs"))
+    edges = torch.tensor([[1, 2], [0, 0]])
+    root = module(x, edges)[0]
+    assert root.shape == (3,)
+    assert not torch.allclose(root, module(x, edges[:, :1])[0]), "an edge to the root changes nothing"
+    assert not torch.allclose(root, module(x * torch.tensor([[2.0], [1.0], [1.0]]), edges)[0])
+    other = x.clone()
+    other[2] += 1
+    assert not torch.allclose(root, module(other, edges)[0]), "a neighbor's inputs change nothing"
+
+
+def test_code_with_the_name_of_a_built_in_architecture_is_rejected() -> None:
+    with pytest.raises(ConfigError, match='name="my_sage"'):
+        gv.register(Mean, name="sage")
