@@ -91,6 +91,9 @@ def switch(**named: bool) -> None:
             raise ConfigError(f"{name}={value!r} must be True or False")
 
 
+_LISTED = 8  # choices in a message, the nearest first if there are more
+
+
 def one_of(choices: Collection[str], **named: object) -> None:
     """Require one of the given names; the error suggests a near match.
 
@@ -100,8 +103,14 @@ def one_of(choices: Collection[str], **named: object) -> None:
     """
     for name, value in named.items():
         if not isinstance(value, str) or value not in choices:
-            known = ", ".join(choices)
-            raise ConfigError(f"{name}={value!r} is not one of {known}{suggestion(value, choices)}")
+            known = list(choices)
+            if len(known) > _LISTED:
+                text = str(value)
+                known.sort(key=lambda choice: -difflib.SequenceMatcher(None, choice, text).ratio())
+                known[_LISTED:] = ["..."]
+            raise ConfigError(
+                f"{name}={value!r} is not one of {', '.join(known)}{suggestion(value, choices)}"
+            )
 
 
 def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:

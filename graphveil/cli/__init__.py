@@ -57,11 +57,11 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
-        "Attack a finished run with access to its predictions. The output is internal.",
+        "Attack a finished run.",
         (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
     ),
     "ledger": (
-        "The privacy ledger: what was ever released of which data, and how much more may be.",
+        "Manage the privacy ledger.",
         (
             ledger.init,
             ledger.list_,
@@ -76,7 +76,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
         ),
     ),
     "collect": (
-        "Randomize people's features and labels before they are sent, and read or learn from what was sent.",
+        "Collect data with local differential privacy.",
         (collect.protocol, collect.show, collect.randomize, collect.decode, collect.learn),
     ),
 }
@@ -112,7 +112,7 @@ def graphveil(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Learn from graphs whose edges are secret, under differential privacy."""
+    """Graph machine learning with differential privacy."""
 
 
 def _prepare_streams() -> None:

@@ -23,7 +23,7 @@ _BOUND_NOTE = (
 _SERVERS = {"unpoisoned": "no malicious clients", "unpoisoned_robust": "robust, no malicious clients"}
 _NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
-Seed = Annotated[int, flag(_ATTACK, "--seed", "Of everything that is drawn.")]
+Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of all sampling.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,33 +39,40 @@ class DataOptions:
 def linkteller(
     run: options.RunFolderArgument,
     data: DataOptions,
-    count: Annotated[int, flag(_ATTACK, "--count", "How many nodes are drawn.", min=2)] = 500,
+    count: Annotated[int, flag(_ATTACK, "--count", "Number of sampled nodes.", min=2)] = 500,
     sampling: Annotated[
         Literal["unbalanced", "balanced", "lo", "hi"],
         flag(
             _ATTACK,
             "--sampling",
-            "All pairs of the nodes; as many non-edges as edges; nodes of low or of high degree.",
+            "Pairs to attack: all pairs of the sampled nodes (unbalanced), as many non-edges as edges "
+            "(balanced), or nodes of low (lo) or high (hi) degree.",
         ),
     ] = "unbalanced",
-    cutoff: Annotated[int | None, flag(_ATTACK, "--cutoff", "The degree of lo and hi: 5 and 10.")] = None,
-    step: Annotated[float, flag(_ATTACK, "--step", "The size of a nudge.")] = 1e-4,
+    cutoff: Annotated[
+        int | None, flag(_ATTACK, "--cutoff", "Degree cutoff of lo and hi. Default: 5 and 10.")
+    ] = None,
+    step: Annotated[float, flag(_ATTACK, "--step", "Relative size of the feature perturbation.")] = 1e-4,
     nudge: Annotated[
         Literal["scale", "add", "either"],
-        flag(_ATTACK, "--nudge", "Scale a node's row, add to it, or add to rows of zeros only."),
+        flag(
+            _ATTACK,
+            "--nudge",
+            "Perturb a node's features by scaling, by addition, or by addition to zero rows only.",
+        ),
     ] = "either",
     direction: Annotated[
         Literal["max", "later", "earlier", "mean"],
-        flag(_ATTACK, "--direction", "Whose influence counts; the source reads that of the later drawn."),
+        flag(_ATTACK, "--direction", "Influence score of a pair. `later` is that of the paper's code."),
     ] = "max",
     supervised: Annotated[
         bool,
-        flag(_ATTACK, "--supervised", "Also run attackers that know the truth about half of the pairs."),
+        flag(_ATTACK, "--supervised", "Also run attackers that know half of the pairs."),
     ] = False,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Infer edges from a run's predictions with LinkTeller and weaker baselines; internal."""
+    """Infer edges from a run's predictions with LinkTeller and baselines."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
@@ -87,7 +94,7 @@ def linkteller(
 def topology(
     run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
-    """Infer the whole graph: all pairs of a run's nodes, by attackers who may know half of them; internal."""
+    """Infer all edges of a run's graph, also with half of the pairs known."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
@@ -101,27 +108,31 @@ def membership(
     run: options.RunFolderArgument,
     data: DataOptions,
     per_class: Annotated[
-        int, flag(_ATTACK, "--per-class", "Nodes of each class in the shadow graph.", min=5)
+        int, flag(_ATTACK, "--per-class", "Number of nodes per class in the shadow graph.", min=5)
     ] = 1000,
     evaluate_on: Annotated[
         Literal["target", "shadow"],
-        flag(_ATTACK, "--evaluate-on", "Judge the run, or the shadow model as the paper's scripts do."),
+        flag(
+            _ATTACK,
+            "--evaluate-on",
+            "Model to evaluate: the run, or the shadow model as in the paper's code.",
+        ),
     ] = "target",
     overlap: Annotated[
-        bool, flag(_ATTACK, "--overlap", "Judge nodes of the shadow graph, too, as the source does.")
+        bool, flag(_ATTACK, "--overlap", "Also evaluate nodes of the shadow graph, as in the paper's code.")
     ] = False,
     shadows: Annotated[
         int,
         flag(
             _ATTACK,
             "--shadows",
-            "Fit so many shadow models of the whole graph besides, 4 or more: LiRA and Bayes posterior.",
+            "Number of shadow models of the whole graph for LiRA and the Bayes posterior, at least 4.",
         ),
     ] = 0,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Infer training membership with a shadow model, an attack model, LiRA and Bayes posterior; internal."""
+    """Infer training membership with shadow models and LiRA."""
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
     from graphveil.privacy.statements import counted
@@ -147,7 +158,7 @@ def membership(
 def reconstruction(
     run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
-    """Reconstruct features from the reported values of a run with local randomization; internal."""
+    """Reconstruct features from the LDP reports of a run."""
     from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
@@ -170,16 +181,16 @@ def poisoning(
     data: DataOptions,
     strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        flag(_ATTACK, "--strategy", "What false clients send."),
+        flag(_ATTACK, "--strategy", "Reports of malicious clients."),
     ] = "random",
-    share: Annotated[
-        float, flag(_ATTACK, "--share", "How many of all nodes they are.", min=0, max=0.5)
-    ] = 0.05,
-    hubs: Annotated[bool, flag(_ATTACK, "--hubs", "They are the nodes of most neighbors.")] = False,
+    share: Annotated[float, flag(_ATTACK, "--share", "Fraction of malicious nodes.", min=0, max=0.5)] = 0.05,
+    hubs: Annotated[
+        bool, flag(_ATTACK, "--hubs", "Let the nodes with the most neighbors be malicious.")
+    ] = False,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Insert malicious clients (poisoning) into a run of lpgnn, which is fitted again; internal."""
+    """Fit an lpgnn run again with malicious clients (poisoning)."""
     from graphveil.errors import ConfigError
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_collection

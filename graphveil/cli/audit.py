@@ -17,12 +17,14 @@ _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
 def audit(
     run: options.RunFolderArgument,
     pairs: Annotated[
-        int, typer.Option("--pairs", min=1, help="Neighbors that each query is replayed on.")
+        int, typer.Option("--pairs", min=1, help="Number of neighboring datasets per query.")
     ] = 200,
-    seed: Annotated[int, typer.Option("--seed", help="Of pairs and coins; noise is always fresh.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Random seed of pairs and canaries, never of the noise.")
+    ] = 0,
     json: options.Json = False,
 ) -> None:
-    """Audit a run: test its queries on neighboring graphs and certify a lower bound on epsilon."""
+    """Certify a lower bound on a run's epsilon on neighboring graphs."""
     from graphveil.runs.run_audit import audit_run
 
     screen = Screen(as_json=json)

@@ -31,7 +31,7 @@ _DEFAULT_UNIT = "undirected-edge"
 def check(
     tables: TableOptions, columns: ColumnOptions, unit: options.Unit = None, json: options.Json = False
 ) -> None:
-    """Show how each column of two tables is used, and all validation errors; nothing is trained or spent.
+    """Show how the columns of two tables are used, and all errors in them.
 
     Id and end columns that are not named are guessed, and the guess is printed.
     """

@@ -27,16 +27,18 @@ _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
 _BY_LIST = "one for all, or a,b,c"
-EpsX = Annotated[float | None, flag(_PRIVACY, "--eps-x", "Budget of a record's features together.")]
-EpsY = Annotated[float | None, flag(_PRIVACY, "--eps-y", "Budget of a record's label; inf leaves it open.")]
+EpsX = Annotated[float | None, flag(_PRIVACY, "--eps-x", "Privacy budget of all features of a record.")]
+EpsY = Annotated[
+    float | None, flag(_PRIVACY, "--eps-y", "Privacy budget of a record's label. inf: not protected.")
+]
 Columns = Annotated[str | None, flag(_SURVEY, "--columns", "The features' names, a,b,c.")]
-Dim = Annotated[int | None, flag(_SURVEY, "--dim", "How many features, if they have no names.")]
+Dim = Annotated[int | None, flag(_SURVEY, "--dim", "Number of features, if they have no names.")]
 Low = Annotated[str, flag(_SURVEY, "--low", f"Public lower bound: {_BY_LIST}. Lower values are clipped.")]
 High = Annotated[str, flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.")]
-Classes = Annotated[str | None, flag(_SURVEY, "--classes", "The labels, a,b,c, or how many.")]
-Purpose = Annotated[str, flag(_SURVEY, "--purpose", "What the collection is for.")]
+Classes = Annotated[str | None, flag(_SURVEY, "--classes", "Class labels, a,b,c, or their number.")]
+Purpose = Annotated[str, flag(_SURVEY, "--purpose", "Purpose of the collection, shown to clients.")]
 Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "How features are randomized.")
+    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "Randomizer of features.")
 ]
 LabelMechanismName = Annotated[
     Literal["rr", "subset", "hashing"],
@@ -56,7 +58,7 @@ Set = Annotated[
     flag(
         _PRIVACY,
         "--set",
-        "More of the mechanism: m of multi-bit; k, mode, decode of feature-rr.",
+        "Parameters of the mechanism: m of multi-bit; k, mode, decode of feature-rr.",
         metavar="KEY=VALUE",
     ),
 ]
@@ -68,16 +70,20 @@ Id = Annotated[str, flag(_FILES, "--id", "Column of the nodes' ids.", show_defau
 ReportsOut = Annotated[Path, flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
 Internal = Annotated[
     Path | None,
-    flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
+    flag(_FILES, "--internal", "File for counts of clipped and missing values. Must not be published."),
 ]
 EncodedReports = Annotated[
     Path, flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
 ]
 NodesOut = Annotated[Path, flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
-LabelOut = Annotated[str, flag(_FILES, "--label", "What to call the column of labels.")]
+LabelOut = Annotated[str, flag(_FILES, "--label", "Name of the label column.")]
 SecretFile = Annotated[
     Path | None,
-    flag(_FILES, "--secret", "Your secret, made the first time; by default one in your state folder."),
+    flag(
+        _FILES,
+        "--secret",
+        "File of your secret key. Created if it does not exist. Default: in your state folder.",
+    ),
 ]
 MaxEps = Annotated[
     float, flag(_PRIVACY, "--max-eps", "Largest epsilon per record. A protocol that needs more is rejected.")
@@ -88,9 +94,7 @@ AllowUnprotectedLabel = Annotated[
 ProtocolArgument = Annotated[
     Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
 ]
-SkipBad = Annotated[
-    bool, flag(_FILES, "--skip-bad", "Leave out LDP reports that are refused, count them, and go on.")
-]
+SkipBad = Annotated[bool, flag(_FILES, "--skip-bad", "Skip and count invalid LDP reports.")]
 
 ClientLedger = Annotated[
     str | None,
@@ -122,7 +126,9 @@ LearnTarget = Annotated[str, flag(_DATA, "--target", "Column of the edges' secon
 LearnOut = Annotated[
     Path, flag(_RUN, "--out", "A new folder for the model and its predictions.", show_default=False)
 ]
-LearnMethod = Annotated[Literal["lpgnn", "simgat", "label-posterior"], flag(_RUN, "--method", "What learns.")]
+LearnMethod = Annotated[
+    Literal["lpgnn", "simgat", "label-posterior"], flag(_RUN, "--method", "Method to train.")
+]
 
 
 def protocol(
@@ -141,7 +147,7 @@ def protocol(
     purpose: Purpose = "",
     json: options.Json = False,
 ) -> None:
-    """Write a collection protocol: which columns are collected, and how they are randomized."""
+    """Write a collection protocol."""
     from graphveil.local.collect.encoded_report import report_bytes
     from graphveil.runs.collection import ProtocolBuilder
 
@@ -172,7 +178,7 @@ def protocol(
 
 
 def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
-    """Show a collection protocol and its guarantee, before any LDP report is made."""
+    """Show a collection protocol and its guarantee."""
     from graphveil.local.collect import MAX_EPS
     from graphveil.local.collect.protocol import largest_share
 
@@ -206,7 +212,7 @@ def randomize(
     ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
-    """Randomize each record of a table of nodes separately: a row with its id and its LDP report."""
+    """Randomize each record of a table of nodes into an LDP report."""
     from graphveil.data import tables
     from graphveil.ledger.accounts import CollectionAccount
     from graphveil.local.collect import check_limits, client_secret
@@ -264,7 +270,7 @@ def decode(
     ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and write a table of nodes with estimated features and randomized labels."""
+    """Estimate features from LDP reports and write a table of nodes."""
     from graphveil.data import tables
     from graphveil.local.collect.report_tables import read_reports, receive_reports
 
@@ -432,7 +438,7 @@ def learn(
     ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
+    """Train a model on LDP reports and public edges."""
     from graphveil.data.tables import id_array
     from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges

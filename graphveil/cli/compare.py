@@ -38,14 +38,14 @@ def compare(
         flag(
             "Run",
             "--sources",
-            "How many nodes shortest paths are measured from; by default all of up to 4,096, else 512.",
+            "Number of source nodes of shortest paths. Default: all up to 4,096 nodes, else 512.",
             min=1,
         ),
     ] = None,
-    seed: Annotated[int, flag("Run", "--seed", "Of everything that is sampled.")] = 0,
+    seed: Annotated[int, flag("Run", "--seed", "Random seed of all sampling.")] = 0,
     json: options.Json = False,
 ) -> None:
-    """Compare the structure of a released graph with the true one, in 15 queries; internal."""
+    """Compare the structure of a released graph with the true graph."""
     from graphveil.data.graph_files import read_edges
     from graphveil.lab.fidelity import HEAD
     from graphveil.lab.fidelity import compare as compare_graphs

@@ -79,7 +79,8 @@ def calibrate(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     noise_std: Annotated[
-        float | None, flag("Privacy", "--noise-std", "A noise, in place of --epsilon: answers the budget.")
+        float | None,
+        flag("Privacy", "--noise-std", "Noise standard deviation, in place of --epsilon. Prints its budget."),
     ] = None,
     mode: options.Mode = None,
     max_units: options.MaxUnits = None,
@@ -89,20 +90,20 @@ def calibrate(
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
     nodes_count: Annotated[
-        int | None, flag("Data", "--nodes-count", "The number of nodes, if known.", min=1)
+        int | None, flag("Data", "--nodes-count", "Number of nodes, if known.", min=1)
     ] = None,
     classes_count: Annotated[
-        int | None, flag("Data", "--classes-count", "The number of classes, if known.", min=2)
+        int | None, flag("Data", "--classes-count", "Number of classes, if known.", min=2)
     ] = None,
     features_count: Annotated[
-        int | None, flag("Data", "--features-count", "The number of features, if known.", min=1)
+        int | None, flag("Data", "--features-count", "Number of features, if known.", min=1)
     ] = None,
     training_count: Annotated[
         int | None,
         flag(
             "Data",
             "--training-count",
-            "Node units: how many nodes are trained on, if known; else three quarters of all.",
+            "Node-level units: number of training nodes. Default: three quarters of all.",
             min=1,
         ),
     ] = None,
@@ -111,7 +112,7 @@ def calibrate(
         flag(
             "Data",
             "--labeled-count",
-            "Edge units: how many nodes have a label, if known; few have a plan of their own.",
+            "Edge-level units: number of labeled nodes, if known. A small number changes the plan.",
             min=1,
         ),
     ] = None,
@@ -119,7 +120,7 @@ def calibrate(
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
-    """Print the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
+    """Print the noise for a budget, or the budget for a noise."""
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
     from graphveil.runs import calibration
@@ -214,7 +215,7 @@ def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, 
 
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
-    """Explain the guarantee of a run, from its release alone."""
+    """Explain the guarantee of a run."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
     from graphveil.privacy.statements import format_delta, format_upper_bound
@@ -273,10 +274,10 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
-    out: Annotated[Path, flag("Run", "--out", "The page, one HTML file.")] = Path("report.html"),
+    out: Annotated[Path, flag("Run", "--out", "HTML file to write.")] = Path("report.html"),
     json: options.Json = False,
 ) -> None:
-    """Write one page about several runs: accuracy over epsilon, attackers, budgets, guarantees. Internal.
+    """Write an HTML report about several runs.
 
     It reads finished run folders and spends nothing. The page has no script and loads nothing.
     """

@@ -49,7 +49,7 @@ def init(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Register a dataset with a budget under one unit; its files are given now, or by the first run.
+    """Register a dataset with a privacy budget.
 
     Repeat it with the files of grown data to register the new version, which is charged to the same budget.
     """
@@ -86,7 +86,7 @@ def init(
 
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """List the registered datasets, with the spent part of each budget."""
+    """List the registered datasets and their spent budgets."""
     from graphveil.privacy.statements import format_delta
 
     screen = Screen(as_json=json)
@@ -126,7 +126,7 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Recompute every hash and every total; exit 1 if one is wrong."""
+    """Verify all hashes and totals. Exits with 1 if one is wrong."""
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
     if not names:
@@ -156,7 +156,7 @@ def check_runs(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
+    """Verify that the ledger contains the releases of run folders."""
     from graphveil.runs.charges import receipts_below
 
     screen = Screen(as_json=json)
@@ -181,7 +181,7 @@ def check_runs(
 
 
 def unbind(name: Name, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Unbind a dataset without releases from its data; the next run binds it."""
+    """Unbind a dataset without releases from its data."""
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.unbind(name)
     screen.print_line(f"{name} is bound to no data; the next run that names it binds it")
@@ -193,7 +193,7 @@ def backup(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Copy a consistent snapshot of the ledger to a new file, also while runs write to it."""
+    """Copy a consistent snapshot of the ledger to a new file."""
     check_not_existing(path, "a backup is a new file; choose another PATH")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.backup(path)
@@ -213,7 +213,7 @@ def restore(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Verify a backup and replace the ledger by it; the old ledger is kept next to it."""
+    """Verify a backup and replace the ledger by it."""
     from graphveil.ledger import restore as restored
     from graphveil.runs.charges import receipts_below
 
@@ -230,7 +230,7 @@ def export(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Write a dataset's entries with their hashes, for an auditor who checks the chain alone."""
+    """Export a dataset's entries and hashes for an auditor."""
     from graphveil._util.files import write_atomic
 
     check_not_existing(out, "an export is a new file; choose another --out")
@@ -246,11 +246,11 @@ def raise_(
     unit: options.Unit = None,
     epsilon: options.Budget = None,
     delta: options.Delta = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the ledger.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, which is stored in the ledger.")] = "",
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Raise a limit, for a reason that is stored in the ledger."""
+    """Raise the privacy budget of a dataset."""
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
@@ -406,7 +406,7 @@ def show(
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Show what was spent of a dataset, over time and release by release."""
+    """Show the spent privacy budget of a dataset and its releases."""
     from graphveil.ledger import unit_key
 
     screen = Screen(as_json=json)

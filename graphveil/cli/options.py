@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from graphveil.cli.examples import examples_text
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 
@@ -76,26 +77,28 @@ RunFolderArgument = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
-Dataset = Annotated[str | None, flag(_DATA, "--dataset", "A name from `graphveil datasets`.")]
-Root = Annotated[Path | None, flag(_DATA, "--root", "Folder of the data sets.", envvar="GRAPHVEIL_DATA")]
-PreparedGraph = Annotated[Path | None, flag(_DATA, "--graph", "A folder that `graphveil prepare` wrote.")]
-Nodes = Annotated[Path | None, flag(_DATA, "--nodes", "Table of nodes, parquet or CSV.")]
-Edges = Annotated[Path | None, flag(_DATA, "--edges", "Table of edges, parquet or CSV.")]
-Id = Annotated[str | None, _column("--id", "Column of the nodes' ids.")]
-Label = Annotated[str | None, _column("--label", "Column of the nodes' labels.")]
-SourceColumn = Annotated[str | None, _column("--source", "Column of the edges' first ends.")]
-TargetColumn = Annotated[str | None, _column("--target", "Column of the edges' second ends.")]
+Dataset = Annotated[str | None, flag(_DATA, "--dataset", "Name of a dataset from `graphveil datasets`.")]
+Root = Annotated[
+    Path | None, flag(_DATA, "--root", "Folder of downloaded datasets.", envvar="GRAPHVEIL_DATA")
+]
+PreparedGraph = Annotated[Path | None, flag(_DATA, "--graph", "Folder written by `graphveil prepare`.")]
+Nodes = Annotated[Path | None, flag(_DATA, "--nodes", "Table of nodes, Parquet or CSV.")]
+Edges = Annotated[Path | None, flag(_DATA, "--edges", "Table of edges, Parquet or CSV.")]
+Id = Annotated[str | None, _column("--id", "Column with node ids.")]
+Label = Annotated[str | None, _column("--label", "Column with node labels.")]
+SourceColumn = Annotated[str | None, _column("--source", "Column with the source node of an edge.")]
+TargetColumn = Annotated[str | None, _column("--target", "Column with the target node of an edge.")]
 Classes = Annotated[
     str | None,
     _column(
         "--classes",
-        "The labels that there are, a,b,c: a public list, in this order. Without it they are those that "
-        "occur, which is public then.",
+        "Class labels in order, a,b,c; public. Default: the labels in the data, which become public.",
     ),
 ]
-Weight = Annotated[str | None, _column("--weight", "Column of the edges' weights, if they have any.")]
+Weight = Annotated[str | None, _column("--weight", "Column with edge weights.")]
 MaxWeight = Annotated[
-    float | None, flag(_DATA, "--max-weight", "Public bound of an edge's weight; larger ones are cut to it.")
+    float | None,
+    flag(_DATA, "--max-weight", "Public upper bound on edge weights. Larger weights are clipped."),
 ]
 Directed = Annotated[bool, flag(_DATA, "--directed", "Treat edges as directed.")]
 AssumeDisjointEdges = Annotated[
@@ -126,52 +129,52 @@ AllowSpend = Annotated[
         "folder cannot determine.",
     ),
 ]
-Split = Annotated[str | None, _column("--split", "Column of the nodes with train, val or test.")]
-Features = Annotated[str | None, _column("--features", "The feature columns, a,b,c; by default all others.")]
-Drop = Annotated[str | None, _column("--drop", "Columns of the nodes that are no features, a,b,c.")]
+Split = Annotated[
+    str | None, _column("--split", "Column of the node table with the values train, val and test.")
+]
+Features = Annotated[str | None, _column("--features", "Feature columns, a,b,c. Default: all other columns.")]
+Drop = Annotated[str | None, _column("--drop", "Columns of the node table to ignore, a,b,c.")]
 CategoryColumns = Annotated[
     str | None,
     _column(
         "--categories",
-        "Columns to one-hot: plan='free|pro' from a public list, country=hash:32 hashed into places, or plan "
-        "alone with the values that occur (not where records are protected).",
+        "Categorical columns, a,b,c: plan='free|pro' (public list), country=hash:32 (feature hashing), or "
+        "plan (values from the data; not under node-level units).",
     ),
 ]
 Missing = Annotated[
     str | None,
     _column(
         "--missing",
-        "What a missing feature becomes: refuse (the default), indicator (0, and one more column marks it), "
-        "constant=V, or median (not where records are protected).",
+        "Imputation of missing features: refuse (default), indicator (0 and an indicator column), "
+        "constant=V, or median (not under node-level units).",
     ),
 ]
 NullValues = Annotated[
     str | None,
     _column(
         "--null-values",
-        "Words for a missing label or feature, a,b,c, instead of the default list: those of pandas (NA, "
-        "NULL, NaN, None, N/A, ...), \\N, ? and -. An empty field is always missing. Ids are not affected.",
+        "Texts that mean a missing label or feature, a,b,c. Default: those of pandas (NA, NULL, NaN, "
+        "None, ...), \\N, ? and -.",
     ),
 ]
 Delimiter = Annotated[
     str | None,
     _column(
         "--delimiter",
-        "What stands between the columns of CSV files: ; | tab or another one; a comma by default.",
+        "Column separator of CSV files, such as ; or tab. Default: a comma.",
     ),
 ]
 Decimal = Annotated[
     str | None,
-    _column(
-        "--decimal", "What stands before the decimals of numbers in CSV files: . (the default) or a comma."
-    ),
+    _column("--decimal", "Decimal separator of CSV files, a period (default) or a comma."),
 ]
 UnknownIds = Annotated[
     str | None,
     _column(
         "--unknown-ids",
-        "Edges to ids that no node has: refuse (the default), drop, or add those nodes (--unit none, or with "
-        "--node-ids; `prepare` adds none).",
+        "Edges to unknown node ids: refuse (default), drop, or add (adds these nodes; requires --unit none "
+        "or --node-ids; not in `prepare`).",
     ),
 ]
 NodeIds = Annotated[
@@ -179,19 +182,19 @@ NodeIds = Annotated[
     flag(
         _DATA,
         "--node-ids",
-        "A public list of nodes, a table with the column of ids: each is a node, with a row or not.",
+        "Table with the public list of node ids. Ids without a record are nodes as well.",
     ),
 ]
 Recipe = Annotated[
     str | None,
-    flag(_DATA, "--recipe", "How to prepare and split: gap (the default), lpgnn, weighted, planetoid."),
+    flag(_DATA, "--recipe", "Preprocessing and split: gap (default), lpgnn, weighted, planetoid."),
 ]
 ExpectEdges = Annotated[
     int | None,
     flag(
         _DATA,
         "--expect-edges",
-        "Your guess of the number of edges, for an estimate of memory and time.",
+        "Estimated number of edges, for an estimate of memory and time.",
         min=0,
     ),
 ]
@@ -205,7 +208,7 @@ PublicEdges = Annotated[
     flag(
         _DATA,
         "--public-edges",
-        "Unit edge-subset: table of the edges that are public, with the columns of the edges.",
+        "Table of public edges, with the columns of --edges. For unit edge-subset.",
     ),
 ]
 PrivateNodes = Annotated[
@@ -213,8 +216,7 @@ PrivateNodes = Annotated[
     flag(
         _DATA,
         "--private-nodes",
-        "Unit edge-subset: the public list of nodes that may have private edges, a table with the "
-        "column of ids, or all. It is never found out from the edges.",
+        "Table with the public list of nodes that may have private edges, or all. For unit edge-subset.",
         metavar="FILE|all",
     ),
 ]
@@ -223,7 +225,7 @@ PrivateFraction = Annotated[
     flag(
         _DATA,
         "--private-fraction",
-        "For experiments: take each edge as private with this probability (by --seed), the others as public.",
+        "For experiments: probability that an edge is private, by --seed. Other edges are public.",
         min=0,
         max=1,
     ),
@@ -233,8 +235,8 @@ PrivateWhere = Annotated[
     flag(
         _DATA,
         "--private-where",
-        "For experiments: edges between nodes with this value in a column of the nodes (of a named data "
-        "set: label) are private, the others public. Who has it is public.",
+        "For experiments: edges between nodes with this column value are private, other edges and the "
+        "column are public. Column of a named dataset: label.",
         metavar="COLUMN=VALUE",
     ),
 ]
@@ -243,13 +245,11 @@ MaxEdges = Annotated[
     flag(
         _PRIVACY,
         "--max-edges",
-        "The most edges that a released graph may be expected to have; 20 million by default.",
+        "Maximum expected number of edges of a released graph. Default: 20,000,000.",
         min=1,
     ),
 ]
-GraphOut = Annotated[
-    Path, flag(_RUN, "--out", "A new folder for the released graph, its guarantee and a page.")
-]
+GraphOut = Annotated[Path, flag(_RUN, "--out", "New folder for the released graph and its guarantee.")]
 Unit = Annotated[
     str | None,
     flag(
@@ -263,14 +263,14 @@ Unit = Annotated[
         "or none.",
     ),
 ]
-Budget = Annotated[str | None, flag(_PRIVACY, "--epsilon", "What may be spent at most.")]
+Budget = Annotated[str | None, flag(_PRIVACY, "--epsilon", "Limit of epsilon, for all releases together.")]
 Ledger = Annotated[
     str | None,
     flag(
         _PRIVACY,
         "--ledger",
-        "The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
-        "name in it. Without it your own ledger recognizes the data, and prints their total so far.",
+        "Dataset whose budget is charged: a name in your ledger, or a database URL and a name. "
+        "Default: your ledger recognizes the data.",
         metavar="NAME|URL|URL#NAME",
     ),
 ]
@@ -290,27 +290,36 @@ LedgerPlace = Annotated[
         "--ledger",
         metavar="URL|FILE",
         envvar="GRAPHVEIL_LEDGER",
-        help="The ledger: a file, or postgresql+psycopg://user@host/database. By default your own, "
-        "in the data folder.",
+        help="Ledger file, or postgresql+psycopg://user@host/database. Default: your ledger in the "
+        "data folder.",
     ),
 ]
-Epsilon = Annotated[float | None, flag(_PRIVACY, "--epsilon", "The budget.")]
-Delta = Annotated[str | None, flag(_PRIVACY, "--delta", "A number, or auto (the default).")]
+Epsilon = Annotated[
+    float | None,
+    flag(_PRIVACY, "--epsilon", "Privacy budget. Required for every unit but none and local-attributes."),
+]
+Delta = Annotated[
+    str | None, flag(_PRIVACY, "--delta", "Delta of the guarantee, a number or auto (default).")
+]
 Mode = Annotated[
     Literal["strict", "paper"] | None,
-    flag(_PRIVACY, "--mode", "paper reproduces a paper, flaws included, and voids the guarantee."),
+    flag(
+        _PRIVACY,
+        "--mode",
+        "strict (default), or paper: reproduces a paper exactly, without a valid guarantee.",
+    ),
 ]
 MaxUnits = Annotated[
     int | None,
-    flag(_PRIVACY, "--max-units", "Public bound on the number of protected units, for delta auto."),
+    flag(_PRIVACY, "--max-units", "Public upper bound on the number of protected units, for --delta auto."),
 ]
 OutDegreeBound = Annotated[
     int | None,
     flag(
         _PRIVACY,
         "--out-degree-bound",
-        "node-record: a node of more than D edges shares the weight of D among them. Any D keeps the "
-        "guarantee.",
+        "Maximum total weight of a node's edges, at least 1. Every value keeps the guarantee. For unit "
+        "node-record.",
         min=1,
         metavar="D",
     ),
@@ -320,8 +329,8 @@ MaxDegree = Annotated[
     flag(
         _PRIVACY,
         "--max-degree",
-        "Largest number of edges of a node, an assumption that you assert. Required for "
-        "node-bounded-degree; a graph that violates it is rejected.",
+        "Maximum number of edges per node, asserted by you. Required for node-bounded-degree. A graph "
+        "that violates it is rejected.",
         min=1,
         metavar="D",
     ),
@@ -331,7 +340,8 @@ ReplaceOne = Annotated[
     flag(
         _PRIVACY,
         "--replace-one",
-        "Node units: hide which of two records a node has, not only whether it has one. Doubles the noise.",
+        "Protect against replacement of a node record, not only its removal. Doubles the noise. For "
+        "node-level units.",
     ),
 ]
 PrivateMetrics = Annotated[
@@ -339,11 +349,12 @@ PrivateMetrics = Annotated[
     flag(
         _PRIVACY,
         "--private-metrics",
-        "Node units: also release accuracies, as noisy counts that the guarantee covers.",
+        "Release accuracies as noisy counts within the guarantee. For node-level units.",
     ),
 ]
 UnsafeNoiseSeed = Annotated[
-    int | None, flag(_PRIVACY, "--unsafe-noise-seed", "Fix the noise too: voids the guarantee.")
+    int | None,
+    flag(_PRIVACY, "--unsafe-noise-seed", "Seed of the noise. For tests only: voids the guarantee."),
 ]
 
 Theta = Annotated[
@@ -351,8 +362,8 @@ Theta = Annotated[
     flag(
         _PRIVACY,
         "--theta",
-        "Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a "
-        "node divides eps_x among its features. Weights computed from its own records depend on them.",
+        "JSON file with one public weight per feature, which divide eps_x and sum to 1. For unit "
+        "local-attributes.",
     ),
 ]
 
@@ -377,17 +388,17 @@ Perturb = Annotated[
         metavar="MECHANISM",
     ),
 ]
-Runs = Annotated[int, flag(_RUN, "--runs", "How many runs, each with its own split.")]
-Seed = Annotated[int, flag(_RUN, "--seed", "Of splits, weights and batches; never of the noise.")]
-FractionSeed = Annotated[
-    int, flag(_RUN, "--seed", "Of the edges that --private-fraction takes; never of the noise.")
+Runs = Annotated[int, flag(_RUN, "--runs", "Number of runs, each with its own split.")]
+Seed = Annotated[
+    int, flag(_RUN, "--seed", "Random seed of splits, initial weights and batches, never of the noise.")
 ]
+FractionSeed = Annotated[int, flag(_RUN, "--seed", "Random seed of --private-fraction, never of the noise.")]
 NoBaseline = Annotated[
     bool,
     flag(
         _RUN,
         "--no-baseline",
-        "Leave out the no-graph baseline (mlp). It learns from the same reports at no further cost.",
+        "Do not train the no-graph baseline (mlp). It uses the same LDP reports at no further cost.",
     ),
 ]
 Baseline = Annotated[
@@ -395,49 +406,50 @@ Baseline = Annotated[
     flag(
         _RUN,
         "--baseline/--no-baseline",
-        "Train the no-graph baseline (mlp). Default: yes, but no under node-level units, where it is a "
-        "release of its own and adds to the total.",
+        "Train the no-graph baseline (mlp). Default: yes, except under node-level units, where it "
+        "costs extra budget.",
     ),
 ]
 DryRun = Annotated[
-    bool, flag(_RUN, "--dry-run", "Print the plan and its total, and stop. Spends and writes nothing.")
+    bool,
+    flag(_RUN, "--dry-run", "Print the plan and its privacy cost, without spending or writing anything."),
 ]
 AggregationBackend = Annotated[
     str | None,
     flag(
         _RUN,
         "--backend",
-        "Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
+        "Aggregation backend: memory, disk (with --graph), ray or cuda. All give the same result.",
     ),
 ]
 Address = Annotated[
     str | None,
-    flag(_RUN, "--address", "The cluster of --backend ray; by default RAY_ADDRESS, else this machine."),
+    flag(_RUN, "--address", "Address of the Ray cluster. Default: RAY_ADDRESS, or this machine."),
 ]
-Out = Annotated[Path | None, flag(_RUN, "--out", "The run folder; by default a new one in runs/.")]
+Out = Annotated[Path | None, flag(_RUN, "--out", "Run folder to write. Default: a new folder in runs/.")]
 PredictionsOut = Annotated[
     Path | None,
     flag(
         _RUN,
         "--out",
-        "A table with probabilities, .parquet or .csv; by default predictions are printed without.",
+        "Table of predictions and probabilities to write, .parquet or .csv. Default: print predictions.",
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    flag(_RUN, "--set", "Any constructor keyword of the method; repeatable.", metavar="KEY=VALUE"),
+    flag(_RUN, "--set", "Keyword argument of the method. Repeatable.", metavar="KEY=VALUE"),
 ]
 Track = Annotated[
     list[str] | None,
     flag(
         _RUN,
         "--track",
-        "Log the finished run's public figures there; may be given several times.",
+        "Log the public results of the run to MLflow. Repeatable.",
         metavar="mlflow[:URI]",
         show_default=False,
     ),
 ]
-Resume = Annotated[bool, flag(_RUN, "--resume", "Finish the run that --out holds.")]
+Resume = Annotated[bool, flag(_RUN, "--resume", "Finish the interrupted run in --out.")]
 
 
 # -- groups of flags -------------------------------------------------------------------------------------
@@ -628,8 +640,13 @@ class Command(TyperCommand):
     """A command that rejects a repeated option, and an option in place of a value.
 
     A second budget must not silently replace the first, and ``--reason --json`` has no reason. Flags that
-    take several values, and switches, may be repeated.
+    take several values, and switches, may be repeated. The help ends with two examples.
     """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, then the examples."""
+        super().format_help(ctx, formatter)
+        typer.echo(examples_text(ctx.command_path.partition(" ")[2]))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, after counting each option."""

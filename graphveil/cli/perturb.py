@@ -47,7 +47,7 @@ def perturb(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
+    """Release a noisy version of a private graph."""
     from graphveil.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
     from graphveil.perturb import release_graph

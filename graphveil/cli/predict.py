@@ -53,7 +53,7 @@ def predict(
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
-    """Print or write a saved run's predictions, or predict another graph at a privacy cost, shown first."""
+    """Predict nodes of a run's graph or of a new graph."""
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables

@@ -22,7 +22,8 @@ Edges = Annotated[
     ),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="What sorting may take, as 4GB; it spills the rest into --out.")
+    str,
+    typer.Option("--memory", help="Maximum memory of sorting, such as 4GB. The rest is written to --out."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder of the prepared graph.")]
 
@@ -36,7 +37,7 @@ def prepare(
     memory: Memory = "1GB",
     json: options.Json = False,
 ) -> None:
-    """Sort a graph's edges into blocks on disk, for graphs larger than memory; the folder is private."""
+    """Write a graph's sorted edges to disk, for graphs larger than memory."""
     from graphveil.data import prepare as prepared
     from graphveil.data.tables.encoding import REFUSE
 

@@ -35,7 +35,7 @@ TargetName = Annotated[
 Described = Annotated[
     str | None, typer.Argument(metavar="[TARGET]", help="With `list`: describe this one.", show_default=False)
 ]
-Datasets = Annotated[str | None, flag("Data", "--datasets", "Other data sets, a,b,c.", metavar="NAME,...")]
+Datasets = Annotated[str | None, flag("Data", "--datasets", "Datasets to use, a,b,c.", metavar="NAME,...")]
 PaperFirst = Annotated[
     str | None,
     flag(
@@ -45,16 +45,22 @@ PaperFirst = Annotated[
         "strict: ours, with guarantees that hold, and fixed settings.",
     ),
 ]
-Repeats = Annotated[int, flag("Run", "--runs", "Runs a setting, a split each.", min=1, max=100)]
-Quick = Annotated[bool, flag("Run", "--quick", "Fewer places and a smaller search: minutes.")]
+Repeats = Annotated[
+    int, flag("Run", "--runs", "Number of runs per setting, each with its own split.", min=1, max=100)
+]
+Quick = Annotated[bool, flag("Run", "--quick", "Use fewer points and a smaller search. Takes minutes.")]
 AxisValues = Annotated[
     str | None,
-    flag("Run", "--at", "These places of the axis alone, as `list TARGET` names them.", metavar="X,..."),
+    flag("Run", "--at", "Points of the x-axis, as printed by `list TARGET`.", metavar="X,..."),
 ]
 Jobs = Annotated[
     int | None,
     flag(
-        "Run", "--jobs", "Cells at a time; by default as many as there are cores, up to four.", min=1, max=256
+        "Run",
+        "--jobs",
+        "Number of cells that run at a time. Default: number of cores, at most 4.",
+        min=1,
+        max=256,
     ),
 ]
 GridOut = Annotated[
@@ -69,7 +75,7 @@ GridOut = Annotated[
 SharedCells = Annotated[
     Path | None, flag("Run", "--cells", "A folder of finished cells that several targets share.")
 ]
-ResumeGrid = Annotated[bool, flag("Run", "--resume", "Only finish what --out holds; begin nothing.")]
+ResumeGrid = Annotated[bool, flag("Run", "--resume", "Finish the reproduction in --out.")]
 
 
 def reproduce(
@@ -88,7 +94,7 @@ def reproduce(
     resume: ResumeGrid = False,
     json: options.Json = False,
 ) -> None:
-    """Reproduce a table or figure of a paper on published datasets, next to the published values."""
+    """Reproduce a table or figure of a paper on published datasets."""
     screen = Screen(as_json=json)
     if target == LIST:
         _list(described, root, screen)

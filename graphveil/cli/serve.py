@@ -48,7 +48,7 @@ def serve(
     ] = 64,
     rate: Annotated[
         float | None,
-        flag(_SERVER, "--rate", "Maximum number of requests per second and key.  [default: no limit]"),
+        flag(_SERVER, "--rate", "Maximum number of requests per second and key. Default: no limit."),
     ] = None,
     burst: Annotated[
         int,
@@ -117,7 +117,7 @@ def keys(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Make an API key for `serve`, print it once, and add its hash to a file."""
+    """Create an API key for `serve`, print it, and store its hash."""
     from graphveil.serve import Keys
 
     screen = Screen(as_json=json)

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the no-graph baseline.")
 ]
-Epsilons = Annotated[str | None, flag("Privacy", "--epsilon", "The budgets, a,b,c.", metavar="E,...")]
+Epsilons = Annotated[
+    str | None, flag("Privacy", "--epsilon", "Privacy budgets to compare, a,b,c.", metavar="E,...")
+]
 Grid = Annotated[
     list[str] | None,
     flag(
@@ -50,9 +52,11 @@ IncludeNonprivate = Annotated[
         "Also train the non-private reference of each method that has one. No guarantee covers it.",
     ),
 ]
-SweepOut = Annotated[Path, flag("Run", "--out", "A new folder for cells, table and figure.")]
-Jobs = Annotated[int, flag("Run", "--jobs", "Cells side by side, each with a copy of the graph.")]
-Continue = Annotated[bool, flag("Run", "--resume", "Finish the sweep that --out holds.")]
+SweepOut = Annotated[Path, flag("Run", "--out", "New folder for results, table and figure.")]
+Jobs = Annotated[
+    int, flag("Run", "--jobs", "Number of cells that run at a time, each with a copy of the graph.")
+]
+Continue = Annotated[bool, flag("Run", "--resume", "Finish the sweep in --out.")]
 
 
 @grouped
@@ -79,7 +83,7 @@ def sweep(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Train a grid, method x epsilon x settings, on one dataset; prints its total privacy cost first."""
+    """Train a grid of methods, budgets and settings on one dataset."""
     from graphveil.release.backends import backend_by_name
     from graphveil.runs.parameters import parse_value
     from graphveil.runs.sweep_cells import Sweep

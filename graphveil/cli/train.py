@@ -54,7 +54,7 @@ def demo(
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
-    """Train on an embedded graph, no files needed: plan, table, guarantee, report."""
+    """Train on a built-in graph and print the result and its guarantee."""
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.source import Source
 
@@ -88,7 +88,7 @@ def train(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Train a method, compare it with the no-graph baseline, and write a run folder."""
+    """Train a method and compare it with the no-graph baseline."""
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
     checks.one_of(tuple(METHODS), METHOD=method)

@@ -1,5 +1,7 @@
 """Help of commands: what it names, and that it is instant."""
 
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from command import Invoke, environment
 import graphveil as gv
 from graphveil.cli import app, console
 from graphveil.cli.console import ProgressBars, Screen
+from graphveil.cli.examples import EXAMPLES
 from graphveil.cli.train import parameters_page
 from graphveil.data import datasets
 from graphveil.estimators import METHODS
@@ -65,9 +68,9 @@ def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) ->
 
 
 def test_help_states_what_out_is_of_each_command(invoke: Invoke) -> None:
-    assert "run folder; by default" in " ".join(invoke("train", "--help").out.split())
+    assert "Run folder to write." in " ".join(invoke("train", "--help").out.split())
     text = " ".join(invoke("predict", "--help").out.replace("│", " ").split())
-    assert "A table with probabilities, .parquet or .csv" in text
+    assert "Table of predictions and probabilities to write, .parquet or .csv" in text
     assert "by default a new one" not in text
 
 
@@ -174,3 +177,33 @@ def test_no_default_lies_outside_of_the_users_folders(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert datasets.dataset_folders(None) == [tmp_path / ".cache" / "graphveil"]
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    members = getattr(command, "commands", None)
+    if members is None:
+        yield " ".join(path), command
+    for name, member in (members or {}).items():
+        yield from _commands(member, (*path, name))
+
+
+def test_the_help_of_each_command_ends_with_two_examples_that_it_accepts(invoke: Invoke) -> None:
+    commands = dict(_commands(typer.main.get_command(app)))
+    assert set(commands) == set(EXAMPLES)
+    for name, command in commands.items():
+        shown = invoke(*name.split(), "--help").out.replace(" \\\n     ", "")
+        assert len((command.help or "").splitlines()[0]) <= 72, name
+        for example in EXAMPLES[name]:
+            assert example in shown, name
+            words = shlex.split(example)
+            assert words[1 : 1 + len(name.split())] == name.split()
+            with command.make_context(name, words[1 + len(name.split()) :]):  # raises an error for a bad flag
+                pass
+
+
+def test_no_help_text_is_lost_in_markup(invoke: Invoke) -> None:
+    """Rich reads [..] as markup and prints nothing for it."""
+    for name, command in _commands(typer.main.get_command(app)):
+        for parameter in command.params:
+            help_text = getattr(parameter, "help", None) or ""
+            assert not re.search(r"(?<!\\)\[[a-z#/@]", help_text), (name, parameter.name, help_text)
