@@ -408,7 +408,7 @@ def read_protocol(path: Path) -> "CollectionProtocol":
         with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
             return CollectionProtocol.from_json(file.read(4 * MAX_TEXT + 4).decode())
     except (OSError, UnicodeDecodeError):
-        raise ArtifactError(f"cannot read a survey from {path}; check --protocol") from None
+        raise ArtifactError(f"cannot read a collection protocol from {path}; check --protocol") from None
 
 
 def _write(path: Path, text: str, *, private: bool = True) -> None:

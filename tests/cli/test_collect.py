@@ -236,8 +236,7 @@ def test_a_protocol_over_the_limit_is_answered_after_consent_alone(invoke: Invok
     refused = invoke("collect", "randomize", *nodes)
     assert refused.code == 2
     assert (
-        "asks for epsilon 101000 of a record, and this client reports up to 8: nothing was sent"
-        in refused.err
+        "needs epsilon 101000 of a record, and this client reports up to 8: nothing was sent" in refused.err
     )
     for words in (
         "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1",
@@ -384,7 +383,7 @@ def test_a_label_without_privacy_is_marked_wherever_it_goes(invoke: Invoke, file
 
 def test_a_survey_that_protects_nothing_is_refused(invoke: Invoke) -> None:
     answer = invoke("collect", "protocol", *OPEN, "--out", "s.json")
-    assert (answer.code, "it would protect nobody" in answer.err) == (2, True)
+    assert (answer.code, "it would protect nothing" in answer.err) == (2, True)
     assert not Path("s.json").exists()
 
 
@@ -449,7 +448,7 @@ BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
     "empty": (lambda text, rows: "", "has 42 bytes, and this one has 0"),
     "truncated": (lambda text, rows: text[:-4], "has 42 bytes, and this one has 39"),
     "damaged": (lambda text, rows: text[:52] + ("A" if text[52] != "A" else "B") + text[53:], "damaged"),
-    "replayed": (lambda text, rows: rows[1][1], "copy of somebody else's is no answer"),
+    "replayed": (lambda text, rows: rows[1][1], "a copy of another report is not accepted"),
     "under a fresh id": (lambda text, rows: resigned(text, bit(8 * 30)), "of another node"),
     "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 2 only"),
     "another survey": (lambda text, rows: resigned(text, bit(8 * 9)), "answers another survey"),
@@ -486,7 +485,7 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
     record = answer.json
     assert (record["nodes"], record["accepted"], record["refused"]) == (NODES - 1, NODES - 3, 3)
     assert record["refused_rows"] == [5, 9, 11]
-    assert "refused, row 11: this node has answered; a second answer would double" in answer.err
+    assert "refused, row 11: this node has answered; a second report would double" in answer.err
     assert "2 of them have no LDP report" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
@@ -628,12 +627,15 @@ def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Fi
     for flags, why in (
         (
             ["--protocol", "s.json", "--label", "team", "--out", "m.csv"],
-            "asks for 3",
+            "collects 3",
         ),
         (["--protocol", "s.json", "--out", "m.csv"], "name its column with label= (--label)"),
         (["--protocol", "s.json", "--label", "user", "--out", "m.csv"], "named for two roles"),
         (["--protocol", "s.json", "--label", "team", "--out", "m.txt"], "must end in .parquet or .csv"),
-        (["--protocol", "messages.json", "--label", "team", "--out", "m.csv"], "cannot read a survey"),
+        (
+            ["--protocol", "messages.json", "--label", "team", "--out", "m.csv"],
+            "cannot read a collection protocol",
+        ),
     ):
         answer = invoke("collect", "randomize", *base, *flags)
         assert (answer.code, why in answer.err) == (2, True), answer.err
@@ -641,7 +643,7 @@ def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Fi
     answer = invoke(
         "collect", "randomize", *base, "--protocol", "t.json", "--label", "team", "--out", "m.csv"
     )
-    assert (answer.code, "asks for no label" in answer.err) == (2, True)
+    assert (answer.code, "collects no label" in answer.err) == (2, True)
 
 
 def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: list[str]) -> None:
@@ -739,7 +741,7 @@ def test_answers_are_recorded_once_and_records_that_changed_again(invoke: Invoke
     flags = ["--protocol", "two.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     refused = invoke("collect", "randomize", *flags, "--ledger", "people")
     assert (refused.code, Path("m.csv").exists()) == (2, False)
-    assert "asks for epsilon 8, and 8 of 10 at delta 0 are spent" in refused.err
+    assert "needs epsilon 8, and 8 of 10 at delta 0 are spent" in refused.err
 
 
 def test_receivers_of_reports_record_a_protocol_once(

@@ -101,7 +101,10 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
     "no budget of features": (("heterorr", *UNIT, *ALL), "that of features is missing"),
     "another unit": (("gcn", "--unit", "none", *ALL), "belong to unit 'edge-subset'"),
-    "two ways": ((*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"), "both say which edges are"),
+    "two ways": (
+        (*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"),
+        "both define which edges are",
+    ),
     "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "drop --private-nodes"),
     "nobody": ((*HETERO, "--private-where", "team=t9"), "no node has this value"),
     "no value": ((*HETERO, "--private-where", "team"), "write COLUMN=VALUE"),

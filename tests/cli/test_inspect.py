@@ -30,7 +30,9 @@ def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
     calibrated = invoke("calibrate", "classcode", *PRIVATE).out
     planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
     other = invoke("calibrate", "gap", *PRIVATE).out
-    assert ["o edge pays for all of these in full" in text for text in (calibrated, planned, other)] == [
+    assert [
+        "o edge is charged for all of these in full" in text for text in (calibrated, planned, other)
+    ] == [
         True,
         True,
         False,

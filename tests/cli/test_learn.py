@@ -112,7 +112,7 @@ MISUSE: dict[str, tuple[list[object], str]] = {
     "another method": (["--method", "gap"], "--method"),
     "no such column": (["--source", "c"], "no column 'c'"),
     "a folder that is there": (["--out", "."], "is there already"),
-    "no survey": (["--protocol", "none.json"], "cannot read a survey"),
+    "no survey": (["--protocol", "none.json"], "cannot read a collection protocol"),
 }
 
 

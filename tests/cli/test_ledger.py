@@ -122,7 +122,7 @@ def test_a_budget_refuses_and_states_what_would_fit(invoke: Invoke, gap: list[st
     refused = invoke(*gap, "--epsilon", "1.2", "--ledger", "friends", "--out", "b")
     assert (refused.code, Path("b").exists()) == (2, False)
     for words in (
-        "asks for epsilon 1.2",
+        "needs epsilon 1.2",
         "1 of 1.5 at delta 1e-07 are spent",
         "would still fit",
         "ledger raise",

@@ -60,7 +60,7 @@ def test_a_budget_may_be_infinite(invoke: Invoke, files: Files) -> None:
 def test_several_runs_state_that_each_reads_test_labels_of_its_own(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL, *files.flags, "--runs", 2, "--out", "run")
     for page in (answer.out + answer.err, *(Path("run", p).read_text() for p in PAGES)):
-        assert "over all runs that may be everybody" in " ".join(page.split())
+        assert "over all runs these may be the labels of all nodes" in " ".join(page.split())
 
 
 def test_what_is_not_randomized_is_not_called_publishable(invoke: Invoke, files: Files) -> None:
@@ -144,7 +144,7 @@ def test_each_budget_that_is_missing_is_named_with_its_flag(
     [
         (["--epsilon", 1], "spends on features and on the label"),
         (["--set", "eps_x=0"], "eps_x=0.0 must be a number above 0"),
-        (["--set", "features=mbm"], "is not one of multi-bit"),
+        (["--set", "features=mbm"], "is not one of 1bm, "),
         (["--set", "features=feature-rr", "--set", "theta=0.5,0.6"], "theta adds up to 1.1 instead of 1"),
         (["--set", "features=feature-rr", "--set", "theta=1"], "1 weights and there are 2 features"),
         (["--set", "low=3", "--set", "high=1"], "low=3.0 must be below high=1.0"),

@@ -81,4 +81,4 @@ def test_a_survey_of_features_states_why_it_needs_columns(invoke: Invoke) -> Non
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
     refused = invoke("collect", "randomize", *request, "--out", "messages.csv")
     assert refused.code == 2
-    assert "has no feature column, and the survey asks for 1 feature" in " ".join(refused.err.split())
+    assert "has no feature column, and the protocol collects 1 feature" in " ".join(refused.err.split())

@@ -207,7 +207,7 @@ def test_a_record_without_a_label_answers_like_any_other() -> None:
     protocol = CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=1), label=LabelRR(epsilon=math.inf, classes=4)
     )
-    with pytest.raises(GraphError, match="asks for labels as they are"):
+    with pytest.raises(GraphError, match="collects unprotected labels"):
         randomize_record(protocol, node=1, features=[1.0], allow_unprotected_label=True, **given)
 
 
@@ -281,11 +281,11 @@ GREEDY = {
 def test_no_more_is_told_than_the_device_s_own_limit(name: str) -> None:
     protocol, given = GREEDY[name], record(GREEDY[name])
     del given["max_eps"]
-    with pytest.raises(BudgetError, match="tells up to 8: nothing was sent"):
+    with pytest.raises(BudgetError, match="reports up to 8: nothing was sent"):
         randomize_record(protocol, **given)
     many = {"features": np.ones((1, 3))} if name != "label" else {}
     many |= {"labels": np.ones(1, int)} if name != "features" else {}
-    with pytest.raises(BudgetError, match="tells up to 8: nothing was sent"):
+    with pytest.raises(BudgetError, match="reports up to 8: nothing was sent"):
         randomize_records(protocol, nodes=[1], secret=SECRET, **many)
     assert randomize_record(protocol, **given, max_eps=protocol.claim.epsilon)
     with pytest.raises(ConfigError, match="max_eps"):
@@ -299,7 +299,7 @@ def test_budgets_add_up_to_a_limit_as_they_are_written(features: float, label: f
     law = LabelRR(epsilon=label, classes=3)
     check_limits(CollectionProtocol(features=MultiBit(epsilon=features, dim=3), label=law), max_eps=most)
     with pytest.raises(
-        BudgetError, match=r"asks for epsilon (0\.3|0\.8|8\.00000001) of .* tells up to .*: nothing"
+        BudgetError, match=r"needs epsilon (0\.3|0\.8|8\.00000001) of .* reports up to .*: nothing"
     ):
         check_limits(
             CollectionProtocol(features=MultiBit(epsilon=features, dim=3), label=law), max_eps=most - 0.1
@@ -351,10 +351,10 @@ def test_a_single_feature_that_has_it_all_is_seen() -> None:
 )
 def test_an_answer_has_what_the_survey_asks_for(given: dict) -> None:
     whose = {"node": "ann", "secret": SECRET}
-    with pytest.raises(ConfigError, match="exactly where the survey asks"):
+    with pytest.raises(ConfigError, match="exactly where the protocol collects"):
         randomize_record(SURVEYS["multi-bit"], **given, **whose)
     if "label" in given and given["label"] is not None:
-        with pytest.raises(ConfigError, match="exactly where the survey asks"):
+        with pytest.raises(ConfigError, match="exactly where the protocol collects"):
             randomize_record(SURVEYS["one bit"], **given, **whose)
 
 
@@ -385,5 +385,5 @@ def test_features_and_labels_of_many_are_of_the_same_records() -> None:
     whose = {"nodes": range(3), "secret": SECRET}
     with pytest.raises(GraphError, match="same records"):
         randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int), **whose)
-    with pytest.raises(ConfigError, match="exactly where the survey asks"):
+    with pytest.raises(ConfigError, match="exactly where the protocol collects"):
         randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), **whose)

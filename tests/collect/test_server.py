@@ -64,11 +64,11 @@ def test_a_replayed_message_is_refused() -> None:
     collector = Collector(SURVEYS["multi-bit"], 5)
     first = encoded_report("multi-bit", 2)
     collector.accept(first, 2)
-    with pytest.raises(LDPReportError, match="copy of somebody else's is no answer"):
+    with pytest.raises(LDPReportError, match="a copy of another report is not accepted"):
         collector.accept(first, 3)
     again = randomize_record(SURVEYS["multi-bit"], **record(SURVEYS["multi-bit"], 2) | {"label": 3})
     for second in (first, again):
-        with pytest.raises(LDPReportError, match="would double what it tells"):
+        with pytest.raises(LDPReportError, match="would double its privacy loss"):
             collector.accept(second, 2)
     assert np.flatnonzero(collector.answered).tolist() == [2]
     collector.accept(encoded_report("multi-bit", 3), 3)
@@ -106,7 +106,7 @@ def test_a_refused_message_changes_nothing() -> None:
     }
     refused = collector.accept_all(broken)
     assert sorted(refused) == [0, 1, 2, 4, 7]
-    assert "copy of somebody else" in refused[4]
+    assert "a copy of another report is not accepted" in refused[4]
     assert np.flatnonzero(collector.answered).tolist() == [3]
 
 
@@ -122,9 +122,9 @@ def test_no_error_tells_what_a_message_says() -> None:
 
 
 def test_what_was_not_asked_for_is_not_there() -> None:
-    with pytest.raises(ConfigError, match="does not ask for features"):
+    with pytest.raises(ConfigError, match="does not collect features"):
         Collector(SURVEYS["label"], 2).features()
-    with pytest.raises(ConfigError, match="does not ask for labels"):
+    with pytest.raises(ConfigError, match="does not collect labels"):
         Collector(SURVEYS["one bit"], 2).labels()
     empty = Collector(SURVEYS["feature-rr"], 2)
     assert empty.features().shape == (0, 3)

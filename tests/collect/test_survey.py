@@ -255,5 +255,5 @@ def test_labels_of_a_survey_are_what_they_say() -> None:
     assert json.loads(text)["label"] == {"classes": 2, "epsilon": "inf"}
     assert CollectionProtocol.from_json(text).unprotected_parts == ("label",)
     alone = json.loads(text) | {"features": None}
-    with pytest.raises(ConfigError, match="would protect nobody"):
+    with pytest.raises(ConfigError, match="would protect nothing"):
         CollectionProtocol.from_json(json.dumps(alone, sort_keys=True, separators=(",", ":")))

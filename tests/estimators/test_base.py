@@ -348,7 +348,7 @@ class TestGuarantee:
         friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
         listed = " ".join(model.guarantee.deviations)
         assert "Renyi accounting" in listed
-        assert f"a friendship is protected at eps = {format_upper_bound(friendship)} only" in listed
+        assert f"an undirected edge is protected at eps = {format_upper_bound(friendship)} only" in listed
         assert (
             f"is protected at eps = {format_upper_bound(friendship)}." in model.guarantee.formal_statement()
         )

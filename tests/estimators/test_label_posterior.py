@@ -33,7 +33,7 @@ def test_a_label_is_told_and_nothing_about_features(labels: str) -> None:
     assert found.guarantee.local_budgets == (0.0, 2.0)
     assert found.guarantee.valid
     assert "eps_x = 0 and its label at eps_y = 2 (total 2" in found.guarantee.formal_statement()
-    assert "nothing is told about features" in found.guarantee.formal_statement()
+    assert "features are not reported, so their budget is not spent" in found.guarantee.formal_statement()
     (row,) = found.preview(grouped()).rows
     assert (row.kind, row.values_per_node) == ("label", 1)
     (entry,) = ledger_of(graph.edge_set).entries
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(changed: dict, error: type[Exception], why: s
 
 def test_a_graph_in_which_nobody_told_anything_is_refused() -> None:
     found = model().fit(grouped())
-    with pytest.raises(ConfigError, match="nobody in this graph told one"):
+    with pytest.raises(ConfigError, match="no node of this graph reported one"):
         found.predict_proba(grouped(seed=1))
 
 
@@ -143,7 +143,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert isinstance(back, gv.LabelPosterior)
     assert torch.equal(back.predict_proba(), found.predict_proba())
     assert back.guarantee.formal_statement() == found.guarantee.formal_statement()
-    with pytest.raises(ConfigError, match="nobody in this graph told one"):
+    with pytest.raises(ConfigError, match="no node of this graph reported one"):
         back.predict_proba(grouped(seed=1))
 
 

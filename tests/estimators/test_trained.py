@@ -160,7 +160,7 @@ class TestRefusals:
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_an_epsilon_that_the_trainings_alone_pass_books_nothing(self, graph):
-        with pytest.raises(CalibrationError, match="a part of it costs more whatever the scale"):
+        with pytest.raises(CalibrationError, match="a part of it costs more for any scale"):
             make("gap", **OWNER, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 

@@ -34,7 +34,7 @@ def test_a_budget_of_three_grants_three(ledger: Ledger) -> None:
         friends.check(entry(name))
         friends.record(entry(name))
     with pytest.raises(
-        BudgetError, match=r"asks for epsilon 0\.1, and 0\.3 of 0\.3 .* Nothing is left for a release like it"
+        BudgetError, match=r"needs epsilon 0\.1, and 0\.3 of 0\.3 .* Nothing is left for a release like it"
     ):
         friends.record(entry("d"))
     with pytest.raises(BudgetError, match="refuses"):
@@ -89,7 +89,7 @@ def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
             BudgetError, match=r"has a budget under node-record, undirected-edge and none under unit"
         ):
             friends.record(refused)
-    with pytest.raises(ConfigError, match=r"does not say what it protects"):
+    with pytest.raises(ConfigError, match=r"does not state what it protects"):
         friends.record(entry("g", unit=None))
     assert [one.unit for one in ledger.accounts("friends")] == ["node-record", "undirected-edge"]
 
@@ -231,8 +231,8 @@ Body = dict[str, Any]
 REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     "no object": (2, "none that a ledger writes", lambda bodies: bodies.__setitem__(1, [])),  # type: ignore[call-overload]  # as a forger may
     "nothing in it": (2, "none that a ledger writes", lambda bodies: bodies[1].clear()),
-    "another data set": (2, "columns do not say", lambda bodies: bodies[1].update(data_set="foes")),
-    "another number": (2, "columns do not say", lambda bodies: bodies[1].update(number=1)),
+    "another data set": (2, "columns do not agree", lambda bodies: bodies[1].update(data_set="foes")),
+    "another number": (2, "columns do not agree", lambda bodies: bodies[1].update(number=1)),
     "an account that was not opened": (
         2,
         "that was not opened",

@@ -276,7 +276,7 @@ def test_directed_claims_about_friendships_say_what_a_friendship_costs() -> None
     model = METHODS["sage"](unit="directed-edge", mode="paper", epsilon=3.0, perturb="arr", seed=0, epochs=2)
     guarantee = model.fit(graph).guarantee
     assert guarantee.epsilon == pytest.approx(3.0)  # one chunk: what is claimed of one stored edge
-    assert any("a friendship is protected at eps = 6 only" in why for why in guarantee.deviations)
+    assert any("an undirected edge is protected at eps = 6 only" in why for why in guarantee.deviations)
 
 
 def test_events_are_pure() -> None:

@@ -309,7 +309,7 @@ def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor 
 def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0),), delta=1e-5)
-    with pytest.raises(ReleaseError, match="ask it with OutEdgeSumData"):
+    with pytest.raises(ReleaseError, match="answer it with OutEdgeSumData"):
         Release.open(plan, graph, budget=MemoryLedger()).answer(NeighborSumData(torch.ones(3, 1)))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
         Release.open(plan, graph, budget=MemoryLedger()).answer(OutEdgeSumData(torch.ones(3, 2)))

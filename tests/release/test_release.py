@@ -131,12 +131,12 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
     plan = ReleasePlan(UndirectedEdge(), (STEERED, COUNTS), delta=1e-3)
     release = opened(plan, groups=GROUPS)
     labels = torch.tensor([0, 1, 2, 2, 0])
-    with pytest.raises(ReleaseError, match="ask it with NeighborSumData"):
+    with pytest.raises(ReleaseError, match="answer it with NeighborSumData"):
         release.answer(EdgeCountData(labels))
     with pytest.raises(ReleaseError, match="published whole"):
         release.close()
     release.answer(NeighborSumData(ROWS))
-    with pytest.raises(ReleaseError, match="ask it with EdgeCountData"):
+    with pytest.raises(ReleaseError, match="answer it with EdgeCountData"):
         release.answer(NeighborSumData(ROWS))
     release.answer(EdgeCountData(labels))
     for answer in (

@@ -236,10 +236,10 @@ def test_a_training_that_is_not_the_planned_one_is_refused(name: str, other: dic
 
 def test_the_queries_are_asked_for_by_name() -> None:
     release = opened(SAMPLED, TALLY)
-    with pytest.raises(ReleaseError, match="ask it with DPSGDData"):
+    with pytest.raises(ReleaseError, match="answer it with DPSGDData"):
         release.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
     release.answer(training())
-    with pytest.raises(ReleaseError, match="ask it with AccuracyCountData"):
+    with pytest.raises(ReleaseError, match="answer it with AccuracyCountData"):
         release.answer(training())
 
 

@@ -91,7 +91,7 @@ def test_edges_have_nobody_to_name() -> None:
     found = stages_of(ReleasePlan(UndirectedEdge(), budget_allocation.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
-    assert unequal_shares_note(found).startswith("no edge pays for all of these in full")
+    assert unequal_shares_note(found).startswith("no edge is charged for all of these in full")
     assert not unequal_shares_note(found[:1])
 
 

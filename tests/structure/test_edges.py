@@ -38,7 +38,7 @@ def test_a_released_graph_needs_a_valid_guarantee() -> None:
     with pytest.raises(UnitError, match="without a valid guarantee"):
         PublicEdges.released(PATH, dataclasses.replace(guarantee, valid=False))
     records = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0).guarantee_for(2, 2)
-    with pytest.raises(UnitError, match="says nothing of edges"):
+    with pytest.raises(UnitError, match="does not cover edges"):
         PublicEdges.released(PATH, records)
 
 

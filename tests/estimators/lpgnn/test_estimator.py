@@ -466,5 +466,5 @@ class TestSeveralClassesOfALabel:
 
     def test_what_heeds_no_posterior_is_refused(self) -> None:
         for wrong in ({"prior": "mixture"}, {"posterior_use": "evidence"}):
-            with pytest.raises(ConfigError, match="posterior_steps=0 heeds none"):
+            with pytest.raises(ConfigError, match="posterior_steps=0 uses none"):
                 model(**wrong)
