@@ -21,6 +21,12 @@ TABLES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where a wrong path may be written to."""
+    monkeypatch.chdir(tmp_path)
+
+
 def raw_errors(function: Callable[..., Any], given: dict[str, Any]) -> list[str]:
     """Return the cases that end in an error of another kind."""
     found = []

@@ -145,7 +145,7 @@ def test_labels_alone_are_learned_from_with_public_features(
     refused = invoke("collect", "learn", *from_label_keywords)
     assert (refused.code, "nothing to learn them from" in refused.err) == (2, True)
     narrow = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv")
-    assert (narrow.code, "would be cut" in narrow.err) == (2, True)
+    assert (narrow.code, "would be clipped" in narrow.err) == (2, True)
     ranges = ["--set", "low=-10", "--set", "high=20"]
     answer = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv", *ranges, "--json")
     assert answer.code == 0, answer.err
