@@ -197,7 +197,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     )
     if (folder.root / NOTICE).is_file():
         screen.print_line(
-            f"For the officer's file: {folder.root / NOTICE}, and the report's last printed page"
+            f"For the data protection officer: {folder.root / NOTICE}, and the last page of the report"
         )
     screen.emit_json(metrics)
 

@@ -173,7 +173,7 @@ class Release:
             query = self._plan.queries[self._position]
             if type(data) is not query.data:
                 raise ReleaseError(
-                    f"the plan's next query is a {type(query).__name__}; answer it with {query.data.__name__}"
+                    f"the plan's next query is {type(query).__name__}; answer it with {query.data.__name__}"
                 )
             prepared = query.prepare(data, self._public)
             index, key = self._commit(prepared.arrays)
