@@ -102,9 +102,8 @@ def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
         return uncovered_weights_note()
     return ArtifactError(
         f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
-        "for someone entitled to its record. Load the run folder that has per_node/ next to release/, "
-        "or name "
-        "that folder: load_model(..., per_node=...)"
+        "for someone entitled to its record. Load the run folder that has per_node/ next to release/, or "
+        "name that folder: load_model(..., per_node=...)"
     )
 
 

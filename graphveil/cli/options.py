@@ -115,9 +115,8 @@ AssumeDisjointNodes = Annotated[
     flag(
         _PRIVACY,
         "--assume-disjoint-nodes",
-        "Unit local-attributes: you assert that no person in this graph was used for training or "
-        "queried before: "
-        "the maximum counts, not the sum.",
+        "Unit local-attributes: you assert that no person in this graph was used for training or queried "
+        "before: the maximum counts, not the sum.",
     ),
 ]
 AllowSpend = Annotated[
@@ -257,10 +256,9 @@ Unit = Annotated[
         "--unit",
         "What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
         "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an "
-        "asserted one), "
-        "local-attributes (features and label, which each node randomizes: --set eps_x=.. --set eps_y=..), "
-        "edge-subset (of a released graph: each pair on a public list that is no public edge), "
-        "or none.",
+        "asserted one), local-attributes (features and label, which each node randomizes: --set eps_x=.. "
+        "--set eps_y=..), edge-subset (of a released graph: each pair on a public list that is no public "
+        "edge), or none.",
     ),
 ]
 Budget = Annotated[str | None, flag(_PRIVACY, "--epsilon", "Limit of epsilon, for all releases together.")]
@@ -671,6 +669,6 @@ class Command(TyperCommand):
             following = next(words, None) if word in valued else None
             if following is not None and (following.startswith("--") or following in names):
                 ctx.fail(
-                    f"{word} needs a value, and the next word is {following}. "
-                    f"Write {word}={following} if that is the value."
+                    f"{word} needs a value, and the next word is {following}. Write {word}={following} if "
+                    "that is the value."
                 )

@@ -336,9 +336,7 @@ def _total_cost(metrics: dict[str, Any]) -> list[str]:
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
         f"{format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, true-positive rate "
-        "at most "
-        f"{rate} %"
-        f"{Cost.from_guarantee(metrics['guarantee']).mark}.",
+        f"at most {rate} %{Cost.from_guarantee(metrics['guarantee']).mark}.",
         *tested,
     ]
 

@@ -118,8 +118,8 @@ class EdgeTables:
             )
         unknown = "false" if self.drop_unknown else "s IS NULL OR t IS NULL"
         return (
-            f"SELECT (t << {SHIFT}) | s AS key FROM ({pairs}) "
-            f"WHERE ({unknown}) OR (s <> t AND t >= {row}) ORDER BY key NULLS FIRST"
+            f"SELECT (t << {SHIFT}) | s AS key FROM ({pairs}) WHERE ({unknown}) OR (s <> t AND t >= {row}) "
+            "ORDER BY key NULLS FIRST"
         )
 
     def _first_of_a_run(self) -> int | None:

@@ -53,8 +53,7 @@ MAX_CLASSES = 1 << 14
 NO_FOLDS = (
     "GridSearchCV and cross_val_score would fit once for each fold and setting, each a release of the same "
     "edges, in secret and with no total; use gv.sweep, which prints the privacy cost of the whole grid "
-    "first, or "
-    "tune on one fit's validation nodes"
+    "first, or tune on one fit's validation nodes"
 )
 
 

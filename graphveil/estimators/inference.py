@@ -186,10 +186,9 @@ def check_no_groups(name: str, plan: ReleasePlan) -> None:
     """Reject a plan that depends on which nodes have public labels, since another graph may have none."""
     if any(query.groups > 1 for query in plan.queries):
         raise NotImplementedGuaranteeError(
-            f"{name} under its unit depends on which nodes have a public label, which another graph may "
-            f"not have, and "
-            "does not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
-            "predicts other graphs"
+            f"{name} under its unit depends on which nodes have a public label, which another graph may not "
+            "have, and does not yet predict one; fit it on that graph (its own release and budget), or use "
+            "gap, which predicts other graphs"
         )
 
 
@@ -240,16 +239,14 @@ def check_prediction_options(unit: str, options: PredictionOptions) -> None:
     of_people = unit == LocalAttributes.name
     if options.assume_disjoint_edges and of_people:
         raise UnitError(
-            "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
-            f"{unit!r} protects: "
-            "a person may be in both graphs. If you know that no person is, pass assume_disjoint_nodes "
-            "(--assume-disjoint-nodes); else drop it, and the reports add up"
+            f"assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit {unit!r} "
+            "protects: a person may be in both graphs. If you know that no person is, pass "
+            "assume_disjoint_nodes (--assume-disjoint-nodes); else drop it, and the reports add up"
         )
     if options.assume_disjoint_nodes and not of_people:
         raise UnitError(
             "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
-            "person is charged for its "
-            f"own reports, and the unit is {unit!r}; drop it"
+            f"person is charged for its own reports, and the unit is {unit!r}; drop it"
         )
 
 

@@ -80,8 +80,7 @@ class TrainingConfig:
         elif given.selection != "last":
             raise ConfigError(
                 f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} "
-                "validation "
-                "labels are public, and the best epoch is chosen at no cost; drop it"
+                "validation labels are public, and the best epoch is chosen at no cost; drop it"
             )
         paper, (epochs, rate) = privacy_config.on_records and privacy_config.paper, (100, 0.01)
         if paper:
@@ -133,8 +132,7 @@ def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
     if given.batch_norm:
         raise ConfigError(
             f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each "
-            "of them; "
-            "use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
+            "of them; use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
         )
     if given.dropout:
         raise ConfigError(f"dropout={given.dropout:g} is not available under node units; set it to 0")

@@ -109,8 +109,7 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
         raise UnitError(
             f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, "
-            "and "
-            f"unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit "
+            f"and unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit "
             "'node-record'"
         )
     if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
@@ -128,8 +127,7 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
         raise UnitError(
             f"{model.method} with unit 'node-record' needs a degree budget D, which a node of more than D "
             "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the "
-            "guarantee; "
-            "about half of the expected degree serves accuracy"
+            "guarantee; about half of the expected degree serves accuracy"
         )
 
 
@@ -147,10 +145,9 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
         and not model.distinguishes_private_edges
     ):
         raise NotImplementedGuaranteeError(
-            f"{model.method} does not distinguish private edges from public ones, so unit {unit.name!r} "
-            f"is not "
-            "available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), or "
-            "use 'undirected-edge'"
+            f"{model.method} does not distinguish private edges from public ones, so unit {unit.name!r} is "
+            "not available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), "
+            "or use 'undirected-edge'"
         )
     if isinstance(unit, LocalAttributes) and not model.local:
         raise UnitError(
@@ -253,12 +250,10 @@ def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
     actual = epsilon_of(2**0.5 * mu_of(privacy_config.epsilon, delta), delta)
     raise UnitError(
         f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored "
-        "edge, and this "
-        "graph is undirected: every undirected edge is stored as two edges, which are protected together at "
-        f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
-        "unit='undirected-edge' (--unit "
-        "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
-        "listed"
+        "edge, and this graph is undirected: every undirected edge is stored as two edges, which are "
+        f"protected together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
+        "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce the "
+        "paper with this deviation listed"
     )
 
 

@@ -255,8 +255,7 @@ class Spectral(Estimator):
             check_local(self, privacy_config.unit)
             raise UnitError(
                 f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of "
-                "neighbors; "
-                "use unit 'undirected-edge', or 'classcode' or 'gap' for others"
+                "neighbors; use unit 'undirected-edge', or 'classcode' or 'gap' for others"
             )
         if self.mode == "paper":
             raise ConfigError(

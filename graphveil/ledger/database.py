@@ -106,9 +106,8 @@ _APPEND_ONLY = {
             # INSERT OR REPLACE deletes without a word to the trigger above
             (
                 "REPLACE",
-                "INSERT ON graphveil_entries WHEN EXISTS (SELECT 1 FROM graphveil_entries "
-                "WHERE data_set = NEW.data_set "
-                "AND (number = NEW.number OR (reference = NEW.reference AND kind = NEW.kind)))",
+                "INSERT ON graphveil_entries WHEN EXISTS (SELECT 1 FROM graphveil_entries WHERE data_set = "
+                "NEW.data_set AND (number = NEW.number OR (reference = NEW.reference AND kind = NEW.kind)))",
             ),
         )
     ],
@@ -215,23 +214,20 @@ class Store:
                 raise self.corruption_error("its version cannot be read")
             raise LedgerError(
                 f"the ledger at {self.display_url} is of version {str(content)[:20]}, and this program reads "
-                "versions "
-                f"up to {VERSION}. Update graphveil. No privacy budget was spent."
+                f"versions up to {VERSION}. Update graphveil. No privacy budget was spent."
             )
 
     def _missing(self) -> ConfigError:
         return ConfigError(
             f"there is no ledger at {self.display_url}. Correct --ledger, or make one with `graphveil ledger "
-            "init "
-            "NAME --unit UNIT --epsilon E --delta D`."
+            "init NAME --unit UNIT --epsilon E --delta D`."
         )
 
     def corruption_error(self, why: str) -> LedgerError:
         """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
             f"the ledger at {self.display_url} is damaged: {why}. Restore a backup (graphveil ledger "
-            "restore), or "
-            "see `graphveil ledger verify`. No privacy budget was spent."
+            "restore), or see `graphveil ledger verify`. No privacy budget was spent."
         )
 
     def key(self, connection: sa.Connection) -> bytes:
@@ -349,8 +345,8 @@ class Store:
         if self._file is not None and _identity(self._file) != self._identity:
             raise LedgerError(
                 f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
-                "use; "
-                "nothing was recorded by this step, so nothing may be released. Restore it, and start again"
+                "use; nothing was recorded by this step, so nothing may be released. Restore it, and start "
+                "again"
             )
 
     def close(self) -> None:
@@ -529,8 +525,7 @@ def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:
     content = words[0] if words else type(origin).__name__
     return (
         f"the ledger at {store.display_url} cannot be used: {content}; nothing was recorded by this step, so "
-        "nothing "
-        "may be released. Mend the database, or name another ledger (--ledger)"
+        "nothing may be released. Mend the database, or name another ledger (--ledger)"
     )
 
 

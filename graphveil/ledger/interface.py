@@ -192,10 +192,8 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
                 f"the release {entry.label!r} would bring the total to epsilon {format_upper_bound(after)} "
-                "at delta "
-                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {format_upper_bound(spent)}; "
-                "ask for "
-                "a smaller epsilon, or raise the limit"
+                f"at delta {self._delta:g}; the limit is {self._epsilon:g}, spent so far "
+                f"{format_upper_bound(spent)}; ask for a smaller epsilon, or raise the limit"
             )
 
 
@@ -297,9 +295,8 @@ def _curve(entries: list[Entry]) -> Curve:
     if len(units) > 1:
         raise BudgetError(
             f"what is recorded has prices for different units ({', '.join(sorted(map(str, units)))}), and "
-            "the cost of one edge does not bound that of a record: the costs do not add up. Keep to "
-            "one unit on "
-            "this data, or attach no limit and account for each unit by hand"
+            "the cost of one edge does not bound that of a record: the costs do not add up. Keep to one unit "
+            "on this data, or attach no limit and account for each unit by hand"
         )
     return privacy_curve(compose(*(entry.event for entry in entries)))
 

@@ -353,8 +353,7 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     if remaining_epsilon:
         return message + (
             f"For a release like it, epsilon {remaining_epsilon:g} at that delta would still fit. Reduce "
-            "epsilon, or "
-            "raise the limit (graphveil ledger raise). No privacy budget was spent."
+            "epsilon, or raise the limit (graphveil ledger raise). No privacy budget was spent."
         )
     if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
         return message + (

@@ -244,9 +244,8 @@ class TrainedLabelPosterior(TrainedOnReports):
         fitted = None if self.of is None else self.of()
         if self.reports is None or fitted not in grown:
             raise ConfigError(
-                f"{self.method.name} predicts a class from labels reported near a node, and no node of "
-                "this graph reported one: fit it there, which is a collection with a budget of its "
-                "own. Graphs "
+                f"{self.method.name} predicts a class from labels reported near a node, and no node of this "
+                "graph reported one: fit it there, which is a collection with a budget of its own. Graphs "
                 "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
                 "fitted it"
             )

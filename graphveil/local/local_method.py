@@ -324,8 +324,7 @@ def collection_requests(
         raise ConfigError(
             f"this {fitted.method.name} learned from LDP reports, and no raw features are read here: have "
             "the nodes of the other graph answer the survey, and learn from all LDP reports "
-            "(fit_from_collector, "
-            "collect learn), which costs those who have answered nothing more"
+            "(fit_from_collector, collect learn), which costs those who have answered nothing more"
         )
     privacy_cost = _trained(prediction_state).privacy_cost(graph, fitted.guarantee)
     found = CollectionRequest(
@@ -334,8 +333,7 @@ def collection_requests(
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
             "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that "
-            "the model "
-            "was fitted on. Drop it, or build each of the two graphs from edges of its own"
+            "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
     return [found]
 

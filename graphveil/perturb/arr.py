@@ -78,9 +78,8 @@ class ARR(GraphMechanism):
             (
                 "graph",
                 f"each of {domain.size:,} slots reports the truth with probability "
-                f"{self.keep_probability:.6g}, "
-                "and then "
-                "as large a share of the edges is kept as leaves the noisy density",
+                f"{self.keep_probability:.6g}, and then as large a share of the edges is kept as leaves the "
+                "noisy density",
             ),
             (
                 "expected",

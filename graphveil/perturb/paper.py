@@ -50,11 +50,9 @@ _TRUNCATED = (
     "becomes an edge"
 )
 _TWICE = (
-    "both directions of an undirected edge are randomized on their own, so what comes out is directed, "
-    "and the "
-    "density is queried for each {chunk:,} rows with noise for that of all rows: the source calls this "
-    "epsilon "
-    "{claimed:g}, and the stated epsilon is what holds of exact real noise"
+    "both directions of an undirected edge are randomized on their own, so what comes out is directed, and "
+    "the density is queried for each {chunk:,} rows with noise for that of all rows: the source calls this "
+    "epsilon {claimed:g}, and the stated epsilon is what holds of exact real noise"
 )
 
 
@@ -178,8 +176,8 @@ class PaperARR(ARR):
             (
                 "graph",
                 f"each of {directed_domain.size:,} directed slots reports the truth with probability "
-                f"{self.keep_probability:.6g}, "
-                "and then as large a share of the edges is kept as leaves the noisy density of its rows",
+                f"{self.keep_probability:.6g}, and then as large a share of the edges is kept as leaves the "
+                "noisy density of its rows",
             ),
             ("expected", f"about as many edges as there are, and at most {self.max_edges:,}"),
         ]

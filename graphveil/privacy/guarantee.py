@@ -147,8 +147,8 @@ class Guarantee:
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
                 "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "
-                "reads "
-                "its node's list depends on the others on it; use 'node-record', or do not read own edges"
+                "reads its node's list depends on the others on it; use 'node-record', or do not read own "
+                "edges"
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
@@ -544,11 +544,10 @@ def _summary(guarantee: Guarantee) -> str:
     if guarantee.releases == 0:
         return f"The model was trained without looking at the edges, so it cannot reveal {secret}."
     return (
-        f"Suppose that an attacker knows everything except {secret}: all other edges, all features "
-        "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
-        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
-        "of those that do; guessing blindly finds 1. "
-        f"{_ATTACKS}."
+        f"Suppose that an attacker knows everything except {secret}: all other edges, all features and "
+        "labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of the "
+        f"edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of those "
+        f"that do; guessing blindly finds 1. {_ATTACKS}."
     )
 
 
@@ -565,12 +564,9 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         classes = "people who were left out", "those who were not"
     return (
         f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
-        "sees all that "
-        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
-        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
-        f"{classes[1]}; guessing blindly finds 1. "
-        f"{_ATTACKS}."
-        f"{_proviso(guarantee)}"
+        "sees all that this run gives out, except what was made for that person alone. Accepting a false "
+        f"alarm for 1 in 100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} "
+        f"in 100 of {classes[1]}; guessing blindly finds 1. {_ATTACKS}.{_proviso(guarantee)}"
     )
 
 
@@ -582,13 +578,11 @@ def _summary_of_reports(guarantee: Guarantee) -> str:
         )
     return (
         "Suppose that an attacker sees everything that was computed here, the randomized records included, "
-        "and must decide which of two records (features and label) a particular person has. Accepting "
-        "a false alarm "
-        "for 1 in 100 of those with the one, any test finds at most "
+        "and must decide which of two records (features and label) a particular person has. Accepting a "
+        "false alarm for 1 in 100 of those with the one, any test finds at most "
         f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and no one who collects the randomized "
-        "records has to be trusted. It is not about labels of "
-        "test nodes, which the test score reads, nor about who is connected with whom."
+        f"{_ATTACKS}, and no one who collects the randomized records has to be trusted. It is not about "
+        "labels of test nodes, which the test score reads, nor about who is connected with whom."
     )
 
 
@@ -596,10 +590,9 @@ def _summary_of_features(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
         return "Features are used as they are, and the output of this run may show them."
     return (
-        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
-        "and must decide which of two lists of features a particular person has. Accepting a false "
-        "alarm for 1 in "
-        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, and "
+        "must decide which of two lists of features a particular person has. Accepting a false alarm for 1 "
+        f"in 100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         "those with the other; guessing blindly finds 1."
     )
 

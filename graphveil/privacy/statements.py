@@ -81,15 +81,14 @@ _OWN_FEATURES = (
 )
 _NODE_RECORD_QUERIED = (
     f"{_RECORD}the released models, all noisy aggregates and the predictions for all nodes other than q are "
-    "({epsilon}, {delta})-indistinguishable. "
-    f"{_OTHERS}: q's edge list is then protected only edge by edge, {{edge}}. {_OWN_FEATURES}"
+    f"({{epsilon}}, {{delta}})-indistinguishable. {_OTHERS}: q's edge list is then protected only edge by "
+    f"edge, {{edge}}. {_OWN_FEATURES}"
 )
 _NODE_RECORD_READ = (
     f"{_RECORD}the released models, all published rows and the predictions for all nodes other than q are "
     "({epsilon}, {delta})-indistinguishable. The prediction for q uses q's own features and q's own edge "
-    "list and must only be shown to parties entitled to both. "
-    f"{_OTHERS}, and a neighbor's prediction reads that neighbor's list: no separate bound is given for "
-    "one mutual edge."
+    f"list and must only be shown to parties entitled to both. {_OTHERS}, and a neighbor's prediction reads "
+    "that neighbor's list: no separate bound is given for one mutual edge."
 )
 _NODE_RECORD_NEVER = (
     f"{_RECORD}the released models and the predictions for all nodes other than q are "

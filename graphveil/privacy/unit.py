@@ -165,10 +165,8 @@ any sum: nothing is left to protect in sums of reports
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: edges are public under this unit."""
         raise UnitError(
-            "unit 'local-attributes' protects what each node reports about itself, before any sum: "
-            "nothing is "
-            "left "
-            "to protect in sums of reports"
+            "unit 'local-attributes' protects what each node reports about itself, before any sum: nothing "
+            "is left to protect in sums of reports"
         )
 
 

@@ -103,9 +103,8 @@ class BoundedQuery(Query):
             )
         if not directed and isinstance(unit, DirectedEdge):
             raise UnitError(
-                "this graph is undirected, so a node pair is an undirected edge and not one stored "
-                "edge; use unit "
-                "'undirected-edge'"
+                "this graph is undirected, so a node pair is an undirected edge and not one stored edge; use "
+                "unit 'undirected-edge'"
             )
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:

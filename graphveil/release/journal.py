@@ -184,9 +184,8 @@ class FolderJournal(Journal):
             return self._fingerprint_keys.load(release_id)
         except ReleaseError:
             raise ReleaseError(
-                "the key by which this folder recognizes its data is gone, so it cannot determine "
-                "whether the "
-                "release is about these: start a new run in a new folder, which is a new release"
+                "the key by which this folder recognizes its data is gone, so it cannot determine whether "
+                "the release is about these: start a new run in a new folder, which is a new release"
             ) from None
 
     @property

@@ -175,7 +175,6 @@ def check_process(opened: int) -> None:
     if os.getpid() != opened:
         raise ReleaseError(
             "this release was opened in another process, and a forked copy would draw the same noise for "
-            "other data, whose difference reveals the exact answer; open a new release in this "
-            "process, which "
-            "is recorded as a new one"
+            "other data, whose difference reveals the exact answer; open a new release in this process, "
+            "which is recorded as a new one"
         )

@@ -296,8 +296,7 @@ class PredictionAccounts:
                 (
                     "no proof",
                     f"{', '.join(self.possibly_shared)} charged all the same: the ids do not show that "
-                    "nothing is "
-                    "shared, and their limit is not for a word",
+                    "nothing is shared, and their limit is not for a word",
                 )
             )
         return rows

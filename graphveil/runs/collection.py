@@ -192,9 +192,8 @@ def _text(ids: "Column") -> "Column":
 def _check_features(protocol: "CollectionProtocol", nodes: Path | None) -> None:
     if protocol.features is None and protocol.label is not None and nodes is None:
         raise ConfigError(
-            "the protocol collects labels alone, and there is nothing to learn them from: name a table "
-            "of all "
-            "nodes' public features (--nodes), or collect features, too"
+            "the protocol collects labels alone, and there is nothing to learn them from: name a table of "
+            "all nodes' public features (--nodes), or collect features, too"
         )
     if protocol.features is not None and nodes is not None:
         raise ConfigError("the protocol collects features, and the reports are used; drop --nodes")

@@ -394,9 +394,8 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
         key = ReleaseKey(name, b"", KeyStore().load(name))
     except ReleaseError:
         raise ConfigError(
-            f"the key that determines whether {folder.root} was begun with these data is gone, so its "
-            f"runs cannot "
-            "be resumed; start a new one with another --out (what was recorded stays charged)"
+            f"the key that determines whether {folder.root} was begun with these data is gone, so its runs "
+            "cannot be resumed; start a new one with another --out (what was recorded stays charged)"
         ) from None
     if not hmac.compare_digest(key.digest(*_arrays(graph)), digest):
         raise ConfigError(

@@ -229,8 +229,7 @@ def run_sweep(
     if jobs > 1 and backend == "disk":
         raise ConfigError(
             "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' "
-            "(--backend "
-            "disk) does not read; drop one of them, or use backend='ray'"
+            "(--backend disk) does not read; drop one of them, or use backend='ray'"
         )
     cells = plan.sweep.cells
     run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)

@@ -29,8 +29,7 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
     except ArtifactError:
         raise ArtifactError(
             f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be queried "
-            "again is "
-            "charged again"
+            "again is charged again"
         ) from None
     if words.get("binding") != _describe_binding(binding):
         raise ArtifactError(

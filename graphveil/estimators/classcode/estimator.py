@@ -165,9 +165,8 @@ class ClassCode(Estimator):
         if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
                 "weights='given' reads the weights of the graph's edges, and classcode counts edges "
-                "regardless of "
-                "their weights, so that it would not know how long a row is; use gap, which reads them, or "
-                "drop them (adjacency.without_weights(), or no --weight)"
+                "regardless of their weights, so that it would not know how long a row is; use gap, which "
+                "reads them, or drop them (adjacency.without_weights(), or no --weight)"
             )
         return edge_weighting
 
@@ -195,8 +194,7 @@ def check_options(
             wanted = "edge units" if privacy_config.on_records else "unit 'node-record'"
             raise ConfigError(
                 f"{name}={given[name]!r} is for {wanted} and has no effect under unit "
-                f"{privacy_config.unit.name!r}; "
-                "drop it"
+                f"{privacy_config.unit.name!r}; drop it"
             )
     if privacy_config.on_records:
         _check_node_level(given)

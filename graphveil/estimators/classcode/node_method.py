@@ -514,10 +514,9 @@ class TrainedNodeLevelClassCode(TrainedModel):
             NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
-            "classcode with unit 'node-record' depends on which nodes have a public label, which "
-            "another graph may not "
-            "have, and does not yet predict one; fit it on that graph (its own release and budget), or use "
-            "gap, which predicts other graphs"
+            "classcode with unit 'node-record' depends on which nodes have a public label, which another "
+            "graph may not have, and does not yet predict one; fit it on that graph (its own release and "
+            "budget), or use gap, which predicts other graphs"
         )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:

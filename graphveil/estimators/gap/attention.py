@@ -251,7 +251,6 @@ def _refuse(training: float, epsilon: float) -> None:
     if training >= epsilon:
         raise CalibrationError(
             f"training attention alone costs epsilon {format_upper_bound(training)} of "
-            f"{format_upper_bound(epsilon)}, which "
-            "leaves nothing for the sums; take fewer attention_steps, a larger attention_multiplier, or a "
-            "larger epsilon"
+            f"{format_upper_bound(epsilon)}, which leaves nothing for the sums; take fewer attention_steps, "
+            "a larger attention_multiplier, or a larger epsilon"
         )

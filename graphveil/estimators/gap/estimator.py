@@ -203,9 +203,8 @@ class GAP(NetworkKeywords, Estimator):
             if privacy_config.on_records:
                 raise NotImplementedGuaranteeError(
                     f"{name}= is a module of your own, and unit {privacy_config.unit.name!r} protects the "
-                    "records "
-                    "that it would learn from in the clear: use an edge unit, or PrivateGNN, which trains "
-                    "modules by noisy steps"
+                    "records that it would learn from in the clear: use an edge unit, or PrivateGNN, which "
+                    "trains modules by noisy steps"
                 )
             if privacy_config.paper:
                 raise ConfigError(f"{name}= is not what the paper trains; drop it, or use mode='strict'")

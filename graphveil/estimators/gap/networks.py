@@ -265,8 +265,7 @@ def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
     except Exception as error:
         raise ConfigError(
             f"{name} fails on {_NUM_RANDOM_RECORDS} random records: {type(error).__name__}: {error}; it "
-            "takes rows "
-            "(B, inputs) and returns rows (B, outputs)"
+            "takes rows (B, inputs) and returns rows (B, outputs)"
         ) from error
 
 

@@ -161,9 +161,7 @@ class PrivateGNN(Estimator):
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
                 f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
-                "neighborhood='neighbors'; on "
-                "a star "
-                "every layer of the module reads the same leaves"
+                "neighborhood='neighbors'; on a star every layer of the module reads the same leaves"
             )
         encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
         checks.within(_MIN_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
@@ -178,14 +176,12 @@ class PrivateGNN(Estimator):
         if self.private_metrics:
             raise ConfigError(
                 "private_metrics counts correct predictions, and under neighborhood='neighbors' those of "
-                "others "
-                "read a record with all of its edges, so that nothing bounds what it changes; drop it"
+                "others read a record with all of its edges, so that nothing bounds what it changes; drop it"
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
                 "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
-                "encoder_share; "
-                "max_out_edges is how many of its own list a node reports"
+                "encoder_share; max_out_edges is how many of its own list a node reports"
             )
         self._check_reach()
         if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
@@ -223,8 +219,7 @@ class PrivateGNN(Estimator):
         if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
             raise UnitError(
                 "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to "
-                "both of "
-                "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
+                "both of its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
                 "'node-record', or gap; or neighborhood='neighbors', whose guarantee covers the weights alone"
             )
         if not isinstance(unit, NodeUnit):

@@ -34,9 +34,9 @@ class TrainedOneHopGNN(TrainedModel):
             NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
-            "gnn with unit 'node-record' depends on which nodes have a public label, which another "
-            "graph may not have, "
-            "and does not yet predict one; fit it on that graph (its own release and budget), or use gap"
+            "gnn with unit 'node-record' depends on which nodes have a public label, which another graph may "
+            "not have, and does not yet predict one; fit it on that graph (its own release and budget), or "
+            "use gap"
         )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:

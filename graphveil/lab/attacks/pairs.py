@@ -146,8 +146,7 @@ def draw_pairs(
     if not joined.any() or joined.all():
         raise ConfigError(
             f"the pairs among the nodes drawn by sampling={sampling!r} are all alike, so they cannot be "
-            f"distinguished "
-            "apart; draw more nodes"
+            "distinguished apart; draw more nodes"
         )
     if sampling == "balanced":
         apart = np.flatnonzero(~joined)

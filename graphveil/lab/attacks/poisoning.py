@@ -195,8 +195,7 @@ def _reports_of(fitted: LPGNN) -> RandomizedRecords:
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
         raise NotImplementedGuaranteeError(
             "poisoning is measured where each node reports one class or one group of classes; use "
-            "labels='rr' "
-            "or 'hashing'"
+            "labels='rr' or 'hashing'"
         )
     return reports
 

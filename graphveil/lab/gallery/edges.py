@@ -164,11 +164,10 @@ BROKEN = (
     PublishedMechanism(
         name="sampled neighbors",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        explanation="Every node keeps D random neighbors, and is claimed to change D messages. A "
-        "hub that is connected to all nodes is drawn in half of the samples of people with one other "
-        "friend, and "
-        "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
-        "and protect lists (unit node-record).",
+        explanation="Every node keeps D random neighbors, and is claimed to change D messages. A hub that is "
+        "connected to all nodes is drawn in half of the samples of people with one other friend, and takes "
+        "the place of their other messages. Mend: weigh messages by their sender's own list, and protect "
+        "lists (unit node-record).",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=sampled_sums,

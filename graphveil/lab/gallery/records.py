@@ -211,8 +211,7 @@ BROKEN = (
         "differentially_private_gnns",
         explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes "
         "before the first step, and they are not charged: the length of the noise reveals them. Mend: a "
-        "public "
-        "norm, or a noisy quantile that is paid for.",
+        "public norm, or a noisy quantile that is paid for.",
         unit="local-attributes",
         claim={"mu": 1 / MULTIPLIER},
         mechanism=thresholds_from_gradients,

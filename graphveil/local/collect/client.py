@@ -188,8 +188,7 @@ nothing was sent; request a protocol of less, or raise max_eps= (--max-eps)
     if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
             f"the protocol needs epsilon {exact_sum_text(*budgets)} of a record, and this client reports up "
-            "to "
-            f"{exact_sum_text(max_eps)}: nothing was sent; request a protocol of less, or raise max_eps= "
+            f"to {exact_sum_text(max_eps)}: nothing was sent; request a protocol of less, or raise max_eps= "
             "(--max-eps)"
         )
 

@@ -194,8 +194,7 @@ class CollectionProtocol:
         if len(text) > MAX_TEXT:
             raise ConfigError(
                 f"the survey's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; "
-                f"request "
-                "for fewer features, or leave out names"
+                "request for fewer features, or leave out names"
             )
         return text
 

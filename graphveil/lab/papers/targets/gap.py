@@ -256,9 +256,8 @@ FIGURE8 = ReproductionTarget(
     needs=NEEDS,
     deviations=(
         *DEVIATIONS[:3],
-        "at node level D is 100 for every K, and without privacy nothing is bounded; the paper does "
-        "not state "
-        "its D",
+        "at node level D is 100 for every K, and without privacy nothing is bounded; the paper does not "
+        "state its D",
     ),
     minutes=(2, 1, 1.5),
 )

@@ -197,9 +197,8 @@ LINKTELLER = ReproductionTarget(
     },
     needs=NEEDS,
     deviations=(
-        "other data: Reed98 and Cora; the source states 0.91 without privacy and 0.52 to 0.54 under "
-        "EdgeRR at "
-        "epsilon 0.1 to 1, on FLICKR-MIR",
+        "other data: Reed98 and Cora; the source states 0.91 without privacy and 0.52 to 0.54 under EdgeRR "
+        "at epsilon 0.1 to 1, on FLICKR-MIR",
         "every edge is protected; the source has public edges as well, which LinkTeller may know",
     ),
     minutes=(20, 8, 20),
