@@ -54,7 +54,7 @@ class LocalStream(_SingleProcessSecret, RowStream):
     (None, None)
     >>> stream.reserve_rows(np.array([9, 7]))
     Traceback (most recent call last):
-    graphveil.errors.ReleaseError: a record's noise was used before, and equal noise on two tells \
+    graphveil.errors.ReleaseError: a record's noise was used before, and equal noise on two reveals \
 their difference; give records other numbers (rows=), or make a new LocalNoise for a new release
     """
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.estimators import register
-from graphveil.estimators.own.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
@@ -218,6 +217,8 @@ def load_custom_code(text: str) -> Any:
     Raises:
         ConfigError: The text has another form, there is no such file or name, or the file fails.
     """
+    from graphveil.estimators.own.architectures import ARCHITECTURES  # lazy: loads torch
+
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
         raise ConfigError(
