@@ -131,3 +131,14 @@ def test_running_the_module_is_the_command() -> None:
         [sys.executable, "-m", "graphveil", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == f"graphveil {gv.__version__}"
+
+
+def test_fits_do_not_load_the_compiler_of_torch() -> None:
+    """Only custom modules need ``torch.func.grad``, which spends a second on importing ``torch._dynamo``."""
+    code = (
+        "import sys, graphveil as gv\n"
+        "graph = gv.load_dataset('synthetic/tiny')\n"
+        "gv.ClassCode(unit='node-record', epsilon=8).fit(graph)\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    assert run(code) == "False"

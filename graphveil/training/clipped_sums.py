@@ -160,6 +160,40 @@ class GhostClippedSum(ClippedSum):
             pair.add(factors)
 
 
+class LogitWeightsClippedSum(ClippedSum):
+    """The clipped sum of the model softmax(sum over k of w_k L_k), whose parameters are the weights w alone.
+
+    With p the probabilities and t the targets of a record, entry k of its gradient is the sum over the
+    classes of L_k (p sum(t) - t).
+
+    Args:
+        logits: L_1 to L_K of the records, (n, C) each.
+        labels: Classes (n), with -1 for a record that contributes nothing.
+
+    >>> gradients = LogitWeightsClippedSum([torch.eye(2), torch.ones(2, 2)], torch.tensor([1, 0]))
+    >>> gradients.add(torch.arange(2), clip=0.5)
+    >>> gradients.sums.tolist()[1], round(float(gradients.sums[0]), 4)
+    (0.0, 1.0)
+    """
+
+    def __init__(self, logits: Sequence[Tensor], labels: Tensor) -> None:
+        """Start with weights of one."""
+        self._logits = torch.stack([one.detach().to(torch.float64) for one in logits])  # (K, n, C)
+        start = torch.ones(len(logits), dtype=torch.float64)
+        super().__init__([start], list(self._logits), labels, self._logits.shape[1])
+
+    @torch.inference_mode()
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk."""
+        for part in chunks(index, self._logits.shape[0] * self._logits.shape[2]):
+            logits = self._logits.index_select(1, part)
+            mixed = (logits * self.weights[:, None, None]).sum(dim=0)
+            deltas = _loss_gradient(mixed.t(), self._labels_of(part)).t()
+            gradients = (logits * deltas).sum(dim=2).t().contiguous()  # (B, K)
+            factors, bad = clip_factors(gradients.square().sum(dim=1), clip)
+            self.sums.addmv_(zero_masked_records(gradients, bad).t(), factors)
+
+
 def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:
     """Return min(1, C / ((1 + 10^-6) norm)), and a mask of the norms that are not finite, None if all are.
 

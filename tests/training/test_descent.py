@@ -13,10 +13,10 @@ from scipy.special import softmax
 from torch import Tensor
 
 from graphveil.audit.zero_noise import ZeroNoiseSteps
-from graphveil.estimators.classcode.node_method import WeighedLogits
 from graphveil.estimators.classcode.node_plan import WEIGHTS_CLIP as CLIP
 from graphveil.release import DPSGDData
 from graphveil.training import Affine, PrivateSchedule, clipped_sum
+from graphveil.training.clipped_sums import LogitWeightsClippedSum
 
 
 def records(count: int = 30, width: int = 4, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:
@@ -133,7 +133,7 @@ def experts(count: int = 40, classes: int = 4, seed: int = 0) -> tuple[list[Any]
 
 
 def weights_sum(logits: list[Any], y: Any, clip: float = CLIP) -> Tensor:
-    gradients = clipped_sum(WeighedLogits(), [torch.from_numpy(one) for one in logits], torch.from_numpy(y))
+    gradients = LogitWeightsClippedSum([torch.from_numpy(one) for one in logits], torch.from_numpy(y))
     gradients.add(torch.arange(len(y)), clip)
     return gradients.sums
 

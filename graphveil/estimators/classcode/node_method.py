@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphveil.data import Graph, rows
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
@@ -49,7 +49,8 @@ from graphveil.release import (
     calibrate_plan,
 )
 from graphveil.release.out_edge_sums import read_out_neighbor_sums
-from graphveil.training import PrivateSchedule, clipped_sum
+from graphveil.training import PrivateSchedule
+from graphveil.training.clipped_sums import LogitWeightsClippedSum
 
 Targets = str | tuple[int | str, ...] | None
 _ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
@@ -299,23 +300,10 @@ def fit_evidence_weights(
         query: The steps.
         release: Open release.
     """
-    gradients = clipped_sum(WeighedLogits(), (log_posteriors, log_likelihoods), labels)
+    gradients = LogitWeightsClippedSum((log_posteriors, log_likelihoods), labels)
     schedule = evidence_weights_schedule(query.steps, query.noise_multiplier, len(labels))
     weights = release.answer(DPSGDData(gradients=gradients, schedule=schedule))
     return EvidenceWeights(weights.clamp(0, _MAX_WEIGHT))
-
-
-class WeighedLogits(nn.Module):
-    """The sum of logits with trained weights, initialized to one."""
-
-    def __init__(self) -> None:
-        """Start with weights of one."""
-        super().__init__()
-        self.weights = nn.Parameter(torch.ones(WEIGHTS, dtype=torch.float64))
-
-    def forward(self, *logits: Tensor) -> Tensor:
-        """Return the sum, (B, C)."""
-        return (torch.stack(logits) * self.weights[:, None, None]).sum(dim=0)
 
 
 def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
