@@ -1,7 +1,7 @@
 """Aggregation backends: where edges are read and summed. The choice does not affect results.
 
 ``backend=`` of an estimator or of its ``fit``, and ``--backend`` of commands, take a name (``"memory"``,
-``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are
+``"disk"``, ``"ray"``) or one of these objects. By default edges are summed where they are
 stored: in memory, or on disk for a graph of ``graphveil.open_graph``. Use ``using`` for functions without a
 ``backend=`` parameter.
 
@@ -12,9 +12,8 @@ InMemoryBackend(block_rows=4096)
 """
 
 from graphveil.cluster.backend import RayBackend as Ray
-from graphveil.release.backends import CudaBackend as Cuda
 from graphveil.release.backends import DiskBackend as Disk
 from graphveil.release.backends import InMemoryBackend as Memory
 from graphveil.release.backends import using
 
-__all__ = ["Cuda", "Disk", "Memory", "Ray", "using"]
+__all__ = ["Disk", "Memory", "Ray", "using"]

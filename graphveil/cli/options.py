@@ -417,7 +417,7 @@ AggregationBackend = Annotated[
     flag(
         _RUN,
         "--backend",
-        "Aggregation backend: memory, disk (with --graph), ray or cuda. All give the same result.",
+        "Aggregation backend: memory, disk (with --graph) or ray. All give the same result.",
     ),
 ]
 Address = Annotated[

@@ -49,7 +49,7 @@ from graphveil.estimators.requirements import (
     check_encoding,
     column_names,
 )
-from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress, pick_device
+from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
@@ -66,7 +66,6 @@ from graphveil.privacy.statements import counted, format_epsilon_delta
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
-from graphveil.training.devices import private_device
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
@@ -96,10 +95,8 @@ class Estimator(ABC):
         private_metrics: Node-level units: also release noisy counts of correct predictions, so that
             accuracies are covered. They are charged to validation and test nodes, from the part of their
             budget that training leaves.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``. Gradients of protected records are computed on a GPU only
-            with ``"cuda"``, never with ``"auto"``.
         backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
-            ``"ray"``, ``"cuda"``, or an object of ``graphveil.backends``. By default edges are summed where
+            ``"ray"``, or an object of ``graphveil.backends``. By default edges are summed where
             they are stored. The choice does not affect results and is not saved.
         feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants.
             ``"none"`` uses all features as they are.
@@ -130,7 +127,6 @@ class Estimator(ABC):
     max_degree: int | None = None
     replace_one: bool = False
     private_metrics: bool = False
-    device: str = "auto"
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
@@ -741,8 +737,6 @@ class Estimator(ABC):
             workspace=None if workspace is None else as_path(workspace, "workspace"),
             cache=None if cache is None else as_path(cache, "cache"),
             configuration=configuration_text(self.recorded_params()),
-            device=pick_device(self.device),
-            private_device=private_device(self.device),
         )
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:

@@ -107,7 +107,7 @@ def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn
         learned: Tensor = network.eval()(rows.float())
         return learned
     assert encoder is not None
-    logits: Tensor = encoder.eval()(batch_of(graph.x, device=next(encoder.parameters()).device))
+    logits: Tensor = encoder.eval()(batch_of(graph.x))
     return logits.softmax(dim=1).cpu()
 
 

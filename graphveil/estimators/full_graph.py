@@ -19,7 +19,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_local, check_on_cpu
+from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.nn.attention import HEADS
@@ -297,7 +297,6 @@ def build_full_graph_method(
     return FullGraphMethod(
         name=model.method,
         privacy_config=privacy_config,
-        device=model.device,
         shape=shape,
         schedule=schedule,
         mechanism=mechanism,
@@ -382,7 +381,6 @@ class GCN(FullGraphKeywords, Estimator):
         super()._check_config()
 
     def _build_method(self) -> Method:
-        check_on_cpu(self.method, self.device)
         shape = GcnArchitecture(hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self))
         head = MULTILABEL if self.multi_label else MULTICLASS
         return build_full_graph_method(self, self, shape, resolve_schedule(self), head)
@@ -429,7 +427,6 @@ class GAT(FullGraphKeywords, Estimator):
         super()._check_config()
 
     def _build_method(self) -> Method:
-        check_on_cpu(self.method, self.device)
         style = layer_options(self)
         checks.width(heads=self.heads)
         checks.width(**{"heads * hidden": self.heads * self.hidden})

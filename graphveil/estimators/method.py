@@ -27,14 +27,13 @@ from graphveil.estimators.privacy_config import (
 )
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_graph, check_magnitudes, column_names
-from graphveil.estimators.session import Session, pick_device
+from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import ReleasePlan
 from graphveil.release.release import check_weights
-from graphveil.training.devices import private_device
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 State = dict[str, Tensor]
@@ -137,7 +136,6 @@ class Method(ABC):
     Args:
         name: As in ``METHODS``.
         privacy_config: Unit and budget.
-        device: Device of non-private training.
         head: Meaning of logits; by default one class per node.
     """
 
@@ -151,7 +149,6 @@ class Method(ABC):
 
     name: str
     privacy_config: PrivacyConfig
-    device: str = "auto"
     head: TaskHead = MULTICLASS
 
     @property
@@ -196,8 +193,6 @@ class Method(ABC):
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
         scaled = scaling.graph(graph)
         check_kind(scaled)
-        private_device(self.device)
-        pick_device(self.device)  # a device that is missing is an error before anything is recorded
         self.check(scaled)
         if not self.protects_features:
             check_magnitudes(scaled)

@@ -83,8 +83,8 @@ class NonPrivateMLP(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train without privacy, and keep the best epoch."""
         generator = session.streams.torch("mlp")
-        network = self.shape.build(self.sizes_of(graph), generator).to(session.device)
-        inputs = batches_of(graph.x, session.device)
+        network = self.shape.build(self.sizes_of(graph), generator)
+        inputs = batches_of(graph.x)
         with session.stage("classifier"):
             fit_nonprivate(
                 network,
@@ -178,8 +178,7 @@ class TrainedMLP(TrainedModel):
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C); uniform for a node whose logits overflow float32."""
-        device = next(self.network.parameters()).device
-        logits: Tensor = self.network(batch_of(graph.x, device=device))
+        logits: Tensor = self.network(batch_of(graph.x))
         return finite_rows(logits).softmax(dim=1).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -370,7 +369,6 @@ def _train(graph: Graph, query: DPSGDQuery, release: Release, session: Session) 
         graph.y[nodes],
         graph.num_classes,
         softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
-        device=session.private_device,
         on_step=lambda done: session.on_progress("classifier", done, query.steps),
     )
 
@@ -442,7 +440,7 @@ class MLP(NetworkKeywords, Estimator):
         privacy_config = self.privacy_config
         if self._is_tuned(privacy_config):
             tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
-            return tuned(name=self.method, privacy_config=privacy_config, device=self.device)
+            return tuned(name=self.method, privacy_config=privacy_config)
         usual = 2 if privacy_config.on_records and not privacy_config.paper else 3
         depth = usual if self.layers is None else self.layers
         checks.depth(layers=depth)
@@ -451,7 +449,6 @@ class MLP(NetworkKeywords, Estimator):
         return kind(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             shape=MLPArchitecture(training_config=training_config, depth=depth),
         )
 

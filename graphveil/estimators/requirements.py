@@ -56,7 +56,6 @@ class EstimatorConfig(Protocol):
     out_degree_bound: int | None
     max_degree: int | None
     private_metrics: bool
-    device: str
     feature_scaling: FeatureScalingMode
     feature_range: str | None
 
@@ -72,7 +71,6 @@ def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> 
     check_parameters(model, unit)
     checks.one_of(("strict", "paper"), mode=model.mode)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
-    checks.one_of(("auto", "cpu", "cuda"), device=model.device)
     if model.epsilon is not None:
         checks.positive(epsilon=model.epsilon)
     elif spends_budget:
@@ -255,15 +253,6 @@ def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
         "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce the "
         "paper with this deviation listed"
     )
-
-
-def check_on_cpu(name: str, device: str) -> None:
-    """Reject a GPU for a method that does not use one."""
-    if device == "cuda":
-        raise ConfigError(
-            f"{name} runs on the CPU: its work over edges is done there in every step, and has no form for a "
-            "GPU; pass device='cpu' or 'auto'"
-        )
 
 
 def as_graph(graph: Any, *, directed: bool) -> Graph:

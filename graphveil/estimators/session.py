@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphveil._util.files import load_checked, save_checked
@@ -53,8 +52,6 @@ class Session:
         workspace: Folder of checkpoints; a second fit there resumes the first.
         cache: Folder of tensors that depend on public data only, shared by fits.
         configuration: Public parameters as text. Private training binds its noise to them.
-        device: Device of non-private training.
-        private_device: Device where gradients of protected records are computed.
         collection_index: Number of this prediction of another graph. No two predictions have the same noise,
             for any seed. None in a fit.
     """
@@ -71,8 +68,6 @@ class Session:
     workspace: Path | None = None
     cache: Path | None = None
     configuration: str = ""
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    private_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     collection_index: int | None = None
@@ -140,24 +135,11 @@ class Session:
         self.history += [(stage, row) for row in epochs]
 
 
-def pick_device(name: str) -> torch.device:
-    """Return the device of this name; ``auto`` uses a GPU if there is one.
-
-    Raises:
-        ConfigError: If a GPU is requested and torch finds none.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device='cuda' needs a GPU, and torch finds none here; use device='auto' or 'cpu'")
-    return torch.device(name)
-
-
 def configuration_text(parameters: Mapping[str, Any]) -> str:
     """Return the configuration that a resumed fit has to share with the first one, as text."""
     named = {}
     for name, value in parameters.items():
-        if name not in ("device", "unsafe_noise_seed"):
+        if name != "unsafe_noise_seed":
             text = getattr(
                 value, "__name__", value
             )  # a function or class, whose text may contain a memory address

@@ -19,7 +19,7 @@ from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released,
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
-from graphveil.estimators.requirements import check_local, check_on_cpu
+from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.spectral_embedding import VotingRule, best_rule, spectral_rows
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
@@ -247,7 +247,6 @@ class Spectral(Estimator):
     max_edges: int | None = None
 
     def _build_method(self) -> SpectralMethod:
-        check_on_cpu(self.method, self.device)
         checks.integer_at_least(1, rank=self.rank)
         checks.within(1, MAX_RANK, rank=self.rank)
         privacy_config = self.privacy_config
@@ -266,6 +265,4 @@ class Spectral(Estimator):
         if isinstance(privacy_config.unit, UndirectedEdge):
             response = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
         list_source = NeighborListSource(unit=privacy_config.unit, response=response, rank=self.rank)
-        return SpectralMethod(
-            name=self.method, privacy_config=privacy_config, device=self.device, list_source=list_source
-        )
+        return SpectralMethod(name=self.method, privacy_config=privacy_config, list_source=list_source)

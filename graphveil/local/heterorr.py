@@ -27,7 +27,6 @@ from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.session import Session
 from graphveil.ledger import Entry
 from graphveil.local.local_method import record_deviations
@@ -189,7 +188,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             )
 
     def _build_method(self) -> "HeteroFullGraph":
-        check_on_cpu(self.method, self.device)
         privacy_config, paper = self.privacy_config, self.mode == "paper"
         assert self.perturb is not None  # checked in _check_config
         shape = GcnArchitecture(
@@ -198,7 +196,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         return HeteroFullGraph(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             shape=shape,
             schedule=self._schedule(),
             mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),

@@ -127,7 +127,6 @@ class LabelPosterior(LocalEstimator):
         return LabelPosteriorMethod(
             name=self.method,
             privacy_config=self.privacy_config,
-            device=self.device,
             report_config=ReportConfig.from_label_keywords(self, self.privacy_config, self.method),
             prior=self.prior,
             steps=self.posterior_steps,

@@ -22,7 +22,6 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector
 from graphveil.local.local_method import (
@@ -90,7 +89,6 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        check_on_cpu(self.method, self.device)
 
     @property
     def _spends_budget(self) -> bool:

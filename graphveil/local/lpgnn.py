@@ -151,7 +151,6 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
         return LpgnnMethod(
             name=self.method,
             privacy_config=self.privacy_config,
-            device=self.device,
             report_config=self._report_config(),
             propagation_config=KPropConfig.from_keywords(self, self.x_steps),
             smoothing=KPropConfig.from_keywords(self, self.y_steps) if self.y_steps else None,

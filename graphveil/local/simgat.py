@@ -87,7 +87,6 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         return LpgnnMethod(
             name=self.method,
             privacy_config=self.privacy_config,
-            device=self.device,
             report_config=self._report_config(),
             propagation_config=self._propagation_config(),
             smoothing=KPropConfig.from_keywords(self, self.y_steps) if self.y_steps else None,

@@ -61,9 +61,7 @@ class BatchedFeedForward(nn.Module):
         for norm, weight, bias in zip(self._norms, self._weights, self._biases, strict=True):
             h = torch.relu_(norm(h)).view(len(h), self._count, -1)
             if self.training and self._dropout:
-                h = h * dropout_factors((len(h), self._masks, h.shape[2]), self._dropout, self._generator).to(
-                    h.device
-                )
+                h = h * dropout_factors((len(h), self._masks, h.shape[2]), self._dropout, self._generator)
             out = torch.baddbmm(bias, h.transpose(0, 1), weight)
             h = out.transpose(0, 1).flatten(1)
         return out
@@ -80,7 +78,7 @@ class BatchedFeedForward(nn.Module):
         return self._drop(x) if isinstance(x, Tensor) else tuple(map(self._drop, x))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return x * dropout_factors(x.shape, self._input_dropout, self._generator).to(x.device)
+        return x * dropout_factors(x.shape, self._input_dropout, self._generator)
 
     def _network(self, k: int) -> FeedForward:
         network = FeedForward(

@@ -48,11 +48,6 @@ class SparseRows:
             int(matrix.shape[1]),
         )
 
-    def to(self, device: torch.device | str) -> "SparseRows":
-        """Return the rows on a device."""
-        columns, values, offsets = (part.to(device) for part in (self.columns, self.values, self.offsets))
-        return SparseRows(columns, values, offsets, self.width)
-
     def with_values(self, values: Tensor) -> "SparseRows":
         """Return rows with other values at the same positions."""
         changed = replace(self, values=values)
@@ -76,7 +71,7 @@ class SparseRows:
     def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the stored values' order by column, their rows in that order, and each column's range."""
         order = self.columns.argsort(stable=True)
-        rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32, device=self.columns.device)
+        rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32)
         owner = rows.repeat_interleave(self.offsets.diff())[order]
         counts = torch.bincount(self.columns, minlength=self.width)
         offsets = functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
@@ -117,18 +112,18 @@ def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
 Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns
 
 
-def batch_of(x: Features, index: Tensor | None = None, device: torch.device | str = "cpu") -> Batch:
+def batch_of(x: Features, index: Tensor | None = None) -> Batch:
     """Return some rows of the features as a network's input (all of them without an index)."""
     picked = x if index is None else rows(x, index)
-    return (picked if isinstance(picked, Tensor) else SparseRows.from_scipy(picked)).to(device)
+    return picked if isinstance(picked, Tensor) else SparseRows.from_scipy(picked)
 
 
-def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Tensor], Batch]:
+def batches_of(x: Features) -> Callable[[Tensor], Batch]:
     """Return ``batch_of`` as a function of the index that caches its last two results.
 
     Full-batch training uses the same two index tensors, training and validation, in every epoch.
     """
-    return lru_cache(maxsize=2)(lambda index: batch_of(x, index, device))
+    return lru_cache(maxsize=2)(lambda index: batch_of(x, index))
 
 
 class Linear(nn.Module):
@@ -219,7 +214,7 @@ class Dropout(nn.Module):
 
     def _drop(self, x: Tensor) -> Tensor:
         keep = torch.empty(x.shape).bernoulli_(1 - self.p, generator=self._generator).div_(1 - self.p)
-        return x * keep.to(x.device)
+        return x * keep
 
 
 class Hidden(nn.Module):

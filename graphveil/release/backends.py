@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphveil._util import checks
@@ -36,10 +35,6 @@ class BlockWork(ABC):
     @abstractmethod
     def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the result for a block, a function of the work and the block alone."""
-
-    def on(self, device: str) -> "BlockWork":
-        """Return the same work with its sums computed on a torch device; by default all work is done here."""
-        return self
 
 
 class AggregationBackend(ABC):
@@ -131,49 +126,6 @@ class DiskBackend(AggregationBackend):
 
 
 @dataclass(frozen=True)
-class CudaBackend(AggregationBackend):
-    """Compute sums over neighbors on a GPU, and draw noise in this process.
-
-    Sums are integers that floats represent exactly, so the order of the GPU's additions does not matter.
-    Noise is drawn on the CPU and copied to the GPU: results are bit-identical to those in memory. During a
-    query, GPU memory holds the contributions, N rows of d float32, and one block of edges. Other kinds of
-    queries and edge weights of node pairs are computed in this process.
-
-    Args:
-        device: ``"cuda"``, ``"cuda:1"``, ...; ``"cpu"`` runs the same code in torch without a GPU.
-        block_rows: Rows of a block. It does not change the result.
-    """
-
-    device: str = "cuda"
-    block_rows: int = 1 << 17
-
-    def __post_init__(self) -> None:
-        """Check both parameters."""
-        checks.integer_at_least(1, block_rows=self.block_rows)
-        kind, _, number = self.device.partition(":")
-        if kind not in ("cuda", "cpu") or (":" in self.device and not number.isdecimal()):
-            raise ConfigError(f"device={self.device!r} is not 'cuda', 'cuda:' and a number, or 'cpu'")
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Raise if the GPU does not exist, before budget is charged."""
-        device = torch.device(self.device)
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            raise ConfigError(
-                f"backend='cuda' (--backend cuda) sums on {self.device!r}, and torch finds "
-                f"{torch.cuda.device_count()} such GPUs here; use backend='memory', which has the same bytes"
-            )
-
-    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield the blocks from where the edges are stored: memory, or disk."""
-        where = InMemoryBackend if adjacency.folder is None else DiskBackend
-        return where(self.block_rows).blocks(adjacency, first)
-
-    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Run the work with its sums on the device."""
-        return map(work.on(self.device), blocks)
-
-
-@dataclass(frozen=True)
 class RowRange(AggregationBackend):
     """Compute the rows from ``first_row`` on, and no others.
 
@@ -222,7 +174,6 @@ BACKENDS = {  # module and class names, so that a backend is imported only if it
     "memory": "graphveil.release.backends:InMemoryBackend",
     "disk": "graphveil.release.backends:DiskBackend",
     "ray": "graphveil.cluster.backend:RayBackend",
-    "cuda": "graphveil.release.backends:CudaBackend",
 }
 
 _chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)

@@ -5,7 +5,7 @@ is drawn (``RowNoise``), their exact sums are added to it, and only then is anyt
 (``NoisyRows``). In C, sums are added in registers, and are never stored without their noise.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -193,13 +193,6 @@ class Sums:
         """The number of columns."""
         return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
 
-    def on(self, device: str) -> "Sums":
-        """Return the same sums with their table on a torch device."""
-        rows = self.rows
-        if isinstance(rows, CompactRows):
-            rows = replace(rows, rows=rows.rows.to(device)).plain  # transfers two bytes per entry
-        return replace(self, rows=rows.to(device))
-
     def __getstate__(self) -> dict[str, object]:
         """Return the state to send: the receiver recomputes the table in float32."""
         return {name: part for name, part in vars(self).items() if name != "table"}
@@ -222,7 +215,7 @@ class NoisyRows(BlockWork):
         """
         out = torch.from_numpy(np.empty((len(edges), self.sums.dim), dtype=np.float32))  # uses large pages
         rows, stream = self.sums.rows, RowStream(self.key)
-        if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # otherwise torch's sum uses threads
+        if isinstance(rows, CompactRows):  # otherwise torch's sum uses threads
             parallel_for(
                 lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
                 len(edges),
@@ -231,13 +224,6 @@ class NoisyRows(BlockWork):
         else:
             self._fill(edges, stream, out)
         return out
-
-    def on(self, device: str) -> "NoisyRows":
-        """Return the same work with its sums on a device, which returns only noisy rows.
-
-        Weights of node pairs are applied in this process.
-        """
-        return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
 
     def _fill(self, edges: EdgeBlock, stream: RowStream, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
@@ -252,7 +238,7 @@ class NoisyRows(BlockWork):
             if _add_in_c(piece, sums, self.noise, drawn, rows):
                 continue
             total = exact_sum(piece, sums, kinds)
-            noisy = drawn.to(total.device, self.noise.real).add_(total).cpu()  # added on the sums' device
+            noisy = drawn.to(self.noise.real).add_(total)
             self.noise.scale(noisy, kinds)
             rows.copy_(noisy)
 
@@ -270,27 +256,26 @@ def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out:
 def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64.
 
-    The sums are computed on the table's device. Every partial sum is an integer that its type represents
-    exactly, so the order of additions on a GPU, including atomic ones, does not matter.
+    Every partial sum is an integer that its type represents exactly, so the order of additions does not
+    matter.
     """
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
-    device = table.device
     if kinds is not None and sums.stride:
         shift = (kinds * sums.stride).astype(np.int32)
         sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
     most = int(degrees.max())
     weight = None if sums.pairs is None else sums.pairs.of(edges)
-    sources, starts, whole = sources.to(device), edges.offsets, most <= longest
+    starts, whole = edges.offsets, most <= longest
     if not whole:
         cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks per row
         row = torch.arange(len(degrees)).repeat_interleave(cuts)
         within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
         starts = starts[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
     parts = embedding_bag(
-        sources, table, starts.to(device), mode="sum", per_sample_weights=weight, include_last_offset=whole
+        sources, table, starts, mode="sum", per_sample_weights=weight, include_last_offset=whole
     )
     if whole:
         return parts
-    total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64, device=device)
-    total.index_add_(0, row.to(device), parts.to(torch.int64))
+    total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64)
+    total.index_add_(0, row, parts.to(torch.int64))
     return total.to(torch.float64)

@@ -31,7 +31,6 @@ _SHARED_WITH_BASELINE = (
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
-    "device",
     "feature_scaling",
     "feature_range",
 )

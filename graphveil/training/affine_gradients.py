@@ -163,8 +163,8 @@ class ScratchBuffer:
         """Return a part in float64; the next call may overwrite it."""
         if part.dtype == torch.float64:
             return part
-        if self._kept.numel() < part.numel() or self._kept.device != part.device:
-            self._kept = torch.empty(part.numel(), dtype=torch.float64, device=part.device)
+        if self._kept.numel() < part.numel():
+            self._kept = torch.empty(part.numel(), dtype=torch.float64)
         return self._kept[: part.numel()].view(part.shape).copy_(part)
 
 

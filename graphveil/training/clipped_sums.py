@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.training.devices import CPU, deterministic_on
 from graphveil.training.ghost_modules import GhostModule, GradientFactors
 from graphveil.training.records import Inputs, records_of, tensors_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 _PIECE_NUMBERS = 1 << 19  # numbers per piece: they stay in the cache from the gather to the last product
 _CHUNK_NUMBERS = 1 << 17  # float64 numbers that stay in the nearest cache
-_GPU_CHUNK_NUMBERS = 1 << 25  # numbers per chunk on a GPU, which needs large chunks
 
 
 class ClippedSum(ABC):
@@ -32,19 +30,13 @@ class ClippedSum(ABC):
     whose gradient is not finite, or whose label is not a class, contributes nothing: an exception would
     reveal private data.
 
-    ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until
-    ``graphveil.release`` adds noise to them. ``arrays`` are all values that gradients read of the records: a
-    release binds its noise to them. Gradients are computed on ``device``, at a copy of the parameters, and
-    summed there in float64 (``devices.py``).
+    ``weights`` and ``sums`` are float64 vectors (p). The sums are private until ``graphveil.release`` adds
+    noise to them. ``arrays`` are all values that gradients read of the records: a release binds its noise to
+    them.
     """
 
     def __init__(
-        self,
-        sources: Sequence[Tensor],
-        arrays: Sequence[Tensor],
-        labels: Tensor,
-        count: int,
-        device: torch.device = CPU,
+        self, sources: Sequence[Tensor], arrays: Sequence[Tensor], labels: Tensor, count: int
     ) -> None:
         """Copy the model's parameters into one vector."""
         if len(labels) != count:
@@ -57,29 +49,14 @@ class ClippedSum(ABC):
             raise ConfigError("the network has no parameters to train")
         self.weights = torch.cat(flat)
         self.sums = torch.zeros_like(self.weights)
-        self.device = device
-        self._there = (self.weights, self.sums)  # the same on the device; identical on the host
-        if device != CPU:
-            self._there = (self.weights.to(device, copy=True), self.sums.to(device, copy=True))
 
     # Most gradients are the same function of the parameters in every step.
     def begin(self, step: int) -> None:  # noqa: B027
         """Prepare a step: sample the public values that change from step to step."""
 
+    @abstractmethod
     def add(self, index: Tensor, clip: float) -> None:
         """Add these records' clipped gradients at the current parameters to ``sums``."""
-        weights, sums = self._there
-        with deterministic_on(self.device):
-            if sums is not self.sums:
-                weights.copy_(self.weights)
-                sums.zero_()
-            self._add(index, clip)
-            if sums is not self.sums:
-                self.sums.add_(sums.to(CPU))
-
-    @abstractmethod
-    def _add(self, index: Tensor, clip: float) -> None:
-        """Add them to the sums on the device, at the parameters there."""
 
     def store(self, weights: Tensor | None = None) -> None:
         """Write the current parameters, or the given ones, into the model."""
@@ -87,10 +64,6 @@ class ClippedSum(ABC):
             self.weights.copy_(weights)
         for source, values in zip(self._sources, self._views(self.weights), strict=True):
             source.detach().copy_(values)
-
-    def _labels_of(self, index: Tensor) -> Tensor:
-        """Return some records' labels, on the device."""
-        return self._labels.index_select(0, index).to(self.device)
 
     @property
     def shapes(self) -> list[list[int]]:
@@ -121,9 +94,7 @@ class GhostClippedSum(ClippedSum):
     0.02
     """
 
-    def __init__(
-        self, network: GhostModule, inputs: Inputs, labels: Tensor, device: torch.device = CPU
-    ) -> None:
+    def __init__(self, network: GhostModule, inputs: Inputs, labels: Tensor) -> None:
         """Bind the network's affine maps to the vectors."""
         affines = list(network.affines())
         sources = [source for affine in affines for source in affine.sources]
@@ -132,25 +103,25 @@ class GhostClippedSum(ClippedSum):
                 "two affine maps of the network share a parameter, so their norms do not add up; pass the "
                 "torch module itself, whose per-record gradients are then formed"
             )
-        self._network, self._records = network, records_of(inputs, device)
-        super().__init__(sources, tensors_of(inputs), labels, self._records.count, device)
-        weights, sums = map(self._views, self._there)
+        self._network, self._records = network, records_of(inputs)
+        super().__init__(sources, tensors_of(inputs), labels, self._records.count)
+        weights, sums = self._views(self.weights), self._views(self.sums)
         for i, affine in enumerate(affines):
             part = slice(2 * i, 2 * i + 2)
             affine.bind(*weights[part], *sums[part])
         self._numbers = self._records.width + sum(len(affine.sources[1]) for affine in affines)
 
     @torch.inference_mode()
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
-        for part in chunks(index, self._numbers, self.device):
+        for part in chunks(index, self._numbers):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         logits, saved = self._network.forward(self._records.take(index))
         gradient_factors: list[GradientFactors] = []
         self._network.backward(
-            saved, _loss_gradient(logits, self._labels_of(index)), gradient_factors, inputs=False
+            saved, _loss_gradient(logits, self._labels[index]), gradient_factors, inputs=False
         )
         squares = torch.stack([pair.square_norms() for pair in gradient_factors]).sum(dim=0)
         factors, bad = clip_factors(squares, clip)
@@ -183,12 +154,12 @@ class LogitWeightsClippedSum(ClippedSum):
         super().__init__([start], list(self._logits), labels, self._logits.shape[1])
 
     @torch.inference_mode()
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
         for part in chunks(index, self._logits.shape[0] * self._logits.shape[2]):
             logits = self._logits.index_select(1, part)
             mixed = (logits * self.weights[:, None, None]).sum(dim=0)
-            deltas = _loss_gradient(mixed.t(), self._labels_of(part)).t()
+            deltas = _loss_gradient(mixed.t(), self._labels[part]).t()
             gradients = (logits * deltas).sum(dim=2).t().contiguous()  # (B, K)
             factors, bad = clip_factors(gradients.square().sum(dim=1), clip)
             self.sums.addmv_(zero_masked_records(gradients, bad).t(), factors)
@@ -246,8 +217,7 @@ def add_scaled(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
 def _pieces(gradients: Tensor) -> Sequence[Tensor]:
     """Return gradients (B, ..) as pieces of rows whose float64 copies fit into the cache."""
     rows = gradients.reshape(len(gradients), -1)
-    most = _CHUNK_NUMBERS if rows.device.type == "cpu" else _GPU_CHUNK_NUMBERS
-    return torch.split(rows, max(1, most // max(1, rows.shape[1])))
+    return torch.split(rows, max(1, _CHUNK_NUMBERS // max(1, rows.shape[1])))
 
 
 def all_finite(values: Tensor) -> bool:
@@ -259,12 +229,12 @@ def targets_of(labels: Tensor, classes: int) -> Tensor:
     """Return targets (classes, B) of labels (B), zero for invalid classes, or of rows (B, classes)."""
     if labels.ndim == 2:
         return labels.t().to(torch.float64)
-    return (labels == torch.arange(classes, device=labels.device)[:, None]).to(torch.float64)
+    return (labels == torch.arange(classes)[:, None]).to(torch.float64)
 
 
-def chunks(index: Tensor, numbers: int, device: torch.device = CPU) -> Iterable[Tensor]:
+def chunks(index: Tensor, numbers: int) -> Iterable[Tensor]:
     """Return equal parts of an index whose records take ``numbers`` numbers each."""
-    count = -(-len(index) * numbers // (_PIECE_NUMBERS if device.type == "cpu" else _GPU_CHUNK_NUMBERS))
+    count = -(-len(index) * numbers // _PIECE_NUMBERS)
     return index.chunk(count) if count else ()
 
 

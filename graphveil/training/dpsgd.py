@@ -15,7 +15,6 @@ from graphveil.mechanisms import public_rate
 from graphveil.training import snapshot
 from graphveil.training.adam import Adam
 from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
-from graphveil.training.devices import CPU
 from graphveil.training.ghost_modules import GhostModule
 from graphveil.training.momentum import Momentum
 from graphveil.training.per_sample import PerSampleClippedSum
@@ -234,10 +233,8 @@ def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
     )
 
 
-def clipped_sum(
-    network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU
-) -> ClippedSum:
-    """Return the clipped sum for a network, with gradients computed on a device."""
+def clipped_sum(network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:
+    """Return the clipped sum for a network."""
     if isinstance(network, GhostModule):
-        return GhostClippedSum(network, inputs, labels, device)
-    return PerSampleClippedSum(network, inputs, labels, device)
+        return GhostClippedSum(network, inputs, labels)
+    return PerSampleClippedSum(network, inputs, labels)

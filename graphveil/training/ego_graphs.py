@@ -45,7 +45,6 @@ from graphveil.training.clipped_sums import (
     targets_of,
     zero_masked_records,
 )
-from graphveil.training.devices import CPU, deterministic_on
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
 
@@ -141,7 +140,6 @@ class EgoGraphClippedSum(ClippedSum):
             its parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
             modules that do not support batching.
         dtype: Data type of the module's computation; norms and sums are always float64.
-        device: Device of the computation, including norms and sums.
 
     >>> class Own(nn.Linear):
     ...     def forward(self, x, edge_index): return super().forward(x)
@@ -160,17 +158,15 @@ class EgoGraphClippedSum(ClippedSum):
         *,
         route: Route = "ghost",
         dtype: torch.dtype = torch.float64,
-        device: torch.device = CPU,
     ) -> None:
         """Copy the parameters."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), records.arrays, labels, len(labels), device)
+        super().__init__(list(named.values()), records.arrays, labels, len(labels))
         self._records, self._width = records, records.width
-        self._module, self._fixed, self._dtype = module, _buffers(module, dtype, device), dtype
+        self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
         self._copies = ModuleCopies(module)
-        weights, sums = self._there
-        self._sums = dict(zip(named, self._views(sums), strict=True))
-        self._wide = dict(zip(named, self._views(weights), strict=True))
+        self._sums = dict(zip(named, self._views(self.sums), strict=True))
+        self._wide = dict(zip(named, self._views(self.weights), strict=True))
         self._parameters: Parameters = {}
         self._route = route
         self._calls: list[_Call] | None = None
@@ -181,22 +177,22 @@ class EgoGraphClippedSum(ClippedSum):
         """Sample the ego graphs that the step reads."""
         self._records.begin(step)
 
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk; chunk sizes follow from public numbers."""
         self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
         if len(index) and self._calls is None:
             self._calls = self._plan_calls(self._records.take(index[:1])[0].shape[2])
-        for part in chunks(index, self._numbers if len(index) else 0, self.device):
+        for part in chunks(index, self._numbers if len(index) else 0):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         x, edges = self._records.take(index)
-        x, edges = x.to(self.device).to(self._dtype), edges.to(self.device)
+        x = x.to(self._dtype)
         output_offsets = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
         run = partial(self._gradients, output_offsets, formed)
         with torch.enable_grad():
-            found, failed = run_masking_failures(run, (x, edges, self._labels_of(index)))
+            found, failed = run_masking_failures(run, (x, edges, self._labels[index]))
         if found is None:
             return  # all records of the chunk are null
         (deltas, gradients), inputs = found
@@ -205,7 +201,7 @@ class EgoGraphClippedSum(ClippedSum):
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
         total = torch.stack(squares).sum(dim=0)
         if failed is not None:
-            total = total.masked_fill(failed.to(total.device), torch.nan)
+            total = total.masked_fill(failed, torch.nan)
         factors, bad = clip_factors(total, clip)
         for name, part in gradients.items():
             add_scaled(self._sums[name], zero_masked_records(part, bad), factors)
@@ -321,8 +317,7 @@ class EgoGraphClippedSum(ClippedSum):
             self._copies.run() as module,
             record_affine_calls(self._parts(module), None, recorded),
         ):
-            inputs = x[0].to(self.device), edges[0].to(self.device)
-            call(module, _cloned({**self._fixed, **self._parameters}), inputs)
+            call(module, _cloned({**self._fixed, **self._parameters}), (x[0], edges[0]))
         return [_Call(number, shape) for number, shape in recorded]
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
@@ -360,14 +355,13 @@ def ego_graph_logits(
     classes: int,
     *,
     route: Route = "ghost",
-    device: torch.device = CPU,
 ) -> Tensor:
-    """Return the logits of every root (N, C), float64 on the host, with separate ego graphs as in training.
+    """Return the logits of every root (N, C), float64, with separate ego graphs as in training.
 
     They are zeros for an ego graph for which the module raises or returns logits that are not finite.
     """
-    weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
-    tensors, copies = {**_buffers(module, torch.float64, device), **weights}, ModuleCopies(module)
+    weights = {name: p.detach().to(torch.float64) for name, p in module.named_parameters()}
+    tensors, copies = {**_buffers(module, torch.float64), **weights}, ModuleCopies(module)
 
     def one(fresh: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
         logits: Tensor = call(fresh, _cloned(tensors), (x.clone(), edges.clone()))[0]
@@ -388,13 +382,13 @@ def ego_graph_logits(
         rows, failed = run_masking_failures(together, (x, edges))
         if rows is None:
             return null.expand(len(x), -1)
-        return rows if failed is None else zero_masked_records(rows, failed.to(device))
+        return rows if failed is None else zero_masked_records(rows, failed)
 
     found = list[Tensor]()
-    with torch.no_grad(), deterministic_on(device):
-        for part in chunks(torch.arange(count), records.width * _HIDDEN, device):
+    with torch.no_grad():
+        for part in chunks(torch.arange(count), records.width * _HIDDEN):
             x, edges = records.take(part)
-            found.append(rows_of(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
+            found.append(rows_of(x.to(torch.float64), edges))
     return finite_rows(torch.cat(found))
 
 
@@ -411,10 +405,10 @@ def _cloned(tensors: Parameters) -> Parameters:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Parameters:
-    """Return the tensors that are not trained, on the device, with floats in this type."""
+def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
+    """Return the tensors that are not trained, with floats in this type."""
     kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     return {
-        name: value.detach().to(device, dtype) if value.is_floating_point() else value.to(device)
+        name: value.detach().to(dtype) if value.is_floating_point() else value
         for name, value in (*kept, *module.named_buffers())
     }

@@ -17,7 +17,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.clipped_sums import ClippedSum, chunks, clip_factors, targets_of, zero_masked_records
-from graphveil.training.devices import CPU
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, run_masking_failures
 from graphveil.training.records import Inputs
@@ -57,32 +56,31 @@ class PerSampleClippedSum(ClippedSum):
         GraphError: If the shapes of inputs and labels disagree.
     """
 
-    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
+    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:
         """Reject modules and inputs that cannot be trained privately this way."""
         reject_row_mixing(module)
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]), device)
-        weights, sums = self._there
-        self._sum_views = self._views(sums)
-        self._parameters = dict(zip(named, self._views(weights), strict=True))
-        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named, device)
+        super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]))
+        self._sum_views = self._views(self.sums)
+        self._parameters = dict(zip(named, self._views(self.weights), strict=True))
+        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named)
 
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
-        for part in chunks(index, len(self.weights), self.device):
+        for part in chunks(index, len(self.weights)):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
-        blocks = tuple(_to_float64(block[index].to(self.device)) for block in self._blocks)
-        gradients, failed = run_masking_failures(self._gradients, (self._labels_of(index), *blocks))
+        blocks = tuple(_to_float64(block[index]) for block in self._blocks)
+        gradients, failed = run_masking_failures(self._gradients, (self._labels[index], *blocks))
         if gradients is None:
             return  # all records of the chunk are null
         flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
         squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
         if failed is not None:
-            squares = squares.masked_fill(failed.to(squares.device), torch.nan)
+            squares = squares.masked_fill(failed, torch.nan)
         factors, bad = clip_factors(squares, clip)
         for part, out in zip(flat, self._sum_views, strict=True):
             out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
@@ -100,7 +98,7 @@ def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
 
     They are zeros for a row for which the module raises or returns logits that are not finite.
     """
-    tensors, copies = _fixed_of(module, (), rows.device), ModuleCopies(module)
+    tensors, copies = _fixed_of(module, ()), ModuleCopies(module)
 
     def together(some: Tensor) -> Tensor:
         with copies.run() as fresh:
@@ -113,10 +111,10 @@ def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
     return finite_rows(zero_masked_records(found, failed))
 
 
-def _fixed_of(module: nn.Module, trained: Collection[str], device: torch.device) -> Parameters:
+def _fixed_of(module: nn.Module, trained: Collection[str]) -> Parameters:
     """Return parameters that are not trained, and buffers, with floats as float64."""
     return {
-        name: _to_float64(value.detach().to(device))
+        name: _to_float64(value.detach())
         for name, value in (*module.named_parameters(), *module.named_buffers())
         if name not in trained
     }

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from graphveil.data import Features
 from graphveil.errors import ConfigError, GraphError
-from graphveil.training.devices import CPU
 
 Inputs = Features | Sequence[Tensor]
 _SPLIT = 4096  # rows per chunk if all records are read once
@@ -115,9 +114,8 @@ Batch = Tensor | RecordRows | tuple["Batch", ...]
 class _DenseRecords(TrainingRecords):
     """Rows of a dense matrix (N, width)."""
 
-    def __init__(self, values: Tensor, device: torch.device) -> None:
+    def __init__(self, values: Tensor) -> None:
         super().__init__(*values.shape)
-        self._device = device
         self._values = values
         parts = (part.to(torch.float64).square().sum(dim=1) for part in torch.split(values, _SPLIT))
         self._squares = torch.cat(list(parts)) if len(values) else values.new_empty(0, dtype=torch.float64)
@@ -125,7 +123,7 @@ class _DenseRecords(TrainingRecords):
 
     def take(self, index: Tensor) -> DenseRecordRows:
         count = len(index)
-        if self._values.dtype == torch.float64 and self._device == CPU:
+        if self._values.dtype == torch.float64:
             first = _start_of_range(index)
             if first is not None:  # nothing needs to be copied
                 part = slice(first, first + count)
@@ -135,20 +133,14 @@ class _DenseRecords(TrainingRecords):
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
         picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
         wide, squares = self._wide[:count].copy_(picked), self._squares.index_select(0, index)
-        return DenseRecordRows(wide.to(self._device).t(), squares.to(self._device))
+        return DenseRecordRows(wide.t(), squares)
 
 
 class _SparseRecords(TrainingRecords):
-    """Rows of a sparse matrix (N, width).
+    """Rows of a sparse matrix (N, width)."""
 
-    On a GPU they are dense: its sparse products distribute work by the number of stored values, which is
-    private.
-    """
-
-    def __init__(self, values: Any, device: torch.device) -> None:
-        dense = device != CPU
-        super().__init__(values.shape[0], values.shape[1] if dense else min(values.shape[1], _STORED))
-        self._device = device
+    def __init__(self, values: Any) -> None:
+        super().__init__(values.shape[0], min(values.shape[1], _STORED))
         self._values = values.tocsr().astype(np.float64)  # a copy
         self._values.sum_duplicates()  # a duplicate entry would make the norms too small
         squares = self._values.multiply(self._values).sum(axis=1)
@@ -157,11 +149,7 @@ class _SparseRecords(TrainingRecords):
     def take(self, index: Tensor) -> RecordRows:
         first = _start_of_range(index)
         rows = index.numpy() if first is None else slice(first, first + len(index))
-        values, squares = self._values[rows], self._squares.index_select(0, index)
-        if self._device == CPU:
-            return SparseRecordRows(values, squares)
-        dense = torch.from_numpy(values.toarray())
-        return DenseRecordRows(dense.to(self._device).t(), squares.to(self._device))
+        return SparseRecordRows(self._values[rows], self._squares.index_select(0, index))
 
 
 class _BlockRecords(TrainingRecords):
@@ -184,10 +172,8 @@ def tensors_of(inputs: Inputs) -> list[Tensor]:
     return [torch.from_numpy(part) for part in (inputs.data, inputs.indices, inputs.indptr)]
 
 
-def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
+def records_of(inputs: Inputs) -> TrainingRecords:
     """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
-
-    Batches of them are on the device.
 
     Raises:
         ConfigError: If the sequence is empty.
@@ -196,10 +182,10 @@ def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
             raise GraphError(f"records are a matrix of floats, got {tuple(inputs.shape)} of {inputs.dtype}")
-        return _DenseRecords(inputs.detach(), device)
+        return _DenseRecords(inputs.detach())
     if not isinstance(inputs, Sequence):
-        return _SparseRecords(inputs, device)
-    blocks = [records_of(block, device) for block in inputs]
+        return _SparseRecords(inputs)
+    blocks = [records_of(block) for block in inputs]
     if not blocks:
         raise ConfigError("the records have no block of columns")
     if len({block.count for block in blocks}) > 1:

@@ -37,7 +37,7 @@ def small(**keywords):
 
 def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():
     assert not small()
-    assert not small(device="cpu", seed=3)
+    assert not small(seed=3)
     assert not small(unit="none")
     assert small(hidden=32)
     assert small(epochs=5)

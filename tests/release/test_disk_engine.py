@@ -133,7 +133,7 @@ def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn()).adjacency
     with pytest.raises(ConfigError, match="backend='dask'"):
         backend_for("dask", found)
-    assert set(BACKENDS) == {"memory", "disk", "ray", "cuda"}
+    assert set(BACKENDS) == {"memory", "disk", "ray"}
     assert {name: type(backend_for(name, found)) for name in ("memory", "disk")} == {
         "memory": InMemoryBackend,
         "disk": DiskBackend,

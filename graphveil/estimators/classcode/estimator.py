@@ -135,7 +135,6 @@ class ClassCode(Estimator):
             return NodeLevelClassCode(
                 name=self.method,
                 privacy_config=privacy_config,
-                device=self.device,
                 reads_own_edges=self.read_own_edges,
                 targets=self.targets,
                 unlabeled_send=self.unlabeled_send,
@@ -152,7 +151,6 @@ class ClassCode(Estimator):
         return EdgeLevelClassCode(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             edge_plan=edge_plan,
             self_training=self.self_training,
         )

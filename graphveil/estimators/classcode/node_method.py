@@ -122,9 +122,7 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Priva
     return PrivateSchedule.full_batch(steps=steps, learning_rate=min(max(rate, low), high))
 
 
-def train_encoder(
-    graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release, session: Session
-) -> NoisySoftmax:
+def train_encoder(graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release) -> NoisySoftmax:
     """Train the encoder on labeled members as the release's next query.
 
     Args:
@@ -132,7 +130,6 @@ def train_encoder(
         query: The steps.
         labeled: Public members of the training groups, bool (N).
         release: Open release with the steps as its next query.
-        session: Selects the device where gradients are computed.
     """
     nodes = labeled.nonzero()[:, 0]
     return fit_softmax(
@@ -142,7 +139,6 @@ def train_encoder(
         graph.y[nodes],
         graph.num_classes,
         encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
-        device=session.private_device,
     )
 
 
@@ -456,7 +452,7 @@ def fit_node_level_classcode(
         return release.answer(OutEdgeSumData(vectors, levels))
 
     with session.stage("encoder"):
-        encoder = train_encoder(graph, steps[0], labeled, release, session)
+        encoder = train_encoder(graph, steps[0], labeled, release)
         log_posteriors = encoder.log_posteriors(graph.x)
     with session.stage("aggregate"):
         messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER])

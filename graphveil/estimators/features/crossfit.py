@@ -113,7 +113,7 @@ def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
         if int((graph.mask("train") | graph.mask("val")).sum()) > MAX_TRAINING_NODES
         else ()
     )
-    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type, *sampled))
+    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, "cpu", *sampled))
     digest = public_digest(graph, recipe, session.streams.derive("posterior"))
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
@@ -149,9 +149,8 @@ def prepared(x: Features, candidate: Candidate) -> Features:
 @torch.no_grad()
 def log_posterior(network: FeedForward, x: Features) -> Tensor:
     """Return one network's log-posteriors, shape (N, C)."""
-    device = next(network.parameters()).device
     network.eval()
-    parts = [network(batch_of(part, device=device)).log_softmax(dim=1).cpu() for part in iter_row_blocks(x)]
+    parts = [network(batch_of(part)).log_softmax(dim=1) for part in iter_row_blocks(x)]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
@@ -201,7 +200,7 @@ class CrossFit:
         self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
         # A class may be unknown, with the number of a target; it is not counted.
         wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), graph.num_classes)
-        self._targets = wanted.to(session.device, torch.float32)
+        self._targets = wanted.to(torch.float32)
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
@@ -226,7 +225,7 @@ class CrossFit:
         trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
         networks = tuple(done + trained)
         x = prepared(self._graph.x, candidate)
-        each = torch.stack([log_posterior(network.to(self._session.device), x) for network in networks])
+        each = torch.stack([log_posterior(network, x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
         return CrossFitPosteriors(log, candidate, networks)
@@ -275,11 +274,11 @@ class CrossFit:
             generator=generator,
             dropout=candidate.dropout,
             input_dropout=candidate.input_dropout,
-        ).to(session.device)
+        )
         x, counts = prepared(graph.x, candidate), self._counts(folds)
 
         def log_posteriors(batch: Tensor) -> Tensor:
-            scores: Tensor = networks(batch_of(x, batch, session.device))
+            scores: Tensor = networks(batch_of(x, batch))
             return scores.log_softmax(dim=2)
 
         history = train(
@@ -302,7 +301,7 @@ class CrossFit:
         """Return each node's weight in the loss of each fold's network, 0 in its own fold, (folds, N)."""
         counts = torch.zeros(len(folds), self._graph.num_nodes)
         counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
-        return counts.to(self._session.device)
+        return counts
 
 
 def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -> bool:

@@ -19,7 +19,6 @@ from graphveil.data import Features
 from graphveil.estimators.method import State
 from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.training import Affine, PrivateSchedule, clipped_sum
-from graphveil.training.devices import CPU, device_tag
 
 Matrix = npt.NDArray[np.float64]
 OnStep = Callable[[int], None]
@@ -88,7 +87,6 @@ def fit_softmax(
     classes: int,
     schedule: PrivateSchedule,
     *,
-    device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:
     """Train as the release's next query, from parameters of zero.
@@ -100,12 +98,11 @@ def fit_softmax(
         labels: Their classes (n); a member without a label (-1) is a null record.
         classes: C.
         schedule: Schedule of the steps.
-        device: Device where gradients of dense features are computed.
         on_step: Called after each step with the number of completed steps.
     """
     start, rows = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64), scaled_rows(records)
     inputs = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
-    weights = descend_softmax(release, inputs, labels, start, schedule, device=device, on_step=on_step)
+    weights = descend_softmax(release, inputs, labels, start, schedule, on_step=on_step)
     return NoisySoftmax(weights, query.noise_multiplier / len(labels) * schedule.averaged_noise)
 
 
@@ -116,7 +113,6 @@ def descend_softmax(
     start: Tensor,
     schedule: PrivateSchedule,
     *,
-    device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> Tensor:
     """Return parameters (f + 1, C) of a linear classifier of inputs (n, f), the release's next result.
@@ -126,12 +122,11 @@ def descend_softmax(
         inputs, labels: Training records.
         start: Initial parameters, (f + 1, C), the last row the bias.
         schedule: Schedule of the steps.
-        device: Device where gradients of dense inputs are computed.
         on_step: Called after each step with the number of completed steps.
     """
     weight, bias = start[:-1].clone(), start[-1].clone()
-    gradients = clipped_sum(Affine(weight, bias), inputs, labels, device)
-    settings = (weight, bias, *device_tag(device))
+    gradients = clipped_sum(Affine(weight, bias), inputs, labels)
+    settings = (weight, bias)
     data = DPSGDData(gradients=gradients, schedule=schedule, settings=settings, on_step=on_step)
     gradients.store(release.answer(data))
     return torch.cat([weight, bias[None]])

@@ -152,14 +152,12 @@ class GAP(NetworkKeywords, Estimator):
             return EdgeLevelGap(
                 name=self.method,
                 privacy_config=privacy_config,
-                device=self.device,
                 gap=gap,
                 attention=attention,
             )
         return NodeLevelGap(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             gap=gap,
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,

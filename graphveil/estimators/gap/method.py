@@ -108,7 +108,7 @@ class GapConfig:
 
         @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
         def inputs(index: Tensor) -> list[FixedRows]:
-            return [FixedRows(view[index].to(_device(network))) for view in views]
+            return [FixedRows(view[index]) for view in views]
 
         def logits(index: Tensor) -> Tensor:
             scores: Tensor = network(inputs(index))
@@ -136,10 +136,7 @@ class Aggregation:
     @torch.no_grad()
     def encode(self, graph: Graph) -> Tensor:
         """Return the input of the first hop: L2-normalized embeddings, float64."""
-        if self.encoder is None:
-            rows = to_dense(graph.x)
-        else:
-            rows = self.encoder.rows(batch_of(graph.x, device=_device(self.encoder))).cpu()
+        rows = to_dense(graph.x) if self.encoder is None else self.encoder.rows(batch_of(graph.x))
         return self.gap.hop_transform.unit(rows)
 
     def aggregates(
@@ -189,8 +186,7 @@ class TrainedGap(TrainedModel):
     @torch.no_grad()
     def proba(self, views: Sequence[Tensor]) -> Tensor:
         """Return probabilities from the classifier's inputs."""
-        device = _device(self.classifier)
-        logits: Tensor = self.classifier([FixedRows(view.to(device)) for view in views])
+        logits: Tensor = self.classifier([FixedRows(view) for view in views])
         return finite_rows(logits).softmax(dim=1).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -335,7 +331,7 @@ class EdgeLevelGap(Method):
         views = gap.hop_transform.views(rows, aggregates, stds)
         with session.stage("classifier"):
             generator = session.streams.torch("classifier")
-            classifier = gap.shape.classifier(self.sizes_of(graph), generator).to(session.device)
+            classifier = gap.shape.classifier(self.sizes_of(graph), generator)
             fit_nonprivate(
                 classifier,
                 gap.classifier_of(views, classifier),
@@ -358,8 +354,8 @@ class EdgeLevelGap(Method):
         if not self.gap.shape.encoder_layers:
             return None
         generator = session.streams.torch("encoder")
-        encoder = self.gap.shape.encoder(self.sizes_of(graph), generator).to(session.device)
-        inputs = batches_of(graph.x, session.device)
+        encoder = self.gap.shape.encoder(self.sizes_of(graph), generator)
+        inputs = batches_of(graph.x)
         fit_nonprivate(
             encoder,
             lambda index: encoder(inputs(index)),
@@ -543,7 +539,3 @@ def plan_record_groups(plan: ReleasePlan, graph: Graph) -> Tensor | None:
 def named_aggregates(aggregates: list[Tensor]) -> dict[str, Tensor]:
     """Return aggregates by their names in files and ``aggregates_``."""
     return {f"hop{number}": answer for number, answer in enumerate(aggregates, start=1)}
-
-
-def _device(network: nn.Module) -> torch.device:
-    return next(network.parameters()).device

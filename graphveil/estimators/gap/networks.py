@@ -290,6 +290,6 @@ def _dense(x: Batch) -> Tensor:
         return x
     rows = cast(SparseRows, x)
     count = len(rows.offsets) - 1
-    owner = torch.arange(count, device=rows.values.device).repeat_interleave(rows.offsets.diff())
-    dense = torch.zeros(count, rows.width, device=rows.values.device)
+    owner = torch.arange(count).repeat_interleave(rows.offsets.diff())
+    dense = torch.zeros(count, rows.width)
     return dense.index_put_((owner, rows.columns.long()), rows.values, accumulate=True)

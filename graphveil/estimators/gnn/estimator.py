@@ -243,7 +243,6 @@ class PrivateGNN(Estimator):
             return MultiHopGNN(
                 name=self.method,
                 privacy_config=privacy_config,
-                device=self.device,
                 module=self.module,
                 schedule=schedule,
                 layers=self.layers,
@@ -253,7 +252,6 @@ class PrivateGNN(Estimator):
         return OneHopGNN(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             module=self.module,
             schedule=schedule,
             shares=(self.encoder_share, self.module_share),

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.estimators.gnn.code_prior import CodePriorModule
-from graphveil.estimators.own.module_checks import check_deterministic, random_tree, training_error_message
-from graphveil.training.devices import CPU
+from graphveil.estimators.own.module_checks import random_tree, training_error_message
 from graphveil.training.ego_graphs import (
     EgoGraphClippedSum,
     Route,
@@ -32,43 +31,32 @@ class ExecutionRoute(NamedTuple):
     dtype: torch.dtype
 
 
-def choose_route(module: nn.Module, inputs: int, classes: int, device: torch.device = CPU) -> ExecutionRoute:
+def choose_route(module: nn.Module, inputs: int, classes: int) -> ExecutionRoute:
     """Return the route for a module, and its outputs on fixed random ego graphs as a fingerprint of its code.
 
     The fastest route is chosen that returns the same clipped gradient sums and logits as a loop. Some modules
     cannot be vectorized (self-loops that are added by a mask), and their steps are many times slower. Some
     also read the parameters of an affine map elsewhere, and need full per-example gradients.
 
-    The route uses float32 if results are close to those of float64. On another device results must be close
-    to a loop on the CPU and bit-identical when repeated. One record must not change a bit of another's
-    result.
-
-    Raises:
-        ConfigError: If no route passes on this device.
+    The route uses float32 if results are close to those of float64.
     """
     with ModuleCopies(module).run() as fresh:
-        return _choose_route(fresh.to(torch.float64).eval(), inputs, classes, device)
+        return _choose_route(fresh.to(torch.float64).eval(), inputs, classes)
 
 
-def _choose_route(probe: nn.Module, inputs: int, classes: int, device: torch.device) -> ExecutionRoute:
+def _choose_route(probe: nn.Module, inputs: int, classes: int) -> ExecutionRoute:
     looped = _probed(probe, inputs, classes, "loop")
     for route in _BATCHED_ROUTES:
         try:
-            together = _probed(probe, inputs, classes, route, device=device)
+            together = _probed(probe, inputs, classes, route)
         except Exception:  # any error of a custom module or torch under vmap: it can be run in a loop
             continue
         if torch.allclose(looped, together, rtol=_TOLERANCE, atol=_TOLERANCE):
-            return _in_dtype(probe, inputs, classes, route, together, device)
-    if device != CPU:
-        check_deterministic(
-            probe, looped, lambda: _probed(probe, inputs, classes, "loop", device=device), device
-        )
-    return _in_dtype(probe, inputs, classes, "loop", looped, device)
+            return _in_dtype(probe, inputs, classes, route, together)
+    return _in_dtype(probe, inputs, classes, "loop", looped)
 
 
-def check_trainable(
-    module: nn.Module, inputs: int, classes: int, parents: Tensor, device: torch.device = CPU
-) -> None:
+def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tensor) -> None:
     """Train and predict as a fit does, on synthetic records with the shapes of the fit.
 
     Args:
@@ -76,14 +64,13 @@ def check_trainable(
         inputs: Number of inputs per node.
         classes: C.
         parents: Parent of each position except the root.
-        device: Device where gradients are computed.
 
     Raises:
         ConfigError: If the module fails in its forward or its backward pass.
     """
     try:
-        execution_route = choose_route(module, inputs, classes, device)
-        _run_once(module, inputs, classes, parents, execution_route, device)
+        execution_route = choose_route(module, inputs, classes)
+        _run_once(module, inputs, classes, parents, execution_route)
     except ConfigError:
         raise
     except Exception as error:
@@ -97,7 +84,6 @@ def _run_once(
     classes: int,
     parents: Tensor,
     execution_route: ExecutionRoute,
-    device: torch.device,
 ) -> None:
     x, edges = random_full_trees(parents, inputs, torch.float64)
     labels, records = torch.arange(len(x)) % classes, StoredEgoGraphs(x, edges, parents)
@@ -108,25 +94,18 @@ def _run_once(
             labels,
             route=execution_route.route,
             dtype=execution_route.dtype,
-            device=device,
         )
         gradients.add(torch.arange(2), 1.0)
-        ego_graph_logits(module, records, 2, classes, route=execution_route.route, device=device)
+        ego_graph_logits(module, records, 2, classes, route=execution_route.route)
 
 
-def _in_dtype(
-    module: nn.Module, inputs: int, classes: int, route: Route, wide: Tensor, device: torch.device
-) -> ExecutionRoute:
+def _in_dtype(module: nn.Module, inputs: int, classes: int, route: Route, wide: Tensor) -> ExecutionRoute:
     """Return how the module is run: in float32, unless it fails there or results differ."""
     try:
-        narrow = _probed(module, inputs, classes, route, torch.float32, device=device)
+        narrow = _probed(module, inputs, classes, route, torch.float32)
     except Exception:  # a module that creates float64 tensors
         return ExecutionRoute(route, wide, torch.float64)
     alike = torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE)
-    if device != CPU:
-        _check_record_isolation(
-            module, inputs, classes, route, torch.float32 if alike else torch.float64, device
-        )
     # The fingerprint depends on it: a run is not resumed in the other data type.
     return (
         ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
@@ -135,47 +114,21 @@ def _in_dtype(
     )
 
 
-def _check_record_isolation(
-    module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype, device: torch.device
-) -> None:
-    """Reject a device on which a null ego graph changes a bit of the other gradients."""
-    sums = [
-        _probed(module, inputs, classes, route, dtype, device, null_records=scale)
-        for scale in (1.0, 1.0, 1e3)
-    ]
-    if not all(torch.equal(sums[0], other) for other in sums[1:]):
-        raise ConfigError(
-            f"{type(module).__name__} rounds one record's gradient by the others' numbers on "
-            f"device={device.type!r}, or not the same twice; use device='cpu'"
-        )
-
-
 def _probed(
     module: nn.Module,
     inputs: int,
     classes: int,
     route: Route,
     dtype: torch.dtype = torch.float64,
-    device: torch.device = CPU,
-    null_records: float | None = None,
 ) -> Tensor:
-    """Return a sum of clipped gradients and all logits on random ego graphs of different lengths.
-
-    With ``null_records`` the last ego graph has no label, and its inputs are multiplied by it; only the
-    gradient sum is then meaningful.
-    """
+    """Return a sum of clipped gradients and all logits on random ego graphs of different lengths."""
     x, edges = _random_ego_graphs(inputs)
     labels = torch.arange(_STARS) % classes
-    if null_records is not None:
-        x[-1] *= null_records
-        labels[-1] = -1
     records = StoredEgoGraphs(x, edges)
     with torch.random.fork_rng(devices=[]), synthetic_records():
-        gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype, device=device)
+        gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype)
         gradients.add(torch.arange(_STARS), 1.0)
-        if null_records is not None:
-            return gradients.sums
-        logits = ego_graph_logits(module, records, _STARS, classes, route=route, device=device)
+        logits = ego_graph_logits(module, records, _STARS, classes, route=route)
     return torch.cat([gradients.sums, logits.flatten()])
 
 

@@ -36,7 +36,6 @@ from graphveil.release import (
 )
 from graphveil.release.steps.ego_graphs import read_ego_graphs
 from graphveil.training import PrivateSchedule
-from graphveil.training.devices import private_device
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 
 _STAGE = "module"
@@ -71,8 +70,8 @@ class OneHopGNN(Method):
         reject_unsupported_types(module)
         widths = self._widths(graph.num_classes)
         reject_mixing(module, *widths)
-        device, parents = private_device(self.device), torch.zeros(self.leaves, dtype=torch.int64)
-        check_trainable(self._started(module, graph.num_classes), *widths, parents, device)
+        parents = torch.zeros(self.leaves, dtype=torch.int64)
+        check_trainable(self._started(module, graph.num_classes), *widths, parents)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of training records."""
@@ -130,7 +129,7 @@ class OneHopGNN(Method):
         )
         with session.stage("encoder"):
             labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
-            encoder = train_encoder(graph, first, labeled, release, session)
+            encoder = train_encoder(graph, first, labeled, release)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
             sent = NodeMessages(graph.y, labeled, graph.num_classes, push.bounds[OTHER]).first(log_posteriors)
@@ -178,22 +177,20 @@ class OneHopGNN(Method):
     ) -> Tensor:
         """Train the module on the ego graphs of training nodes, and return the probabilities of all nodes."""
         nodes = labeled.nonzero()[:, 0]
-        started, device = self._started(module, graph.num_classes), session.private_device
-        route, code, dtype = choose_route(started, inputs.columns, graph.num_classes, device)
+        started = self._started(module, graph.num_classes)
+        route, code, dtype = choose_route(started, inputs.columns, graph.num_classes)
         training = self.release_plan(self.sizes_of(graph)).training
         records, labels = inputs.select(nodes), graph.y[nodes]
         fit_dpsgd_from_sums(
             _STAGE,
             module,
-            lambda: EgoGraphClippedSum(started, records, labels, route=route, dtype=dtype, device=device),
+            lambda: EgoGraphClippedSum(started, records, labels, route=route, dtype=dtype),
             training,
             release,
             session,
             fingerprint=(code,),
         )
-        logits = ego_graph_logits(
-            started, inputs, graph.num_nodes, graph.num_classes, route=route, device=device
-        )
+        logits = ego_graph_logits(started, inputs, graph.num_nodes, graph.num_classes, route=route)
         return logits.softmax(dim=1).to(torch.float32)
 
     def _started(self, module: nn.Module, classes: int) -> nn.Module:

@@ -28,7 +28,6 @@ from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calib
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach
 from graphveil.training import PrivateSchedule
-from graphveil.training.devices import private_device
 from graphveil.training.ego_graphs import EgoGraphClippedSum
 
 _STAGE = "module"
@@ -59,7 +58,7 @@ class MultiHopGNN(Method):
         module = self.build_module(sizes, PublicStreams(0))
         reject_unsupported_types(module)
         reject_mixing(module, sizes.width, sizes.classes)
-        check_trainable(module, sizes.width, sizes.classes, self._parents(sizes), private_device(self.device))
+        check_trainable(module, sizes.width, sizes.classes, self._parents(sizes))
 
     def _parents(self, sizes: PublicSizes) -> Tensor:
         """Return the parent of each position except the root, for every tree."""
@@ -140,12 +139,11 @@ class MultiHopGNN(Method):
         nodes = training_members(graph).nonzero()[:, 0]
         a_pass = max(1, training.steps // training.schedule.epochs)
         inputs, labels = MultiHopInputs(graph.x, nodes, trees, a_pass), graph.y[nodes]
-        device = session.private_device
-        route, code, dtype = choose_route(module, graph.num_features, graph.num_classes, device)
+        route, code, dtype = choose_route(module, graph.num_features, graph.num_classes)
         fit_dpsgd_from_sums(
             _STAGE,
             module,
-            lambda: EgoGraphClippedSum(module, inputs, labels, route=route, dtype=dtype, device=device),
+            lambda: EgoGraphClippedSum(module, inputs, labels, route=route, dtype=dtype),
             training,
             release,
             session,

@@ -89,35 +89,6 @@ def _reject_mixing(probe: "_Probe", name: str, inputs: int) -> None:
     _compare(name, first, probe.at([own, *others], 0), _TRAINING)
 
 
-def check_deterministic(
-    module: nn.Module, here: Tensor, there: Callable[[], Tensor], device: torch.device
-) -> None:
-    """Reject a device on which a module fails, has other results, or is not deterministic.
-
-    Args:
-        module: For the error message.
-        here: Its results on fixed random records on the CPU, float64.
-        there: Computes the same on the device, where nondeterministic operations are rejected.
-        device: The device.
-
-    Raises:
-        ConfigError: If it cannot be trained there.
-    """
-    name = type(module).__name__
-    try:
-        found, again = there(), there()
-    except Exception as error:
-        raise ConfigError(
-            f"{name} cannot be run on device={device.type!r} in a fixed order: {type(error).__name__}: "
-            f"{error}; use device='cpu'"
-        ) from error
-    if not torch.equal(found, again) or not torch.allclose(found, here, rtol=_CLOSE, atol=_CLOSE):
-        raise ConfigError(
-            f"{name} comes to other numbers on device={device.type!r} than on the CPU, or not to the same "
-            "twice; use device='cpu'"
-        )
-
-
 def _check_state(name: str, before: dict[str, object], after: dict[str, object]) -> None:
     """Reject a module that keeps state from its inputs, in a buffer or anywhere else.
 

@@ -13,7 +13,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
 from graphveil.estimators.own.layer_checks import reject_unsupported_types
-from graphveil.estimators.own.module_checks import check_deterministic, reject_mixing, training_error_message
+from graphveil.estimators.own.module_checks import reject_mixing, training_error_message
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
@@ -23,7 +23,6 @@ from graphveil.estimators.training.record_plan import RecordPlan, release_accura
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.training import PrivateSchedule, clipped_sum
-from graphveil.training.devices import CPU, private_device
 from graphveil.training.null_records import synthetic_records
 from graphveil.training.per_sample import per_record_logits
 
@@ -52,11 +51,9 @@ class NodeLevelModule(Method):
         reject_unsupported_types(module)
         reject_mixing(module, sizes.width, sizes.classes, edges=False)
         try:
-            found = _fingerprint(module, sizes)
+            _fingerprint(module, sizes)
         except Exception as error:
             raise ConfigError(training_error_message(module, error)) from error
-        if (device := private_device(self.device)) != CPU:
-            check_deterministic(module, found, lambda: _fingerprint(module, sizes, device), device)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are charged with it."""
@@ -87,7 +84,7 @@ class NodeLevelModule(Method):
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,
-                lambda: clipped_sum(module, x, labels, session.private_device),
+                lambda: clipped_sum(module, x, labels),
                 self.training(sizes),
                 release,
                 session,
@@ -134,11 +131,11 @@ class TrainedModule(TrainedModel):
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
 
-def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
+def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
     """Return the module's outputs on fixed random records, which the noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.random.fork_rng(devices=[]), synthetic_records():
-        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
+        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes)
         gradients.add(torch.arange(_PROBES), 1.0)
         return torch.cat([gradients.sums, TrainedModule(module, sizes.classes).proba(x).flatten().double()])
 
@@ -214,7 +211,6 @@ class PrivateModule(Estimator):
         return NodeLevelModule(
             name=self.method,
             privacy_config=privacy_config,
-            device=self.device,
             module=self.module,
             schedule=schedule,
         )

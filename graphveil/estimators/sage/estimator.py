@@ -23,7 +23,6 @@ from graphveil.estimators.full_graph import (
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
-from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.sage.subgraphs import (
     RootClippedSum,
     RowClippedSum,
@@ -269,7 +268,6 @@ class SAGE(FullGraphKeywords, Estimator):
         super()._check_config()
 
     def _build_method(self) -> Method:
-        check_on_cpu(self.method, self.device)
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         checks.one_of(CLIP_PER, clip_per=self.clip_per)
         return self._over_subgraphs() if self.unit == NodeRecord.name else self._build_nonprivate()
@@ -299,7 +297,6 @@ class SAGE(FullGraphKeywords, Estimator):
         return NodeLevelSAGE(
             name=self.method,
             privacy_config=self.privacy_config,
-            device=self.device,
             shape=shape,
             schedule=self._private_schedule(),
             max_sampled_degree=self.out_degree_bound or 1,

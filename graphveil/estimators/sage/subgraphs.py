@@ -71,7 +71,7 @@ class SubgraphClippedSum(ClippedSum):
         self._map_sums = list(zip(sums[::2], sums[1::2], strict=True))
 
     @abstractmethod
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add these roots' clipped gradients at the current parameters to ``sums``."""
 
     def _encode(self, x: Features) -> Rows:
@@ -116,7 +116,7 @@ class RootClippedSum(SubgraphClippedSum):
     """
 
     @torch.inference_mode()
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Encode all nodes once, then add the roots in parts."""
         if len(index):
             encoded = self._encode(self._x)
@@ -191,7 +191,7 @@ class RowClippedSum(SubgraphClippedSum):
     """
 
     @torch.inference_mode()
-    def _add(self, index: Tensor, clip: float) -> None:
+    def add(self, index: Tensor, clip: float) -> None:
         """Add the vectors of roots and senders, each once."""
         if len(index):
             table = self._table[index]

@@ -20,7 +20,6 @@ from graphveil.estimators.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.training import ClippedSum, GhostModule, PrivateSchedule, clipped_sum
-from graphveil.training.devices import device_tag
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 
@@ -144,7 +143,7 @@ def fit_dpsgd(
     return fit_dpsgd_from_sums(
         stage,
         network,
-        lambda: clipped_sum(network.ghost(), records, labels, context.private_device),
+        lambda: clipped_sum(network.ghost(), records, labels),
         training,
         release,
         context,
@@ -187,7 +186,7 @@ def fit_dpsgd_from_sums(
         DPSGDData(
             gradients=gradients,
             schedule=training.schedule,
-            settings=(*fingerprint, *ordered, configured, *device_tag(context.private_device)),
+            settings=(*fingerprint, *ordered, configured),
             on_step=passed,
             checkpoint=context.checkpoint(stage),
         )

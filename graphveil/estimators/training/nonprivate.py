@@ -30,7 +30,7 @@ def fit_nonprivate(
 
     Args:
         network: Network, trained in place.
-        logits: Maps node indices to the network's logits, on any device.
+        logits: Maps node indices to the network's logits.
         graph: Labels and split.
         schedule: Epochs, learning rate, batches.
         session: Progress, history, and the workspace to resume from.

@@ -44,7 +44,7 @@ class DPSGDData(QueryData[Tensor]):
     Args:
         gradients: The records' clipped gradients, with their own copy of the parameters.
         schedule: Steps, rates, clipping: those of the query.
-        settings: All other public values that determine the gradients: initial parameters, code, the device.
+        settings: All other public values that determine the gradients: initial parameters and code.
         on_step: Called after each step with the number of completed steps.
         checkpoint: File to save the training state to.
         checkpoint_every: Steps between two saves.

@@ -22,11 +22,6 @@ def test_private_units_are_refused_by_name(unit, mode):
         SAGE(unit=unit, epsilon=1.0, mode=mode)
 
 
-def test_runs_on_the_cpu():
-    with pytest.raises(ConfigError, match="pass device='cpu' or 'auto'"):
-        SAGE(unit="none", device="cuda")
-
-
 @pytest.mark.parametrize("options", [{}, {"layers": 1, "pre_layers": 1}, {"post_layers": 2, "dropout": 0.2}])
 @pytest.mark.parametrize("directed", [False, True])
 def test_learns_from_neighbors(make_graph, options, directed):

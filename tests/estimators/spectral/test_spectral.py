@@ -98,7 +98,6 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
         ({"mode": "paper"}, ConfigError, "has no paper to reproduce"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
         ({"rank": 10_000}, ConfigError, "rank=10000"),
-        ({"device": "cuda"}, ConfigError, "cpu"),
         ({"epsilon": None}, ConfigError, "epsilon"),
     ],
 )
