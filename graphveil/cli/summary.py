@@ -197,7 +197,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     )
     if (folder.root / NOTICE).is_file():
         screen.print_line(
-            f"For the data protection officer: {folder.root / NOTICE}, and the last page of the report"
+            f"Privacy compliance report: {folder.root / NOTICE}"
         )
     screen.emit_json(metrics)
 

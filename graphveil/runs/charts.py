@@ -256,6 +256,24 @@ def accuracy_chart(
     return figure
 
 
+def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
+    """Return the accuracy of each method in percent: a dot with its 95 % interval, on a row of its own."""
+    figure, axes = _empty("test accuracy, %", "", height=70 + 36 * len(results))
+    for row, (_, result) in enumerate(results):
+        if result.mean is None:
+            continue
+        low, high = result.ci95 or (result.mean, result.mean)
+        axes.plot([100 * low, 100 * high], [row, row], color=COLORS[row], linewidth=2.5, alpha=0.5)
+        axes.plot([100 * result.mean], [row], "o", color=COLORS[row], markersize=8)
+        text = f"{100 * result.mean:.1f}"
+        axes.annotate(text, (100 * result.mean, row), (0, 8), textcoords="offset points", ha="center")
+    axes.set_xlim(0, 100)
+    axes.set_yticks(range(len(results)), [_wrapped(name, 22) for name, _ in results], color=INK)
+    axes.set_ylim(len(results) - 0.5, -0.6)
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
 def has_epsilon(series: Iterable[Series]) -> bool:
     """Return whether some accuracy has an epsilon to be drawn over."""
     return any(y.mean is not None for one in series for _, y in one.points)

@@ -1,8 +1,8 @@
-"""The privacy compliance report of a run, one dated page: a summary in plain language, then the details.
+"""The privacy compliance report of a run, one dated page: facts, a summary in plain language, the details.
 
-It is ``PRIVACY.md`` of the run's folder, which is rewritten whenever the run predicts another graph, and the
-last printed page of the HTML report. It contains totals of a ledger, so its readers must be authorized to
-see these. The page in ``release/`` is public.
+It is ``PRIVACY.md`` of the run's folder, which is rewritten whenever the run predicts another graph. The HTML
+report shows the same facts. It contains totals of a ledger, so its readers must be authorized to see these.
+The page in ``release/`` is public.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from graphveil.artifacts.release_folder import read_guarantee, withheld_files
 from graphveil.ledger import unit_key
 from graphveil.ledger.accounts import RunAccount, open_ledger_at
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.statements import counted, format_delta, format_upper_bound
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.charges import earlier_predictions, receipts_in
 from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json
 
 FILE = "PRIVACY.md"
-_HEAD = ("what others may have seen", "epsilon", "delta")
-_SIGNATURE_LINE = "Name, date, signature: ______________________________"
+_HEAD = ("scope", "ε", "δ")
+_SIGNATURE_LINE = "Name, role, date, signature: ______________________________"
 _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 
@@ -51,11 +51,11 @@ class ComplianceReport:
     """The contents of the page, in its order.
 
     Args:
-        about: Method, data and unit.
+        about: Method and data.
         day: Date of the page.
         guarantee: Guarantee of one run.
-        audience: Who may receive each output, a line each.
-        totals: From the one model to everything released of the data.
+        audience: Authorized readers of each output, a line each.
+        totals: Privacy loss, from the one model to everything released of the data.
         record: Versions, fingerprint and receipts, a line each.
     """
 
@@ -77,7 +77,7 @@ class ComplianceReport:
         """
         guarantee = read_guarantee(release).guarantee
         return cls(
-            f"{metrics['method']} on {metrics['dataset']}, unit {guarantee.unit}",
+            f"{metrics['method']} on {metrics['dataset']}",
             datetime.now(UTC).strftime("%Y-%m-%d"),
             guarantee,
             tuple(_audience(guarantee, covered=bool(metrics["covered"]))),
@@ -86,37 +86,43 @@ class ComplianceReport:
         )
 
     @property
-    def lede(self) -> str:
-        """The first line below the title."""
-        return f"{self.about}. {self.day}. Internal: it names totals of a ledger."
-
-    @property
     def sections(self) -> Iterator[tuple[str, Sequence[str]]]:
         """Titles and lines between the summary and the totals."""
-        yield "What is protected", [_protected(self.guarantee)]
+        yield "Protected", [_protected(self.guarantee)]
         flaws = (f"deviation: {why}" for why in all_deviations(self.guarantee))
-        yield "What is not", [*not_covered(self.guarantee), *flaws]
-        yield "Who may be shown what", self.audience
+        yield "Not protected", [*not_covered(self.guarantee), *flaws]
+        yield "Access to the outputs", self.audience
+
+    @property
+    def scope_table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Head and rows of the table of totals."""
+        return _HEAD, [total.cells for total in self.totals]
 
     def markdown(self) -> str:
         """Return the page for the run's folder."""
-        return render("privacy_notice.md", **self._values())
-
-    def html(self) -> str:
-        """Return the same as a section of the HTML report, printed on a separate page."""
-        return render("privacy_notice.html", **self._values())
-
-    def _values(self) -> dict[str, Any]:
-        return {
-            "lede": self.lede,
-            "summary": self.guarantee.summary(),
-            "sections": list(self.sections),
-            "head": _HEAD,
-            "totals": [total.cells for total in self.totals],
-            "statement": self.guarantee.formal_statement(),
-            "record": self.record,
-            "signature": _SIGNATURE_LINE,
-        }
+        bound = _total("", self.guarantee)
+        head, totals = self.scope_table
+        return render(
+            "privacy_notice.md",
+            lede=f"{self.day}. Internal: it contains totals of a ledger.",
+            facts=[
+                ("Processing", f"training of {self.about}"),
+                ("Privacy unit", self.guarantee.unit),
+                ("Privacy guarantee of the model", f"ε = {bound.cells[1]}, δ = {bound.cells[2]}"),
+                (
+                    "Attack bound",
+                    f"TPR at most {percent_up(self.guarantee.max_tpr())} % at 1 % FPR{bound.mark}",
+                ),
+                ("Mode", self.guarantee.mode),
+            ],
+            summary=self.guarantee.summary(),
+            sections=list(self.sections),
+            head=head,
+            totals=totals,
+            statement=self.guarantee.formal_statement(),
+            record=self.record,
+            signature=_SIGNATURE_LINE,
+        )
 
 
 def write_compliance_report(folder: RunFolder, notice: ComplianceReport) -> None:
@@ -141,16 +147,17 @@ def _protected(guarantee: Guarantee) -> str:
 
 
 def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
-    """Yield who may receive each part of a run's folder."""
+    """Yield the authorized readers of each part of a run's folder."""
     if guarantee.unit == NoUnit.name or not guarantee.all_valid:
-        yield "everything here: those only who may see the data themselves"
+        yield "All outputs: only people who are authorized to access the data."
         return
     own_rows = bool(withheld_files(guarantee.unit))
-    yield f"`release/` (the model{' and noisy rows' if own_rows else ', noisy rows, predictions'}): everybody"
+    outputs = "model and noisy aggregates" if own_rows else "model, noisy aggregates, predictions"
+    yield f"`release/` ({outputs}): public."
     if own_rows:
-        yield "`per_node/`: row v to those entitled to the record of node v, and to no one else"
-    yield f"accuracies: {'everybody' if covered else 'as internal/, since no guarantee covers exact ones'}"
-    yield "`internal/` and this page: those who may see the data themselves"
+        yield "`per_node/`: row v only for people who are authorized to access the record of node v."
+    yield f"Accuracies: {'public' if covered else 'internal, because no guarantee covers exact accuracies'}."
+    yield "`internal/` and this report: only people who are authorized to access the data."
 
 
 def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee) -> Iterator[NoticeTotal]:
@@ -158,22 +165,22 @@ def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee)
     if guarantee.unit == NoUnit.name:
         yield NoticeTotal("this run", None, 0.0)
         return
-    yield _total("the released model and its predictions", guarantee)
+    yield _total("released model and its predictions", guarantee)
     runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
     if runs > 1 or metrics["baseline_guarantee"] is not None:
-        additional = " with the MLP next to each" if metrics["baseline_guarantee"] is not None else ""
-        words = f"all {runs} runs{additional}" if runs > 1 else f"the run{additional.replace(' each', '')}"
+        additional = " and their baselines" if metrics["baseline_guarantee"] is not None else ""
+        words = f"all {runs} runs{additional}" if runs > 1 else "the run and its baseline"
         yield NoticeTotal(words, all_runs["epsilon"], all_runs["delta"], _mark(guarantee))
     prices = [one.privacy_cost for one in earlier_predictions(folder.root)]
     if prices:
         both = combined_guarantee(sorted([guarantee, *prices], key=lambda one: -one.delta))
         others = counted(len(prices), "prediction")
-        yield _total(f"the model and {others} of other graphs, if all share edges", both)
+        yield _total(f"model and {others} of other graphs, if all share edges", both)
     spent = _of_data(folder, guarantee)
     if spent is not None:
         limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"
         count = f"{spent['releases']:,} release{'' if spent['releases'] == 1 else 's'}"
-        words = f"everything ever released of data set {spent['data_set']} ({count} in its ledger{limit})"
+        words = f"all entries of data set {spent['data_set']} in its ledger ({count}{limit})"
         yield NoticeTotal(words, spent["epsilon"], spent["delta"])
 
 
@@ -218,19 +225,19 @@ def unrecorded(metrics: Mapping[str, Any]) -> str:
 def _record(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> Iterator[str]:
     versions = read_json(folder.lock)["versions"]
     known = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
-    yield f"made with {known}"
+    yield f"Software: {known}."
     digest = fingerprint(release)
-    yield f"fingerprint of release/: {digest}, the SHA-256 of what `LC_ALL=C sha256sum *` prints there"
+    yield f"Fingerprint of release/: {digest} (SHA-256 of what `LC_ALL=C sha256sum *` prints there)."
     receipts = sorted(receipts_in(folder.receipts), key=lambda receipt: int(receipt["entry"]))
     if receipts:
         entries = ", ".join(str(receipt["entry"]) for receipt in receipts)
         head = receipts[-1]["head"][:16]
         yield (
-            f"{counted(len(receipts), 'release')} recorded in the privacy ledger of "
-            f"{receipts[0]['data_set']}, as entries {entries}; chain head at the last {head}"
+            f"Privacy ledger: {counted(len(receipts), 'release')} of {receipts[0]['data_set']}, entries "
+            f"{entries}; head of the chain after the last entry: {head}."
         )
     else:
-        yield unrecorded(metrics)
+        yield f"Privacy ledger: {unrecorded(metrics)}."
 
 
 def fingerprint(release: Path) -> str:

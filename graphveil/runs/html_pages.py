@@ -32,6 +32,7 @@ from graphveil.runs.charts import (
     has_epsilon,
     inline_svg,
     line_chart,
+    result_chart,
 )
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.results import ABSENT, Cost, FinishedRun, Summary, baseline_cost, cost_remarks, interval
@@ -52,13 +53,13 @@ def report_page(
     guarantee: Guarantee,
     notice: ComplianceReport,
 ) -> str:
-    """Return the page of a run.
+    """Return the HTML report of a run.
 
     Args:
         metrics: The object that ``train --json`` prints.
         history: Rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
         guarantee: Guarantee of one run.
-        notice: Privacy compliance report, which is printed on a separate page.
+        notice: Privacy compliance report of the run.
     """
     releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
     return render(
@@ -66,6 +67,7 @@ def report_page(
         title=f"{metrics['method']} on {metrics['dataset']}",
         lede=_lede(metrics),
         tiles=_tiles(metrics),
+        chart=_result_chart(metrics),
         results=_run_results(metrics),
         remarks=" ".join(_remarks(metrics)),
         summary=guarantee.summary(),
@@ -79,7 +81,9 @@ def report_page(
         times=_times(metrics),
         peak_mb=metrics["peak_rss_mb"],
         seconds=metrics["seconds_wall"],
-        notice=notice.html(),
+        facts=list(notice.sections),
+        scope=notice.scope_table,
+        record=notice.record,
     )
 
 
@@ -102,11 +106,11 @@ def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         baseline = Summary.from_values(metrics["mlp_test_accuracy"]["values"])
         tiles.append((_gain(own, baseline), f"points over the no-graph baseline{mark}"))
     cost = Cost.from_guarantee(metrics["guarantee"])
-    at_delta = f", at delta {format_delta(metrics['delta'])}" if metrics["delta"] else ""
-    rate = f"an attacker's true-positive rate at 1\u00a0% false positives{cost.mark}"
+    at_delta = f", at δ = {format_delta(metrics['delta'])}" if metrics["delta"] else ""
+    rate = f"attack bound: true-positive rate at 1\u00a0% false positives{cost.mark}"
     return [
         *tiles,
-        (_epsilon(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
+        (f"ε = {_epsilon(cost.epsilon)}", f"privacy budget of one model{at_delta}{cost.mark}"),
         (f"≤ {percent_up(cost.max_tpr)} %", rate),
     ]
 
@@ -124,14 +128,26 @@ def _run_results(metrics: Mapping[str, Any]) -> _Table:
         "method",
         f"test accuracy, %{label if known else ''}{_mark(metrics)}",
         *([f"from noisy counts, %{'' if single else label}"] if private else []),
-        "epsilon",
-        "delta",
-        "true-positive rate at 1 % false positives",
+        "ε",
+        "δ",
+        "TPR at 1 % FPR",
     ]
     rows = [_row(metrics["method"], metrics, "", Cost.from_guarantee(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row("mlp (no graph)", metrics, "mlp_", baseline_cost(metrics)))
+        rows.append(_row("mlp (no-graph baseline)", metrics, "mlp_", baseline_cost(metrics)))
     return head, rows
+
+
+def _result_chart(metrics: Mapping[str, Any]) -> str:
+    """Return the accuracies with their intervals as a chart."""
+    results = [(str(metrics["method"]), interval(metrics["test_accuracy"], metrics.get("tested")))]
+    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
+        results.append(
+            ("mlp (no-graph baseline)", interval(metrics["mlp_test_accuracy"], metrics.get("tested")))
+        )
+    return inline_svg(
+        partial(result_chart, results), "Test accuracy with 95 % intervals; the numbers are in the table"
+    )
 
 
 def _remarks(metrics: Mapping[str, Any]) -> list[str]:
@@ -151,7 +167,7 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     if private:  # noise of counts is no sampling error: a single run has no interval
         accuracies.append(Summary.from_values(private[f"{prefix}test"]["values"]).percent())
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
-    rate = f"at most {percent_up(cost.max_tpr)} %{cost.mark}"
+    rate = f"≤ {percent_up(cost.max_tpr)} %{cost.mark}"
     return name, *accuracies, f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
 
 
@@ -172,14 +188,13 @@ def _attacker(guarantee: Guarantee) -> dict[str, Any]:
     """Return the curve that no attacker exceeds, some of its points, and what it means."""
     rate = _rate_of(guarantee)
     about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
-    lines = [PlotLine(f"best attacker{mark}", _attack_curve(rate, 80), 0), BLIND]
+    lines = [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(rate, 80), 0), BLIND]
     words = guarantee_text(
         guarantee,
-        f"No test about one {about[:-1]} does better than the curve, for any knowledge of the attacker about "
-        "the rest. The dot is the figure at 1 % false positives. The closer to the diagonal, the less is "
-        "learned.",
+        f"No test about one {about[:-1]} is above the curve, whatever the attacker knows about the rest of "
+        "the data. The dot marks a false-positive rate of 1 %. On the diagonal the outputs reveal nothing.",
     )
-    head = ("false positives", f"true positives, at most{mark}")
+    head = ("FPR", f"TPR, at most{mark}")
     rates = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
     return {
         "chart": inline_svg(
@@ -190,7 +205,7 @@ def _attacker(guarantee: Guarantee) -> dict[str, Any]:
                 marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr())],
                 limits=(0, 1),
             ),
-            f"The best attacker's trade-off between false and true positives about {about}",
+            f"Upper bound on the true-positive rate of tests about {about}",
         ),
         "rates": (head, rates),
         "words": words,

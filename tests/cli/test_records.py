@@ -159,7 +159,7 @@ def test_exact_accuracies_are_marked(invoke: Invoke, files: Files) -> None:
     assert record["private_accuracy"] is None
     page = Path("first/internal/report.html").read_text()
     assert page.count("not covered: internal") >= 2
-    assert "true positives about records" in page
+    assert "tests about records" in page
 
 
 def test_noisy_counts_are_covered(invoke: Invoke, files: Files) -> None:

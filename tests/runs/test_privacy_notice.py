@@ -1,4 +1,4 @@
-"""The officer's page: dated, plain words first, who may see what, and every total that there is."""
+"""The privacy compliance report: date, summary, authorized readers, and the total privacy loss."""
 
 import hashlib
 from pathlib import Path
@@ -30,35 +30,34 @@ def test_a_run_leaves_a_page_that_grows_with_its_predictions(
     )
     assert invoke("train", "gap", *files.flags, *edge, "--ledger", "team_1", "--out", "r").code == 0
     page = Path("r/PRIVACY.md").read_text()
-    order = ["Suppose that an attacker", "What is protected", "Who may be shown", "Totals", "(1, 1e-07)-ind"]
+    order = ["Suppose that an attacker", "## Protected", "## Access", "## Cumulative", "(1, 1e-07)-ind"]
     places = [page.index(words) for words in order]
     assert places == sorted(places)
-    assert "undirected edge" in page and "`release/` (the model, noisy rows, predictions): everybody" in page
-    assert fingerprint(Path("r/release")) in page and "Name, date, signature" in page
+    assert "undirected edge" in page and "`release/` (model, noisy aggregates, predictions): public." in page
+    assert fingerprint(Path("r/release")) in page and "Name, role, date, signature" in page
     before = totals(page)
-    assert before["the released model and its predictions"] == "1"
+    assert before["released model and its predictions"] == "1"
     (of_data,) = [what for what in before if "data set team_1" in what]
-    assert "(1 release in its ledger, of 9 allowed)" in of_data
+    assert "(1 release, of 9 allowed)" in of_data
     other = Files.written(tmp_path / "..", seed=1)
     asked = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
     assert invoke("predict", "r", *asked, "--allow-spend", "--out", "p.csv").code == 0
     after = totals(Path("r/PRIVACY.md").read_text())
     (both,) = [float(after[what]) for what in after if "1 prediction of other graphs" in what]
     assert both > 1.3
-    assert "2 releases in its ledger" in str(after) and len(after) == 3
+    assert "in its ledger (2 releases" in str(after) and len(after) == 3
     assert of_data not in after
 
 
-def test_who_is_entitled_is_named_and_exact_figures_stay_inside(
+def test_names_authorized_readers_and_keeps_exact_accuracies_internal(
     invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     owner = ["--unit", "node-record", "--epsilon", "2", "--set", "epochs=1", "--delta", "1e-5"]
     assert invoke("train", "mlp", *files.flags, *owner, "--set", "tuned=no", "--out", "r").code == 0
     page = Path("r/PRIVACY.md").read_text()
-    assert "row v to those entitled to the record of node v, and to no one else" in page
-    assert "accuracies: as internal/, since no guarantee covers exact ones" in page
-    assert "accuracies: everybody" not in page
+    assert "row v only for people who are authorized to access the record of node v" in page
+    assert "Accuracies: internal, because no guarantee covers exact accuracies." in page
 
 
 def test_the_fingerprint_is_what_sha256sum_says(tmp_path: Path) -> None:
@@ -73,10 +72,9 @@ def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
         UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",)
     )
     total = NoticeTotal("the model", 1.0, 1e-5, " (not valid)")
-    said = ComplianceReport("gap", "2026-01-31", void, (), (total,), ())
-    for page in (said.markdown(), said.html()):
-        assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
-        assert "1 (not valid)" in page.replace("\\", "")
+    page = ComplianceReport("gap", "2026-01-31", void, (), (total,), ()).markdown()
+    assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
+    assert "1 (not valid)" in page.replace("\\", "")
     assert NoticeTotal("raw", None, 0.0).cells == ("raw", "no bound", "-")
     nothing = Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0)
     assert "Nothing is hidden" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
