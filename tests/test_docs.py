@@ -117,3 +117,10 @@ def test_formulas_become_mathml() -> None:
     html = markdown.markdown("costs $\\mu^2$ and\n\n$$a = b$$\n\n5 $ and 6 $", extensions=[mathml.MathML()])
     assert html.count("<math ") == 2 and 'display="block"' in html
     assert "5 $ and 6 $" in html
+
+
+def test_a_formula_does_not_end_the_list_that_it_is_in() -> None:
+    markdown = pytest.importorskip("markdown")
+    extension = loaded(DOCS / "site/mathml.py").makeExtension()
+    page = markdown.markdown("1. a\n\n    $$x$$\n\n    $y$ too\n\n2. b\n", extensions=[extension])
+    assert page.count("<ol>") == 1 and page.count("<math") == 2 and "<pre>" not in page

@@ -21,7 +21,7 @@ class _Inline(InlineProcessor):
 
 class _Block(BlockProcessor):
     def test(self, parent: ElementTree.Element, block: str) -> bool:
-        return BLOCK.match(block.strip()) is not None
+        return BLOCK.match(block.rstrip()) is not None  # an indented one is dedented by its list first
 
     def run(self, parent: ElementTree.Element, blocks: list[str]) -> None:
         found = BLOCK.match(blocks.pop(0).strip())
