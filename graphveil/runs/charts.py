@@ -59,7 +59,7 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
 }
-_WIDTH, _HEIGHT, _ROW = 460, 300, 20  # points, of which a page makes pixels: a chart, and a row of its legend
+_WIDTH, _HEIGHT, _ROW = 360, 250, 20  # points, of which a page makes pixels: a chart, and a row of its legend
 _LETTER, _KEY, _LONGEST = 7.6, 50, 52  # points: a letter, a legend key; maximum letters in a row of a legend
 _DATELESS = {
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),

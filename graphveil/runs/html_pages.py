@@ -265,16 +265,16 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
     """
     versions = sorted({run.versions.get("graphveil", "?") for run in runs})
     notes = (
-        "Attacker: the best one's true-positive rate at 1 % false positives. Baseline: the network that "
-        "reads no edge. In brackets 95 % intervals: Student's over runs, Wilson's over test nodes of a "
-        "single run."
+        "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. Baseline: the "
+        "no-graph baseline. Brackets: 95 % intervals, Student's t over runs, or Wilson's over the test nodes "
+        "of a single run."
     )
     if any(not run.metrics["covered"] for run in runs):
-        notes += " Exact accuracies of runs that hide labels are covered by no guarantee."
+        notes += " No guarantee covers exact accuracies of runs that protect labels."
     made = f"graphveil {', '.join(versions)} · {today.isoformat()}"
     return render(
         "run_comparison.html",
-        title="Runs side by side" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}",
+        title="Comparison of runs" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}",
         lede=f"{counted(len(runs), 'run folder')} · {made} · internal: do not publish",
         different=_differences(runs),
         results=_compared_results(runs),
@@ -304,7 +304,7 @@ def _differences(runs: Sequence[FinishedRun]) -> str:
     if not differ:
         return ""
     words = " and ".join([", ".join(differ[:-1]), differ[-1]] if differ[1:] else differ)
-    return f"The runs have different {words}: their rows are not about the same thing."
+    return f"The runs have different {words}, so their rows are not comparable."
 
 
 def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
@@ -313,9 +313,9 @@ def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
         "method",
         "data",
         "unit",
-        "epsilon",
-        "delta",
-        "attacker, %",
+        "ε",
+        "δ",
+        "TPR at 1 % FPR, %",
         "test accuracy, %",
         "baseline, %",
         "gain",
@@ -352,9 +352,9 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
         series += [Series.from_points(group, there)] if there else []
         levels = [one for epsilon, one in own if not epsilon and one.mean is not None]
         bound = "0" if any(epsilon == 0 for epsilon, _ in own) else "∞"
-        series += [Series(f"{group}, epsilon {bound}", (), one) for one in levels[:1]]
+        series += [Series(f"{group}, ε = {bound}", (), one) for one in levels[:1]]
     baselines = [run.baseline for run in runs if run.baseline is not None and run.baseline.mean is not None]
-    series += [Series("baseline: no edge read", (), one) for one in baselines[:1]]
+    series += [Series("no-graph baseline", (), one) for one in baselines[:1]]
     if not has_epsilon(series):
         return ""
     return inline_svg(
@@ -377,7 +377,7 @@ def _attackers(runs: Sequence[FinishedRun]) -> str:
         lambda: line_chart(
             lines, x_label="false-positive rate", y_label="true-positive rate, at most", limits=(0, 1)
         ),
-        "The best attacker's true positives over false positives; the numbers are in the table below",
+        "Upper bound on the true-positive rate over the false-positive rate; the table has the numbers",
     )
 
 
@@ -406,7 +406,7 @@ def _attacks(runs: Sequence[FinishedRun]) -> _Table:
         for attack, found in run.attacks.items()
         for one in found.get("attackers", ())
     ]
-    head = ("run", "attack", "attacker", "AUC", "true positives at 0.1 %", "at 1 %")
+    head = ("run", "attack", "attacker", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR")
     return head, rows
 
 
@@ -426,7 +426,7 @@ def _budget(runs: Sequence[FinishedRun]) -> _Table:
         for run in runs
         for stage in run.metrics["stages"]
     ]
-    return ("run", "stage", "answers", "share of the budget", "epsilon alone"), rows
+    return ("run", "query", "answers", "share of the budget", "ε of the query alone"), rows
 
 
 def _classes(runs: Sequence[FinishedRun]) -> _Table:
