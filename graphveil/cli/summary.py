@@ -196,9 +196,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
         f"Report: {folder.internal / 'report.html'}   Guarantee: graphveil explain {folder.root}"
     )
     if (folder.root / NOTICE).is_file():
-        screen.print_line(
-            f"Privacy compliance report: {folder.root / NOTICE}"
-        )
+        screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
     screen.emit_json(metrics)
 
 
