@@ -37,11 +37,19 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("mkdocs")
-    site = tmp_path_factory.mktemp("site")
-    build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "docs" / "site")}
-    subprocess.run([sys.executable, "-m", *build], cwd=ROOT, env=quiet, check=True)
+    pytest.importorskip("zensical")
+    folder = tmp_path_factory.mktemp("site")
+    config = folder / "mkdocs.yml"
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    site = folder / "built"
+    config.write_text(
+        text.replace("docs_dir: docs", f"docs_dir: {ROOT / 'docs'}").replace(
+            "site_dir: site", f"site_dir: {site}"
+        )
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "docs" / "site")}
+    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
+    subprocess.run(build, cwd=ROOT, env=environment, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
