@@ -1,6 +1,7 @@
 """The documentation site in a browser: it fits a phone and a desk, light or dark, and all of it loads."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,18 +39,13 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("zensical")
-    folder = tmp_path_factory.mktemp("site")
-    config = folder / "mkdocs.yml"
-    text = (ROOT / "mkdocs.yml").read_text("utf-8")
-    site = folder / "built"
-    config.write_text(
-        text.replace("docs_dir: docs", f"docs_dir: {ROOT / 'docs'}").replace(
-            "site_dir: site", f"site_dir: {site}"
-        )
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "docs" / "site")}
-    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
-    subprocess.run(build, cwd=ROOT, env=environment, check=True)
+    folder = tmp_path_factory.mktemp("site") / "copy"  # the output folder must be inside the project
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "site", "tests", "*.so"))
+    shutil.copytree(ROOT / "docs" / "site", folder / "docs" / "site")
+    site = folder / "site"
+    environment = {**os.environ, "PYTHONPATH": str(folder / "docs" / "site")}
+    build = [sys.executable, "-m", "zensical", "build", "--strict"]
+    subprocess.run(build, cwd=folder, env=environment, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
