@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, get_args
 
 import torch
-from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Graph
@@ -24,22 +23,20 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.sage.subgraphs import (
-    RootClippedSum,
-    RowClippedSum,
+    ClipPer,
+    SubgraphClippedSum,
     neighbor_table,
     sample_total_degree,
 )
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.nn.layers import batch_of
-from graphveil.nn.sage import SageArchitecture, SageNetwork
+from graphveil.nn.sage import SageArchitecture
 from graphveil.privacy import NodeRecord, renyi
 from graphveil.privacy.gaussian import require_delta
-from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
+from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, ReleasePlan
 from graphveil.training import PrivateSchedule
 
-ClipPer = Literal["row", "root"]
-CLIP_PER: tuple[ClipPer, ...] = ("row", "root")
 PAPER_DEVIATIONS = (
     "noise calibrated by the paper's accounting of sampled subgraphs, which is unproved: its batches have a "
     "fixed size and those that are run do not; the stated epsilon is that of steps on all records",
@@ -68,7 +65,13 @@ class NodeLevelSAGE(Method):
     clip_per: ClipPer
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps and the one aggregation, with the paper's accounting."""
+        """Return the steps and the one aggregation, with the paper's accounting.
+
+        Nulling a record changes the losses of its own root and of the up to D roots that it sends to. The
+        contribution of a vector changes with its own record and with the losses of the roots that it sends
+        to. So all vectors change that send to an affected root (D per root), the roots', and the record's
+        own: up to D^2 + 1.
+        """
         training, delta = self.training(sizes), self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "DPSGDQuery")
         z = renyi.subgraph_multiplier_of(
@@ -79,7 +82,9 @@ class NodeLevelSAGE(Method):
             reach=self.max_sampled_degree,
             steps=training.steps,
         )
-        steps = replace(training.query(2 * (self.max_sampled_degree + 1) * z), reach=self.reach)
+        by_row = self.clip_per == "row"
+        reach = self.max_sampled_degree**2 + 1 if by_row else self.max_sampled_degree
+        steps = replace(training.query(2 * (self.max_sampled_degree + 1) * z), reach=reach)
         push = OutEdgeSumQuery(dim=self.shape.hidden, sigma=z, out_degree_bound=self.max_sampled_degree)
         return ReleasePlan(self.privacy_config.unit, (steps, push), delta)
 
@@ -89,17 +94,6 @@ class NodeLevelSAGE(Method):
         parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
         return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
 
-    @property
-    def reach(self) -> int:
-        """Number of clipped gradients that a record changes, besides or including its own.
-
-        Nulling a record changes the losses of its own root and of the up to D roots that it sends to. The
-        contribution of a vector changes with its own record and with the losses of the roots that it sends
-        to. So all vectors change that send to an affected root (D per root), the roots', and the record's
-        own.
-        """
-        return self.max_sampled_degree**2 + 1 if self.clip_per == "row" else self.max_sampled_degree
-
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return why there is no valid guarantee."""
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
@@ -107,50 +101,34 @@ class NodeLevelSAGE(Method):
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train over bounded subgraphs, and predict from one noisy aggregation."""
-        sample = self.sample_edges(graph, session)
+        most, rng = self.max_sampled_degree, session.streams.numpy("edges")
+        sample = graph.replace(adjacency=sample_total_degree(graph.adjacency, most, rng))
         release = session.open(sample, record_groups(graph))
         generator = session.streams.torch(self.name)
         network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
-        with session.stage("classifier"):
-            self.train(network, sample, release, session)
-        with session.stage("aggregate"):
-            rows, noisy = self.release_neighbor_sum(network, sample, release)
-            with torch.no_grad():
-                proba = network.read(rows, noisy).softmax(dim=1)
+        roots = members(sample, "train")
+        table, labels = neighbor_table(sample.adjacency, roots, most), sample.y[roots]
+        activation = self.shape.style["activation"]
+        with session.stage("classifier"):  # the last parameters are kept
+            fit_dpsgd_from_sums(
+                "classifier",
+                network,
+                lambda: SubgraphClippedSum(
+                    network.maps(), activation, sample.x, table, labels, self.clip_per
+                ),
+                self.training(self.sizes_of(sample)),
+                release,
+                session,
+            )
+        with session.stage("aggregate"), torch.no_grad():
+            rows = network.rows(batch_of(sample.x))
+            # The out-edge aggregation divides by the square root of D.
+            noisy = release.answer(OutEdgeSumData(rows)) * math.sqrt(most)
+            proba = network.read(rows, noisy).softmax(dim=1)
         release.close()
         return FitResult(
             trained=TrainedNodeLevelSAGE(self.name, network), proba=proba, released={"hop1": noisy}
         )
-
-    def sample_edges(self, graph: Graph, session: Session) -> Graph:
-        """Return the graph with a sample of its edges, at most D per node."""
-        rng = session.streams.numpy("edges")
-        return graph.replace(adjacency=sample_total_degree(graph.adjacency, self.max_sampled_degree, rng))
-
-    def train(self, network: SageNetwork, sample: Graph, release: Release, session: Session) -> None:
-        """Train as the release's first query, and keep the last parameters."""
-        roots = members(sample, "train")
-        table, labels = neighbor_table(sample.adjacency, roots, self.max_sampled_degree), sample.y[roots]
-        kind = RowClippedSum if self.clip_per == "row" else RootClippedSum
-        activation = self.shape.style["activation"]
-        fit_dpsgd_from_sums(
-            "classifier",
-            network,
-            lambda: kind(network.maps(), activation, sample.x, table, labels),
-            self.training(self.sizes_of(sample)),
-            release,
-            session,
-        )
-
-    @torch.no_grad()
-    def release_neighbor_sum(
-        self, network: SageNetwork, sample: Graph, release: Release
-    ) -> tuple[Tensor, Tensor]:
-        """Return the vectors that nodes send, and their noisy sum, the release's next query."""
-        rows = network.rows(batch_of(sample.x))
-        return rows, release.answer(OutEdgeSumData(rows)) * math.sqrt(
-            self.max_sampled_degree
-        )  # the out-edge aggregation divides by it
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedNodeLevelSAGE":
         """Return the network with these parameters."""
@@ -166,21 +144,18 @@ class TrainedNodeLevelSAGE(TrainedModel):
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Raise an error: other graphs are not predicted."""
-        raise self._refusal()
+        raise NotImplementedGuaranteeError(
+            f"{self.name} under unit 'node-record' predicts the fitted graph only; use 'gap', which predicts "
+            "others"
+        )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Raise an error, as ``plan_for`` does."""
-        raise self._refusal()
+        """Raise an error, as ``plan_for`` does before."""
+        raise AssertionError("plan_for rejects every other graph")
 
     def state(self) -> State:
         """Return the parameters."""
         return dict(self.network.state_dict())
-
-    def _refusal(self) -> NotImplementedGuaranteeError:
-        return NotImplementedGuaranteeError(
-            f"{self.name} under unit 'node-record' predicts the fitted graph only; use 'gap', which predicts "
-            "others"
-        )
 
 
 _EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
@@ -206,7 +181,7 @@ class SAGE(FullGraphKeywords, Estimator):
     redrawn. The last parameters are kept.
 
     The theory clips the gradient of each root's loss. The public reference clips the contribution of each
-    node's vector to the batch gradient (``RowClippedSum``), with the same noise; see ``clip_per``. The
+    node's vector to the batch gradient (``SubgraphClippedSum``), with the same noise; see ``clip_per``. The
     accounting of both is unproved, so strict mode rejects it. The reported epsilon composes all steps without
     amplification by sampling.
 
@@ -269,22 +244,25 @@ class SAGE(FullGraphKeywords, Estimator):
 
     def _build_method(self) -> Method:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
-        checks.one_of(CLIP_PER, clip_per=self.clip_per)
-        return self._over_subgraphs() if self.unit == NodeRecord.name else self._build_nonprivate()
-
-    def _build_nonprivate(self) -> Method:
-        if self.batch_size is not None:
-            raise ConfigError(f"batch_size={self.batch_size} is for node units; full graphs have one batch")
-        shape = self._shape(unit=False)
-        if (
-            self.perturb is not None and self.mode == "paper"
-        ):  # SAGE-EDP L2-normalizes after each aggregation step
-            shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
-        return build_full_graph_method(self, self, shape, resolve_schedule(self))
-
-    def _over_subgraphs(self) -> NodeLevelSAGE:
-        """Return SAGE-NDP."""
-        shape = self._shape(unit=True)
+        checks.one_of(get_args(ClipPer), clip_per=self.clip_per)
+        over_subgraphs = self.unit == NodeRecord.name  # SAGE-NDP
+        shape = SageArchitecture(
+            hidden=self.hidden,
+            depth=resolve_depth(self, 1 if over_subgraphs else 2),
+            style=layer_options(self, normed=not over_subgraphs),
+            pre_layers=self.pre_layers,
+            post_layers=self.post_layers,
+            unit=over_subgraphs,
+        )
+        if not over_subgraphs:
+            if self.batch_size is not None:
+                raise ConfigError(
+                    f"batch_size={self.batch_size} is for node units; full graphs have one batch"
+                )
+            if self.perturb is not None and self.mode == "paper":
+                # SAGE-EDP L2-normalizes after each aggregation step.
+                shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
+            return build_full_graph_method(self, self, shape, resolve_schedule(self))
         if shape.depth != 1:
             raise ConfigError(
                 f"layers={self.layers} lets a record reach more than its neighbors' gradients; node units "
@@ -298,27 +276,13 @@ class SAGE(FullGraphKeywords, Estimator):
             name=self.method,
             privacy_config=self.privacy_config,
             shape=shape,
-            schedule=self._private_schedule(),
+            schedule=PrivateSchedule(
+                epochs=_EPOCHS if self.epochs is None else self.epochs,
+                batch_size=_BATCH if self.batch_size is None else self.batch_size,
+                clip=self.clip,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+            ),
             max_sampled_degree=self.out_degree_bound or 1,
             clip_per=self.clip_per,
-        )
-
-    def _shape(self, *, unit: bool) -> SageArchitecture:
-        """Return the architecture; ``unit`` selects that of SAGE-NDP."""
-        return SageArchitecture(
-            hidden=self.hidden,
-            depth=resolve_depth(self, 1 if unit else 2),
-            style=layer_options(self, normed=not unit),
-            pre_layers=self.pre_layers,
-            post_layers=self.post_layers,
-            unit=unit,
-        )
-
-    def _private_schedule(self) -> PrivateSchedule:
-        return PrivateSchedule(
-            epochs=_EPOCHS if self.epochs is None else self.epochs,
-            batch_size=_BATCH if self.batch_size is None else self.batch_size,
-            clip=self.clip,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
         )

@@ -1,13 +1,11 @@
 """Sums of clipped gradients over roots and their in-neighbors, for SAGE-NDP.
 
-A root's loss reads its own record and those of its neighbors. ``RootClippedSum`` clips the gradient of each
-root's loss, as in the theory. ``RowClippedSum`` clips the contribution of each node's vector to the gradient
-of the whole batch, as in the reference.
+A root's loss reads its own record and those of its neighbors. The theory clips the gradient of each root's
+loss. The public reference clips the contribution of each node's vector to the gradient of the whole batch.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +23,7 @@ from graphveil.training.records import tensors_of
 _ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
 
+ClipPer = Literal["row", "root"]
 Rows = list[Tensor]
 RowPairs = list[tuple[Tensor, Tensor]]
 IndexArray: TypeAlias = npt.NDArray[np.int64]
@@ -53,11 +52,31 @@ class SubgraphClippedSum(ClippedSum):
 
         after(act(unit(W_own h_v + W_in sum_{u -> v} h_u + b))),    h_u = unit(before(x_u)),
 
-    every map but the last followed by the activation. Shapes: x (N, d), table (n, 1 + D) with the roots in
-    front, labels (n).
+    every map but the last followed by the activation.
+
+    ``clip_per="root"`` sums g_v min(1, C / |g_v|) over roots v, g_v the gradient of the loss of v. Layers
+    after the sum have one input per root, and there g_v is an outer product. Before the sum a root has D + 1
+    inputs, and its gradient is materialized.
+
+    ``clip_per="row"`` sums r_u min(1, C / |r_u|) over nodes u, r_u the part of u's vector in the batch
+    gradient. It includes every map and every loss that depends on the vector: a root's vector passes all
+    maps, and a vector that is sent passes those before the sum. The loss is N times the mean over the batch
+    of B roots. So one of N vectors is scaled as if all were in the batch, as per-sample gradients are if
+    hooks treat the vectors of a whole graph as samples. r_u is a sum of outer products, one per map, and
+    |r_u|^2 of products of norms.
+
+    Shapes: x (N, d), table (n, 1 + D) with the roots in front, labels (n).
     """
 
-    def __init__(self, maps: AffineMaps, activation: str, x: Features, table: Tensor, labels: Tensor) -> None:
+    def __init__(
+        self,
+        maps: AffineMaps,
+        activation: str,
+        x: Features,
+        table: Tensor,
+        labels: Tensor,
+        clip_per: ClipPer,
+    ) -> None:
         """Copy the parameters, and compute their offsets."""
         self._depth = len(maps.before)
         linears = [*maps.before, maps.own, maps.incoming, *maps.after]
@@ -65,20 +84,31 @@ class SubgraphClippedSum(ClippedSum):
         super().__init__(sources, [*tensors_of(x), table], labels, len(table))
         wide = x.to(torch.float64) if isinstance(x, Tensor) else x.astype(np.float64)
         self._x = cast(Features, wide)
-        self._table, self._activation = table, Activation(activation)
+        self._table, self._activation, self._clip_per = table, Activation(activation), clip_per
         weights, sums = self._views(self.weights), self._views(self.sums)
         self._maps = list(zip(weights[::2], weights[1::2], strict=True))
         self._map_sums = list(zip(sums[::2], sums[1::2], strict=True))
 
-    @abstractmethod
+    @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
         """Add these roots' clipped gradients at the current parameters to ``sums``."""
+        if not len(index):
+            return
+        if self._clip_per == "row":
+            self._add_rows(index, clip)
+            return
+        encoded = self._encode(self._x)  # all nodes once, then the roots in parts
+        for part in torch.split(index, _ROOTS):
+            self._add_roots(part, encoded, clip)
 
     def _encode(self, x: Features) -> Rows:
         """Return the activations of the layers before the sum for some nodes, each (n, width)."""
         found: Rows = []
         for weight, bias in self._maps[: self._depth]:
-            product = found[-1] @ weight if found else _times(x, weight)
+            if found:
+                product = found[-1] @ weight
+            else:
+                product = x @ weight if isinstance(x, Tensor) else torch.from_numpy(x @ weight.numpy())
             found.append(self._activation.forward(product + bias)[0])
         return found
 
@@ -107,23 +137,8 @@ class SubgraphClippedSum(ClippedSum):
         """Return the gradient by an activation's input."""
         return self._activation.backward(out, gradient.contiguous(), [], inputs=True)
 
-
-class RootClippedSum(SubgraphClippedSum):
-    """The sum over roots v of g_v min(1, C / |g_v|), g_v the gradient of the loss of v.
-
-    Layers after the sum have one input per root, and there g_v is an outer product. Before the sum a root has
-    D + 1 inputs, and its gradient is materialized.
-    """
-
-    @torch.inference_mode()
-    def add(self, index: Tensor, clip: float) -> None:
-        """Encode all nodes once, then add the roots in parts."""
-        if len(index):
-            encoded = self._encode(self._x)
-            for part in torch.split(index, _ROOTS):
-                self._add_roots(part, encoded, clip)
-
     def _add_roots(self, part: Tensor, encoded: Rows, clip: float) -> None:
+        """Add the gradients of some roots' losses, each clipped."""
         table = self._table[part]
         inside, nodes = table >= 0, table.clamp_min(0)
         rows = [values[nodes] for values in encoded]
@@ -168,6 +183,7 @@ class RootClippedSum(SubgraphClippedSum):
         """Return sum_u x_u outer delta_u for every root, (B, d, width)."""
         if isinstance(self._x, Tensor):
             return torch.bmm(self._x[nodes].transpose(1, 2), delta)
+        # One block per root on the diagonal of a sparse matrix: one product forms all of them.
         roots, each, width = delta.shape
         picked: Any = self._x[nodes.reshape(-1).numpy()]
         features = picked.shape[1]
@@ -178,35 +194,16 @@ class RootClippedSum(SubgraphClippedSum):
         product = np.asarray(blocks.T @ delta.reshape(-1, width).numpy())
         return torch.from_numpy(product).view(roots, features, width)
 
-
-class RowClippedSum(SubgraphClippedSum):
-    """The sum over nodes u of r_u min(1, C / |r_u|), r_u the part of u's vector in the batch gradient.
-
-    The contribution includes every map and every loss that depends on the vector. A root's vector passes all
-    maps, and a vector that is sent passes those before the sum. The loss is N times the mean over the batch
-    of B roots. So one of N vectors is scaled as if all were in the batch, as per-sample gradients are if
-    hooks treat the vectors of a whole graph as samples.
-
-    Shapes: r_u is a sum of outer products, one per map, and |r_u|^2 of products of norms.
-    """
-
-    @torch.inference_mode()
-    def add(self, index: Tensor, clip: float) -> None:
-        """Add the vectors of roots and senders, each once."""
-        if len(index):
-            table = self._table[index]
-            inside = table >= 0
-            nodes, place = map(torch.from_numpy, np.unique(table[inside].numpy(), return_inverse=True))
-            first = torch.zeros_like(inside)
-            first[:, 0] = True
-            target = torch.arange(len(index))[:, None].expand_as(table)[inside]
-            is_root = first[inside]
-            self._add_rows(index, nodes, place[is_root], place[~is_root], target[~is_root], clip)
-
-    def _add_rows(
-        self, index: Tensor, nodes: Tensor, roots: Tensor, sent: Tensor, target: Tensor, clip: float
-    ) -> None:
-        """Add vectors of ``nodes``; roots and senders index into them, targets index into the roots."""
+    def _add_rows(self, index: Tensor, clip: float) -> None:
+        """Add the contributions of roots' and senders' vectors, each clipped."""
+        table = self._table[index]
+        inside = table >= 0
+        nodes, place = map(torch.from_numpy, np.unique(table[inside].numpy(), return_inverse=True))
+        is_root = torch.zeros_like(inside)
+        is_root[:, 0] = True
+        is_root = is_root[inside]
+        target = torch.arange(len(index))[:, None].expand_as(table)[inside][~is_root]  # among the roots
+        roots, sent = place[is_root], place[~is_root]  # among the nodes
         x = rows_of(self._x, nodes)
         rows = self._encode(x)
         unit, norm = _unit(rows[-1])
@@ -217,22 +214,17 @@ class RowClippedSum(SubgraphClippedSum):
         own_weight, incoming_weight = (self._maps[self._depth + k][0] for k in range(2))
         back = torch.zeros_like(unit).index_add_(0, roots, delta @ own_weight.t())
         back.index_add_(0, sent, (delta @ incoming_weight.t())[target])
-        before = self._before(x, rows, _normalization_backward(unit, norm, back))
+        gradient, before = _normalization_backward(unit, norm, back), list[tuple[Features, Tensor]]()
+        for depth in range(self._depth - 1, -1, -1):
+            delta = self._activation_backward(rows[depth], gradient)
+            before.insert(0, (rows[depth - 1] if depth else x, delta))
+            gradient = delta @ self._maps[depth][0].t() if depth else delta
         squares = _squares(before).index_add_(0, roots, _squares(pairs)).mul_(scale**2)
         factors, bad = clip_factors(squares, clip)
         good = torch.ones(len(nodes), dtype=torch.bool) if bad is None else ~bad
         factors = factors * scale
         self._add_products(self._map_sums[: self._depth], before, factors, good)
         self._add_products(self._map_sums[self._depth :], pairs, factors[roots], good[roots])
-
-    def _before(self, x: Features, rows: Rows, gradient: Tensor) -> Pairs:
-        """Return (inputs, gradient) of each map before the sum."""
-        found: list[tuple[Features, Tensor]] = []
-        for depth in range(self._depth - 1, -1, -1):
-            delta = self._activation_backward(rows[depth], gradient)
-            found.append((rows[depth - 1] if depth else x, delta))
-            gradient = delta @ self._maps[depth][0].t() if depth else delta
-        return found[::-1]
 
     def _add_products(
         self, sums: list[tuple[Tensor, Tensor]], pairs: Pairs, factors: Tensor, good: Tensor
@@ -259,21 +251,16 @@ def _normalization_backward(unit: Tensor, norm: Tensor, gradient: Tensor) -> Ten
     return (gradient - unit * (unit * gradient).sum(dim=-1, keepdim=True)) / norm
 
 
-def _times(x: Features, weight: Tensor) -> Tensor:
-    """Return X W."""
-    return x @ weight if isinstance(x, Tensor) else torch.from_numpy(x @ weight.numpy())
-
-
 def _squares(pairs: Pairs) -> Tensor:
     """Return the sum of (|x_u|^2 + 1) |delta_u|^2 over maps; the 1 is for the bias."""
-    return torch.stack([(_norms(x) + 1) * delta.square().sum(dim=1) for x, delta in pairs]).sum(dim=0)
-
-
-def _norms(x: Features) -> Tensor:
-    """Return |x_u|^2."""
-    if isinstance(x, Tensor):
-        return x.square().sum(dim=1)
-    return torch.from_numpy(np.asarray(x.multiply(x).sum(axis=1)).reshape(-1))
+    squares = []
+    for x, delta in pairs:
+        if isinstance(x, Tensor):
+            norms = x.square().sum(dim=1)
+        else:
+            norms = torch.from_numpy(np.asarray(x.multiply(x).sum(axis=1)).reshape(-1))
+        squares.append((norms + 1) * delta.square().sum(dim=1))
+    return torch.stack(squares).sum(dim=0)
 
 
 def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:

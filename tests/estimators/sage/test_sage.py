@@ -1,4 +1,4 @@
-"""SAGE in the clear, and SAGE-NDP over bounded subgraphs."""
+"""SAGE without privacy, and SAGE-NDP over bounded subgraphs."""
 
 import math
 from typing import Any, ClassVar
@@ -13,13 +13,7 @@ from graphveil.estimators.sage import SAGE
 from graphveil.ledger import ledger_of
 from graphveil.nn.layers import batch_of
 from graphveil.privacy import renyi
-
-
-@pytest.mark.parametrize("mode", ["strict", "paper"])
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])
-def test_private_units_are_refused_by_name(unit, mode):
-    with pytest.raises(NotImplementedGuaranteeError, match=f"got unit '{unit}'; use 'classcode' or 'gap'"):
-        SAGE(unit=unit, epsilon=1.0, mode=mode)
+from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 
 @pytest.mark.parametrize("options", [{}, {"layers": 1, "pre_layers": 1}, {"post_layers": 2, "dropout": 0.2}])
@@ -49,7 +43,7 @@ class TestOverSubgraphs:
         "batch_size": 30,
     }
 
-    def test_strict_mode_says_why_not_yet(self):
+    def test_strict_mode_raises(self):
         with pytest.raises(NotImplementedGuaranteeError, match="nothing bounds the gradients that a record"):
             SAGE(**{**self.OPTIONS, "mode": "strict"})
 
@@ -65,13 +59,13 @@ class TestOverSubgraphs:
             ({"clip_per": "node"}, "clip_per='node'"),
         ],
     )
-    def test_what_it_does_not_do_is_refused(self, options, words):
+    def test_rejects_invalid_configurations(self, options, words):
         with pytest.raises(ConfigError, match=words):
             SAGE(**{**self.OPTIONS, **options})
         with pytest.raises(ConfigError, match="batch_size=9 is for node units"):
             SAGE(unit="none", batch_size=9)
 
-    def test_its_parameters_are_the_papers_unless_given(self):
+    def test_paper_mode_has_the_parameters_of_the_paper(self):
         """Noise 2 z (D + 1) on the sums, z on the aggregation, whose price alone is most of the budget."""
         model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "out_degree_bound": 100})
         steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
@@ -80,7 +74,7 @@ class TestOverSubgraphs:
         assert renyi.mu_of(8.0, 1e-5) > 1 / push.sigma > 0.8 * renyi.mu_of(8.0, 1e-5)
 
     @pytest.mark.parametrize(("clip_per", "changed"), [("root", 2 * 5 + 1), ("row", 2 * (5**2 + 1) + 1)])
-    def test_what_is_told_holds_for_steps_on_everybody(self, graph, clip_per, changed):
+    def test_the_stated_epsilon_is_that_of_steps_on_all_records(self, graph, clip_per, changed):
         model = SAGE(**self.OPTIONS, clip_per=clip_per)
         plan, guarantee, _ = model.preview(graph)
         steps, push = plan.queries
@@ -94,7 +88,7 @@ class TestOverSubgraphs:
             clip_per == "row"
         )
 
-    def test_a_fit_is_one_booking_and_predicts_from_one_noisy_sum(self, graph):
+    def test_a_fit_is_one_charge_and_predicts_from_one_noisy_sum(self, graph):
         model = SAGE(**self.OPTIONS).fit(graph)
         assert len(ledger_of(graph.edge_set).entries) == 1
         assert model.aggregates_["hop1"].shape == (graph.num_nodes, 16)
@@ -110,24 +104,19 @@ class TestOverSubgraphs:
         assert model.score(graph) > 0.6
 
     @pytest.mark.parametrize("done", [0, 1, 7, 12])
-    def test_a_resumed_fit_changes_no_bit(self, make_graph, tmp_path, done):
-        class StopError(Exception):
-            pass
-
-        def stop(stage: str, finished: int, total: int) -> None:
-            if (stage, finished) == ("classifier", done):
-                raise StopError
-
+    def test_a_resumed_fit_is_bit_identical(self, make_graph, tmp_path, done):
         options = {**self.OPTIONS, "unsafe_noise_seed": 3}
         whole = SAGE(**options).fit(make_graph(), workspace=tmp_path / "whole")
         graph = make_graph()
-        with pytest.raises(StopError):
-            SAGE(**options).fit(graph, workspace=tmp_path / "run", on_progress=stop)
+        with pytest.raises(InterruptedFit):
+            SAGE(**options).fit(
+                graph, workspace=tmp_path / "run", on_progress=interrupted_at("classifier", done)
+            )
         resumed = SAGE(**options).fit(graph, workspace=tmp_path / "run")
         assert torch.equal(whole.predict_proba(), resumed.predict_proba())
         assert len(ledger_of(graph.edge_set).entries) == 1
 
-    def test_comes_back_from_a_folder(self, graph, tmp_path):
+    def test_can_be_saved(self, graph, tmp_path):
         model = SAGE(**self.OPTIONS).fit(graph)
         model.save(tmp_path / "model")
         again = gv.load_model(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Clipped gradients over subgraphs, against autograd: root by root, or with weights of its own a row."""
+"""Clipped sums over subgraphs, compared with autograd."""
 
 from typing import Any
 
@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.data import Adjacency
 from graphveil.estimators.sage.subgraphs import (
-    RootClippedSum,
-    RowClippedSum,
+    ClipPer,
     SubgraphClippedSum,
     neighbor_table,
     sample_total_degree,
@@ -61,9 +60,9 @@ def summed(
     edges: Adjacency,
     labels: Tensor,
     clip: float,
-    kind: type[SubgraphClippedSum] = RootClippedSum,
+    clip_per: ClipPer = "root",
 ) -> Tensor:
-    sums = kind(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), labels)
+    sums = SubgraphClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), labels, clip_per)
     sums.add(torch.arange(len(ROOTS)), clip)
     return sums.sums.clone()
 
@@ -80,7 +79,7 @@ def one_root(model: SageNetwork, x: Tensor, edges: Adjacency, root: int, label: 
     return torch.cat([part.grad.reshape(-1) for one in linears for part in (one.weight, one.bias)])
 
 
-def test_a_table_lists_roots_and_who_sends_to_them():
+def test_the_table_lists_roots_and_in_neighbors():
     star = Adjacency.from_edges([1, 2, 3, 0], [0, 0, 0, 2], num_nodes=5, directed=True)
     assert neighbor_table(star, torch.tensor([0, 2, 4]), 3).tolist() == [
         [0, 1, 2, 3],
@@ -94,7 +93,7 @@ def test_a_table_lists_roots_and_who_sends_to_them():
 @pytest.mark.parametrize("as_sparse", [False, True])
 @pytest.mark.parametrize(("pre", "post"), [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("clip", [0.3, 1e6])
-def test_sums_are_those_of_autograd(as_sparse, pre, post, clip):
+def test_sums_per_root_equal_autograd(as_sparse, pre, post, clip):
     model, edges, x = network(pre, post, "selu"), graph(), features()
     expected = torch.zeros(1)
     for root, label in zip(ROOTS.tolist(), LABELS.tolist(), strict=True):
@@ -135,17 +134,17 @@ def parts_of_rows(model: SageNetwork, x: Tensor, edges: Adjacency, labels: Tenso
 @pytest.mark.parametrize("as_sparse", [False, True])
 @pytest.mark.parametrize(("pre", "post"), [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("clip", [0.3, 1e6])
-def test_rows_are_clipped_one_by_one(as_sparse, pre, post, clip):
+def test_sums_per_row_equal_autograd(as_sparse, pre, post, clip):
     model, edges, x = network(pre, post, "selu"), graph(), features()
     parts = parts_of_rows(model, x, edges, LABELS)
     norms = parts.norm(dim=1, keepdim=True)
     assert (norms == 0).any()  # of nodes that neither are roots nor send to one
     expected = (parts * (clip / norms.clamp_min(1e-12)).clamp(max=1)).sum(dim=0)
     given = sparse.csr_array(x.numpy()) if as_sparse else x
-    found = summed(model, given, edges, LABELS, clip, RowClippedSum)
+    found = summed(model, given, edges, LABELS, clip, "row")
     torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
     if clip > 1:
-        whole = summed(model, given, edges, LABELS, clip, RootClippedSum)
+        whole = summed(model, given, edges, LABELS, clip, "root")
         torch.testing.assert_close(found, NODES / len(ROOTS) * whole, rtol=3e-6, atol=3e-6)
 
 
@@ -172,7 +171,7 @@ class WholeGraph(nn.Module):
         return last(selu(normalize(own(x) + incoming(sums))))
 
 
-def test_clipped_rows_are_what_opacus_makes_of_a_whole_graph():
+def test_sums_per_row_equal_opacus_on_a_whole_graph():
     from opacus import GradSampleModule
 
     model, edges, x, clip = network(2, 1, "selu"), graph(), features().double(), 0.7
@@ -184,23 +183,23 @@ def test_clipped_rows_are_what_opacus_makes_of_a_whole_graph():
     factors = (clip / norms.clamp_min(1e-12)).clamp(max=1)
     sums = [torch.tensordot(factors, part, dims=1) for part in samples]
     expected = torch.cat([part.t().reshape(-1) if part.ndim == 2 else part for part in sums])
-    found = summed(model, x.float(), edges, LABELS, clip, RowClippedSum)
+    found = summed(model, x.float(), edges, LABELS, clip, "row")
     torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
-def test_rows_that_are_not_finite_are_left_out(as_sparse):
+def test_rows_that_are_not_finite_contribute_nothing(as_sparse):
     model, edges, x = network(2, 1, "selu"), graph(), features()
     x[5] = float("inf")
-    found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, RowClippedSum)
+    found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, "row")
     assert found.isfinite().all()
     assert float(found.norm()) > 0
-    sums = RowClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), LABELS)
+    sums = SubgraphClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), LABELS, "row")
     sums.add(torch.arange(0), 1.0)
     assert not sums.sums.any()
 
 
-def test_a_root_without_a_label_contributes_nothing_and_nobody_an_infinity():
+def test_roots_without_a_label_contribute_nothing():
     model, edges, x = network(2, 1, "selu"), graph(), features()
     without = LABELS.clone()
     without[3] = -1
@@ -211,14 +210,14 @@ def test_a_root_without_a_label_contributes_nothing_and_nobody_an_infinity():
     assert summed(model, x, edges, LABELS, 1.0).isfinite().all()
 
 
-@pytest.mark.parametrize("kind", [RootClippedSum, RowClippedSum])
-def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it(kind):
+@pytest.mark.parametrize("clip_per", ["root", "row"])
+def test_a_record_changes_the_sum_by_at_most_its_reach(clip_per):
     """Null every record on fixed samples: at most C for the root, 2 C for each of up to D readers.
 
     If rows are clipped, at most 2 C for each of up to D^2 + 1 rows, and more than what the paper counts.
     """
     model, edges, x, clip = network(2, 1, "selu"), graph(), features(), 0.05
-    whole, attained = summed(model, x, edges, LABELS, clip, kind), 0.0
+    whole, attained = summed(model, x, edges, LABELS, clip, clip_per), 0.0
     source, target = edges.edge_index()
     for q in range(NODES):
         nulled, labels = x.clone(), LABELS.clone()
@@ -227,13 +226,13 @@ def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it(ki
         kept = source != q
         fewer = Adjacency.from_edges(source[kept], target[kept], num_nodes=NODES, directed=True)
         readers = target[~kept][torch.isin(target[~kept], ROOTS)]
-        moved = float((whole - summed(model, nulled, fewer, labels, clip, kind)).norm())
+        moved = float((whole - summed(model, nulled, fewer, labels, clip, clip_per)).norm())
         is_root = bool((q == ROOTS).any())
         changed = {q, *readers.tolist()}
         for root in [*readers.tolist(), *[q] * is_root]:
             changed |= set(source[target == root].tolist())
         assert len(changed) <= MOST**2 + 1
-        bound = 2 * len(changed) if kind is RowClippedSum else 2 * len(readers) + is_root
+        bound = 2 * len(changed) if clip_per == "row" else 2 * len(readers) + is_root
         assert moved <= clip * bound * (1 + 1e-5)
         attained = max(attained, moved / clip)
-    assert 1 < attained <= (2 * (MOST**2 + 1) if kind is RowClippedSum else 2 * MOST + 1)
+    assert 1 < attained <= (2 * (MOST**2 + 1) if clip_per == "row" else 2 * MOST + 1)
