@@ -53,7 +53,6 @@ from graphveil.estimators.session import OnProgress, Session, configuration_text
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
-    DirectedEdge,
     Guarantee,
     LocalAttributes,
     NodeUnit,
@@ -163,7 +162,14 @@ class Estimator(ABC):
     # -- configuration -------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor keywords."""
+        """Return the constructor keywords.
+
+        Args:
+            deep: Without effect; for scikit-learn.
+
+        Returns:
+            Values by keyword.
+        """
         return {name: getattr(self, name) for name in _parameter_names(type(self))}
 
     def recorded_params(self) -> dict[str, Any]:
@@ -171,7 +177,17 @@ class Estimator(ABC):
         return {name: value for name, value in self.get_params().items() if name != "backend"}
 
     def set_params(self, **params: Any) -> Self:
-        """Set constructor keywords for the next fit; errors suggest the closest known keyword."""
+        """Set constructor keywords for the next fit.
+
+        Args:
+            params: New values by keyword.
+
+        Returns:
+            This estimator.
+
+        Raises:
+            ConfigError: If a keyword is unknown, or the constructor rejects the values. None is then set.
+        """
         known = self.get_params()
         for name in params:
             if name not in known:
@@ -223,11 +239,23 @@ class Estimator(ABC):
         num_training: int | None = None,
         num_labeled: int | None = None,
     ) -> ReleasePlan | None:
-        """Return the query plan of a fit with its cost, or None if a fit queries nothing.
+        """Return the query plan of a fit.
+
+        Args:
+            num_nodes: Number of nodes.
+            num_classes: Number of classes.
+            num_features: Number of features; None assumes 500.
+            num_training: Number of training nodes; None assumes three quarters of the nodes.
+            num_labeled: Number of nodes with a public label, for edge-level units.
+
+        Returns:
+            The plan with its privacy cost, or None if a fit queries nothing.
+
+        Raises:
+            CalibrationError: If no plan meets the budget.
 
         Privacy:
-            Reads: public sizes only. Sizes that are not given are assumed (``PublicSizes``). Charges:
-            nothing.
+            Unit: ``unit``. Reads: the given public sizes only. Charges: nothing.
         """
         sizes = PublicSizes(
             nodes=num_nodes,
@@ -241,27 +269,68 @@ class Estimator(ABC):
     def prepare(self, graph: Graph) -> PreparedFit:
         """Check the graph as ``fit`` does, and plan the fit.
 
-        Pass the result to ``fit`` in place of the graph to execute exactly this plan.
+        Args:
+            graph: Graph to fit.
+
+        Returns:
+            The planned fit. Pass it to ``fit`` in place of the graph to execute exactly this plan.
+
+        Raises:
+            ConfigError, UnitError, GraphError: As ``fit`` does.
 
         Privacy:
-            Reads: public sizes and flags of the graph, and features where they are public. Charges: nothing.
+            Unit: ``unit``. Reads: public sizes and flags of the graph, and features where they are public.
+            Charges: nothing.
         """
-        return self._prepare(self.config, as_graph(graph, directed=self._directed))
+        graph = as_graph(graph, self.unit)
+        return self.config.prepare(graph, self._scaling(self.config, graph))
 
     def preview(self, graph: Graph) -> FitPreview:
-        """Check the graph as ``fit`` does, and return the query plan and guarantee.
+        """Return plan, guarantee and outputs of a fit, as ``prepare(graph).preview``.
+
+        Args:
+            graph: Graph to fit.
+
+        Returns:
+            Query plan, guarantee, and a description of each output.
+
+        Raises:
+            ConfigError, UnitError, GraphError: As ``fit`` does.
 
         Privacy:
-            Reads: public sizes and flags of the graph only. Charges: nothing.
+            Unit: ``unit``. Reads and charges: as ``prepare``.
         """
         return self.prepare(graph).preview
 
     def scaling_summary(self, graph: Graph) -> str:
-        """Return which feature columns a fit scales, and how; empty if all values are used as they are."""
+        """Describe how a fit scales feature columns.
+
+        Args:
+            graph: Graph to fit.
+
+        Returns:
+            The scaled columns and their scaling; empty if all values are used as they are.
+
+        Raises:
+            GraphError: If ``feature_range`` names a column that the graph lacks.
+
+        Privacy:
+            Unit: ``unit``. Reads: features where they are public. Charges: nothing.
+        """
         return self._scaling(self.config, graph).words(column_names(graph))
 
     def training_sample_note(self, graph: Graph) -> str:
-        """Describe the sample of training nodes of a fit; empty if all of them are used."""
+        """Describe the sample of training nodes of a fit.
+
+        Args:
+            graph: Graph to fit.
+
+        Returns:
+            A sentence; empty if all training nodes are used.
+
+        Privacy:
+            Unit: edge-level or ``none``. Reads: the public split. Charges: nothing.
+        """
         return training_sample_description(graph) if self.config.samples else ""
 
     @checked_except("graph", "labels", "workspace", "cache")
@@ -276,17 +345,23 @@ class Estimator(ABC):
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
-        A ``torch_geometric.data.Data`` is accepted in place of a graph, here and in prediction methods. Its
-        edges are undirected unless the unit is ``directed-edge`` (``Graph.from_pyg``). A ``PreparedFit``
-        (``prepare``) is fitted as it was planned.
+        Args:
+            graph: Graph, or ``PreparedFit`` to execute as it was planned. A ``torch_geometric.data.Data`` is
+                accepted here and in prediction methods. Its edges are undirected unless the unit is
+                ``directed-edge`` (``Graph.from_pyg``).
+            labels: Rejected; the graph holds its labels.
+            on_progress: Function of stage, finished and total epochs.
+            workspace: Private folder in which an interrupted fit can be resumed. This does not spend
+                additional budget, because the noise is never redrawn.
+            backend: Backend of this fit, in place of that of the constructor. It does not affect results.
+            cache: Folder of tensors that depend on public features and labels only. Fits with the same seed
+                share them, also across budgets and methods. It does not affect results.
 
-        With a ``workspace`` folder an interrupted fit can be resumed. This does not spend additional budget,
-        because the noise is never redrawn. ``backend`` overrides the backend of the constructor for this fit.
-        ``cache`` is a folder of tensors that depend on public features and labels only. Fits with the same
-        seed share them, also across budgets and methods. Neither ``backend`` nor ``cache`` affects results.
+        Returns:
+            This estimator, fitted.
 
         Raises:
-            ConfigError: If parameters were set after the fit was prepared.
+            ConfigError: If parameters were set after the fit was prepared, or a folder cannot be written.
             UnitError: If the unit does not fit the graph.
             GraphError: If the graph has no split or a part of it is empty, or labels are passed as a second
                 argument, as scikit-learn's cross-validation does.
@@ -301,16 +376,18 @@ class Estimator(ABC):
             raise GraphError(
                 f"fit takes a graph, which holds its labels, and got additional arguments: {NO_FOLDS}"
             )
-        prepared = graph if isinstance(graph, PreparedFit) else None
-        if prepared is not None and prepared.method is not self.config:
+        if not isinstance(graph, PreparedFit):
+            ready, found = None, as_graph(graph, self.unit)
+        elif graph.method is self.config:
+            ready, found = graph, graph.graph
+        else:
             raise ConfigError(
                 "parameters were set after this fit was prepared; prepare(graph) again. "
                 "No privacy budget was spent."
             )
-        found = as_graph(graph, directed=self._directed) if prepared is None else prepared.graph
         chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
         session = self._session(on_progress, workspace, chosen, cache)
-        return self._fit_by(self.config, found, session, prepared)
+        return self._fit_by(self.config, found, session, ready)
 
     @one_thread()
     def _fit_by(
@@ -319,7 +396,7 @@ class Estimator(ABC):
         """Fit a graph with a frozen method, and store the result."""
         started = time.perf_counter()
         with session.stage("calibrate"):
-            ready = prepared or self._prepare(method, graph)
+            ready = prepared or method.prepare(graph, self._scaling(method, graph))
         for folder in filter(None, (session.workspace, session.cache)):
             check_writable(folder)
         graph, (session.plan, session.guarantee, rows) = ready.scaled, ready.preview
@@ -353,13 +430,8 @@ class Estimator(ABC):
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
             self._prediction_manager.keep(graph, self._cached_prediction(fitted))
-        _log.info("%s: fitted; %s", self.method, self._summary_rows()[-1])
+        _log.info("%s: fitted; %s", self.method, str(self).splitlines()[-1])
         return self
-
-    def _prepare(self, method: Method, graph: Graph) -> PreparedFit:
-        """Scale the features of a graph, check it, and plan its fit."""
-        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
-        return method.prepare(graph, self._scaling(method, graph))
 
     # -- predictions ---------------------------------------------------------------------------------------
 
@@ -396,6 +468,9 @@ class Estimator(ABC):
                 interrupted, call this again with the same folder to finish the same release with the same
                 noise. This needs a durable ledger.
 
+        Returns:
+            Probabilities, float32.
+
         Raises:
             UnitError: If the unit does not fit the graph, or ``assume_disjoint_edges`` is given for a unit
                 that protects records.
@@ -422,11 +497,20 @@ class Estimator(ABC):
     def privacy_cost(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee | None:
-        """Return the guarantee of predicting another graph, or None if that does not spend privacy budget.
+        """Return the guarantee of predicting another graph.
 
-        It is the guarantee of that graph's release alone, and invalid if the model's own guarantee is. The
-        result is None for a graph that was predicted before. Arguments and errors are those of
-        ``predict_proba``. See ``guarantee_after`` for the total.
+        Args:
+            graph: Graph to predict.
+            assume_disjoint_edges: As for ``predict_proba``.
+            assume_disjoint_nodes: As for ``predict_proba``.
+
+        Returns:
+            The guarantee of that graph's release alone, which is invalid if that of the model is. None if the
+            prediction does not spend privacy budget, as of a graph that was predicted before. See
+            ``guarantee_after`` for the total.
+
+        Raises:
+            UnitError, ConfigError, GraphError, NotImplementedGuaranteeError: As ``predict_proba`` does.
 
         Privacy:
             Whether the result is None is an exact answer about the private edges: it compares them with those
@@ -441,10 +525,15 @@ class Estimator(ABC):
     def is_fitted_graph(self, graph: Graph) -> bool:
         """Return whether a graph is the fitted one, or was predicted before.
 
-        Predicting such a graph is not charged.
+        Args:
+            graph: Graph to recognize, also if it was read from its files again.
 
-        The fitted graph is recognized even if it was read from its files again. A model that was loaded from
-        a release alone cannot recognize it.
+        Returns:
+            Whether predicting the graph is not charged. False for the fitted graph of a model that was loaded
+            from a release alone.
+
+        Raises:
+            ConfigError: If the model is not fitted.
 
         Privacy:
             The result is an exact equality test on private edges, and nothing is charged for it. Repeated
@@ -465,6 +554,17 @@ class Estimator(ABC):
     ) -> Guarantee:
         """Return the value of ``guarantee_with_predictions`` after predicting this graph.
 
+        Args:
+            graph: Graph to predict.
+            assume_disjoint_edges: As for ``predict_proba``.
+            assume_disjoint_nodes: As for ``predict_proba``.
+
+        Returns:
+            The guarantee of the fit and all predictions, this one included.
+
+        Raises:
+            UnitError, ConfigError, GraphError, NotImplementedGuaranteeError: As ``predict_proba`` does.
+
         Privacy:
             Charges: nothing. The result is as private as that of ``privacy_cost``.
         """
@@ -482,7 +582,24 @@ class Estimator(ABC):
         assume_disjoint_nodes: bool = False,
         allow_spend: bool = False,
     ) -> Tensor:
-        """Return class numbers, shape (N), or label sets, bool (N, L); see ``predict_proba``."""
+        """Return class numbers, shape (N), or label sets, bool (N, L).
+
+        Args:
+            graph: Graph to predict; by default the fitted one.
+            assume_disjoint_edges: As for ``predict_proba``.
+            assume_disjoint_nodes: As for ``predict_proba``.
+            allow_spend: As for ``predict_proba``.
+
+        Returns:
+            The class of the highest probability, or the labels with probability above one half.
+
+        Raises:
+            UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
+                ``predict_proba`` does.
+
+        Privacy:
+            Unit, reads and charges: as ``predict_proba``.
+        """
         proba = self.predict_proba(
             graph,
             assume_disjoint_edges=assume_disjoint_edges,
@@ -494,7 +611,7 @@ class Estimator(ABC):
     def _as_graph(self, graph: Graph) -> Graph:
         """Return another graph or ``Data`` as a graph whose features may be read under the unit."""
         privacy_config = self.fitted.method.privacy_config
-        found = as_graph(graph, directed=privacy_config.unit.name == DirectedEdge.name)
+        found = as_graph(graph, privacy_config.unit.name)
         check_encoding(
             found,
             privacy_config.unit,
@@ -504,19 +621,36 @@ class Estimator(ABC):
 
     @checked_except("graph")
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on one part of a graph's split, or the micro F1 of label sets."""
-        graph = as_graph(graph, directed=self.fitted.method.privacy_config.unit.name == DirectedEdge.name)
+        """Return the accuracy on one part of a graph's split, or the micro F1 of label sets.
+
+        Args:
+            graph: Graph to predict.
+            split: ``"train"``, ``"val"`` or ``"test"``.
+
+        Returns:
+            The exact share of correct predictions.
+
+        Raises:
+            UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
+                ``predict_proba`` does.
+
+        Privacy:
+            Unit: inherited from the model. Reads: labels, and the graph as ``predict_proba`` does. Charges:
+            the prediction only. Under units that protect labels the result is private: do not publish. Use
+            ``private_metrics`` instead.
+        """
+        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the fit: its parameters, noisy aggregates and predictions of the fitted graph."""
+        """Guarantee of the fit: its parameters, noisy aggregates and predictions of the fitted graph."""
         return self.fitted.guarantee
 
     @property
     def guarantee_with_predictions(self) -> Guarantee:
-        """The guarantee of the fit and all predictions of other graphs together.
+        """Guarantee of the fit and all predictions of other graphs together.
 
         Releases that may depend on the same edge compose sequentially. Graphs that were assumed to share no
         edge, and the growth steps of a graph, compose in parallel: the largest one counts.
@@ -543,6 +677,12 @@ class Estimator(ABC):
             edges: Edge set of the other graph, with its ledger attached.
             privacy_cost: Guarantee of the prediction alone.
             disjoint: Whether ``assume_disjoint_edges`` or ``assume_disjoint_nodes`` was given for it.
+
+        Raises:
+            ConfigError: If the model is not fitted.
+
+        Privacy:
+            Unit: inherited from the model. Reads and charges: nothing.
         """
         self._prediction_manager.restore_prediction(edges, privacy_cost, disjoint=disjoint)
 
@@ -614,20 +754,15 @@ class Estimator(ABC):
 
     def __str__(self) -> str:
         """Return three lines: the keywords, the sizes of the fitted graph, and the guarantee."""
-        return "\n".join([repr(self), *self._summary_rows()])
-
-    def _summary_rows(self) -> list[str]:
-        """Return the public sizes of the fit, and its guarantee in one line."""
         if self._fit is None:
-            return ["not fitted yet; fit(graph) trains it", "no guarantee before a fit"]
+            return f"{self!r}\nnot fitted yet; fit(graph) trains it\nno guarantee before a fit"
         sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
-        size = f"fitted on {sizes.nodes:,} nodes, {sizes.classes} classes"
-        if guarantee.unit == NoUnit.name:
-            return [size, "no guarantee: nothing is protected"]
-        releases = counted(guarantee.releases, "release")
-        void = "" if guarantee.valid else "; void, for its known deviations"
-        figure = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
-        return [size, f"{guarantee.unit}: {figure}, {releases}{void}"]
+        summary = "no guarantee: nothing is protected"
+        if guarantee.unit != NoUnit.name:
+            cost = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
+            void = "" if guarantee.valid else "; void, for its known deviations"
+            summary = f"{guarantee.unit}: {cost}, {counted(guarantee.releases, 'release')}{void}"
+        return f"{self!r}\nfitted on {sizes.nodes:,} nodes, {sizes.classes} classes\n{summary}"
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -674,7 +809,7 @@ class Estimator(ABC):
 
     def _check_config(self) -> None:
         """Check every public parameter, before ``_build_method`` freezes them."""
-        check_config(self, self.protected_unit, spends_budget=self._spends_budget)
+        check_config(self, self.protected_unit)
         check_backend(self.backend)
 
     def _scaling(self, method: Method, graph: Graph) -> FeatureScaling:
@@ -697,22 +832,6 @@ class Estimator(ABC):
     def distinguishes_private_edges(self) -> bool:
         """Whether the model distinguishes private from public edges, as unit ``edge-subset`` requires."""
         return False
-
-    @property
-    def _spends_budget(self) -> bool:
-        """Whether a fit spends privacy budget: on private edges, or on private records."""
-        unit = self.protected_unit
-        return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
-
-    @property
-    def _directed(self) -> bool:
-        """Whether a ``Data`` has directed edges: follows from the unit, never from the edges."""
-        return self.unit == DirectedEdge.name
-
-    @property
-    def _protects_records(self) -> bool:
-        """Whether features or labels are protected."""
-        return isinstance(self.protected_unit, NodeUnit | LocalAttributes)
 
     # -- shared parts --------------------------------------------------------------------------------------
 

@@ -70,9 +70,9 @@ class EdgeWeighting:
             return None
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
-    def learned(self, graph: Graph, rows: Tensor, context: Session) -> FeedForward | None:
+    def learned(self, graph: Graph, rows: Tensor, session: Session) -> FeedForward | None:
         """Return the network that is trained on public labels, or None."""
-        generator = context.streams.torch("weights")
+        generator = session.streams.torch("weights")
         network = self.weight_network(rows.shape[1], generator)
         if network is not None:
             nodes = graph.mask("train")
@@ -85,7 +85,7 @@ class EdgeWeighting:
         rows: Tensor,
         encoder: nn.Module | None,
         network: nn.Module | None,
-        context: Session,
+        session: Session,
     ) -> Features | None:
         """Return the inputs of the edge weights in every hop; None for the vectors of each hop."""
         if self.rows == "previous":
@@ -95,7 +95,7 @@ class EdgeWeighting:
         if self.similarity.reads == "rows":
             return rows
         # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
-        return context.load_or_compute("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})[
+        return session.load_or_compute("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})[
             "keys"
         ]
 

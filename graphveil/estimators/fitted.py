@@ -110,16 +110,6 @@ class FittedAttribute(Generic[T]):
         raise ConfigError("learned attributes follow from the fit and cannot be set; fit again instead")
 
 
-def learned(name: str, absent: Callable[[], T]) -> FittedAttribute[T]:
-    """Return an attribute that the method stores under this name in its result."""
-
-    def read(fit: FittedModel) -> T:
-        found: T = fit.learned.get(name, absent())
-        return found
-
-    return FittedAttribute(read, absent)
-
-
 def none_before_fit() -> None:
     """Return None, the value before a fit."""
 

@@ -82,17 +82,6 @@ class FullGraphKeywords:
         return self.perturb is not None
 
 
-def reject_private_units(model: Estimator) -> None:
-    """Reject every unit that protects something."""
-    if model.unit != NoUnit.name:
-        check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
-        raise NotImplementedGuaranteeError(
-            f"{model.method} reads the exact edges in every training step and is available with unit "
-            f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train on "
-            "a released graph (perturb=, --perturb)"
-        )
-
-
 def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
     """Return the checked keywords of hidden layers, with batch norm by default."""
     checks.width(hidden=given.hidden)
@@ -272,7 +261,13 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
     if given.perturb is None:
         if given.max_edges is not None:
             raise ConfigError("max_edges is for released graphs; name a mechanism with perturb= (--perturb)")
-        reject_private_units(model)
+        if model.unit != NoUnit.name:
+            check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
+            raise NotImplementedGuaranteeError(
+                f"{model.method} reads the exact edges in every training step and is available with unit "
+                f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train "
+                "on a released graph (perturb=, --perturb)"
+            )
         return
     parse_mechanism(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
     if model.unit not in _UNITS:

@@ -23,7 +23,7 @@ from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
 from graphveil.data import EdgeSet, Graph, rows
 from graphveil.data.adjacency import AdjacencyVersion, GrowthStep
 from graphveil.data.graph import Batch, batches
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.requirements import check_features, check_magnitudes, check_unit
@@ -44,11 +44,6 @@ class PredictionOptions:
     assume_disjoint_nodes: bool = False
     allow_spend: bool = False
     workspace: Path | None = None  # where an interrupted release can be resumed
-
-    @property
-    def confirms_charge(self) -> bool:
-        """Whether the caller confirms that another graph is queried and charged."""
-        return self.assume_disjoint_edges or self.assume_disjoint_nodes or self.allow_spend
 
 
 @dataclass(kw_only=True, eq=False)
@@ -182,16 +177,6 @@ def graph_requests(
     return requests
 
 
-def check_no_groups(name: str, plan: ReleasePlan) -> None:
-    """Reject a plan that depends on which nodes have public labels, since another graph may have none."""
-    if any(query.groups > 1 for query in plan.queries):
-        raise NotImplementedGuaranteeError(
-            f"{name} under its unit depends on which nodes have a public label, which another graph may not "
-            "have, and does not yet predict one; fit it on that graph (its own release and budget), or use "
-            "gap, which predicts other graphs"
-        )
-
-
 def prediction_privacy_cost(fitted: FittedModel, plan: ReleasePlan, graph: Graph) -> Guarantee:
     """Return the guarantee of another graph's release alone, invalid if the model's own guarantee is."""
     return fitted.method.guarantee(plan, graph).invalidated_by(fitted.guarantee)
@@ -232,22 +217,6 @@ def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: 
 def _cached_before_step(graph: Graph, step: GrowthStep, answers: PredictionCache) -> CachedPrediction | None:
     """Return the cached prediction of the graph before a growth step."""
     return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
-
-
-def check_prediction_options(unit: str, options: PredictionOptions) -> None:
-    """Reject an assumption about edges under units of people, and one about people under other units."""
-    of_people = unit == LocalAttributes.name
-    if options.assume_disjoint_edges and of_people:
-        raise UnitError(
-            f"assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit {unit!r} "
-            "protects: a person may be in both graphs. If you know that no person is, pass "
-            "assume_disjoint_nodes (--assume-disjoint-nodes); else drop it, and the reports add up"
-        )
-    if options.assume_disjoint_nodes and not of_people:
-        raise UnitError(
-            "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
-            f"person is charged for its own reports, and the unit is {unit!r}; drop it"
-        )
 
 
 class PredictionManager:
@@ -293,7 +262,8 @@ class PredictionManager:
         with self._lock:
             known = self._known(graph)
             requests = self._requests(graph, options, known)
-            if requests and self.own is None and not options.confirms_charge:
+            confirmed = options.assume_disjoint_edges or options.assume_disjoint_nodes or options.allow_spend
+            if requests and self.own is None and not confirmed:
                 # It may be the fitted graph, whose predictions do not spend privacy budget.
                 raise ConfigError(
                     "this model comes from a release without the run's internal/ folder, so it is unknown "
@@ -358,7 +328,19 @@ class PredictionManager:
         """Return the requests that predicting a graph needs; empty if it was predicted before."""
         fitted = self._state.fitted
         privacy_config = fitted.method.privacy_config
-        check_prediction_options(privacy_config.unit.name, options)
+        unit = privacy_config.unit.name
+        of_people = unit == LocalAttributes.name
+        if options.assume_disjoint_edges and of_people:
+            raise UnitError(
+                "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
+                f"{unit!r} protects: a person may be in both graphs. If you know that no person is, pass "
+                "assume_disjoint_nodes (--assume-disjoint-nodes); else drop it, and the reports add up"
+            )
+        if options.assume_disjoint_nodes and not of_people:
+            raise UnitError(
+                "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
+                f"person is charged for its own reports, and the unit is {unit!r}; drop it"
+            )
         if known is not None:
             return []
         check_unit(privacy_config, graph, reads_edges=fitted.method.reads_edges)

@@ -7,7 +7,7 @@ other graphs. ``docs/project/architecture.md`` describes the path of one fit.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
@@ -15,18 +15,11 @@ from torch import Tensor, nn
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.data import Graph
-from graphveil.data.graph import check_kind
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import (
-    SEEDED,
-    PrivacyConfig,
-    data_notes,
-    edge_level_mu,
-    with_undirected_edge_deviation,
-)
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_graph, check_magnitudes, column_names
+from graphveil.estimators.requirements import check_encoding, check_graph, check_magnitudes, column_names
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
@@ -63,8 +56,8 @@ class TrainedModel(ABC):
         """Return the parameters as tensors by name."""
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the sizes that the plan for another graph depends on."""
-        return fitted.for_graph(graph)
+        """Return the sizes that the plan for another graph depends on: its nodes, and the fitted sizes."""
+        return replace(fitted, nodes=graph.num_nodes, labeled=None, domain=None)
 
     # Most methods accept any graph with the same number of features.
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
@@ -191,8 +184,8 @@ class Method(ABC):
 
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
+        check_encoding(graph, self.privacy_config.unit, protects_records=self.protects_features)
         scaled = scaling.graph(graph)
-        check_kind(scaled)
         self.check(scaled)
         if not self.protects_features:
             check_magnitudes(scaled)
@@ -220,27 +213,27 @@ class Method(ABC):
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return the guarantee of a release under the plan. Only public properties of the graph are read."""
-        privacy_config = self.privacy_config
-        delta = privacy_config.delta_for(graph.num_nodes) if plan is None else plan.delta
-        if isinstance(privacy_config.unit, NoUnit):
-            none = Guarantee.from_event(
-                privacy_config.unit, Composed(()), delta=delta, releases=0, mode=privacy_config.mode
+        config = self.privacy_config
+        if plan is not None:
+            return plan_guarantee(
+                config,
+                plan,
+                graph,
+                deviations=self.deviations(graph),
+                notes=self.notes(graph),
+                edge_use=self.edge_use(plan),
             )
-            return guarantee_of(graph) or none  # released edges keep their guarantee
-        guarantee = Guarantee.from_event(
-            privacy_config.unit,
-            Composed(()) if plan is None else plan.event,
-            delta=delta,
-            releases=0 if plan is None else 1,
-            slack=0.0 if plan is None else plan.slack,
-            mode=privacy_config.mode,
-            deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,
-            notes=self.notes(graph),
-            linear_group_scaling=plan is None or plan.linear_group_scaling,
-            edge_use="queried" if plan is None else self.edge_use(plan),
-            edge_mu=None if plan is None else edge_level_mu(plan, graph.num_nodes),
+        protects = not isinstance(config.unit, NoUnit)
+        nothing = Guarantee.from_event(
+            config.unit,
+            Composed(()),
+            delta=config.delta_for(graph.num_nodes),
+            releases=0,
+            mode=config.mode,
+            deviations=graph.deviations if protects else (),
+            notes=self.notes(graph) if protects else (),
         )
-        return guarantee if plan is None else with_undirected_edge_deviation(guarantee, graph)
+        return nothing if protects else guarantee_of(graph) or nothing  # released edges keep their guarantee
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return the reasons why the guarantee is invalid; empty if it is valid."""

@@ -8,7 +8,7 @@ from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
 from graphveil.privacy.guarantee import Mode
-from graphveil.privacy.statements import format_upper_bound
+from graphveil.privacy.statements import EdgeUse, format_upper_bound
 from graphveil.release import OutEdgeSumQuery, ReleasePlan
 
 
@@ -62,16 +62,6 @@ class PrivacyConfig:
 SEEDED = "the noise is reproducible from a seed"
 
 
-def edge_level_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
-    """Return the mu of one mutual edge under unit ``node-record``; None without out-edge aggregations.
-
-    A mutual edge is in the out-edges of both nodes. Steps and counts are the same for both graphs, given what
-    was released before them.
-    """
-    pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
-    return math.hypot(*(push.edge_shift(num_nodes) / push.sigma for push in pushes)) if pushes else None
-
-
 def data_notes(privacy_config: PrivacyConfig, graph: Graph) -> tuple[str, ...]:
     """Return notes of the guarantee summary about the data."""
     if privacy_config.on_records:
@@ -79,8 +69,42 @@ def data_notes(privacy_config: PrivacyConfig, graph: Graph) -> tuple[str, ...]:
     return tuple(note for note in graph.notes if about_edges(note))
 
 
-def with_undirected_edge_deviation(guarantee: Guarantee, graph: Graph) -> Guarantee:
-    """Return the guarantee, with a deviation if the unit is ``directed-edge`` and edges are undirected."""
+def plan_guarantee(
+    privacy_config: PrivacyConfig,
+    plan: ReleasePlan,
+    graph: Graph,
+    *,
+    deviations: tuple[str, ...],
+    notes: tuple[str, ...],
+    edge_use: EdgeUse = "queried",
+) -> Guarantee:
+    """Return the guarantee of one release under a plan. Only public properties of the graph are read.
+
+    Args:
+        privacy_config: Unit and mode.
+        plan: Queries of the release.
+        graph: Graph that is queried.
+        deviations: Reasons of the method why the guarantee is invalid; those of the graph are added.
+        notes: Notes of the guarantee summary about the data.
+        edge_use: Use of edges under a node-level unit.
+    """
+    # A mutual edge is in the out-edges of both nodes, so it changes each hop by the shift of an edge. Steps
+    # and counts are the same for both graphs, given what was released before them.
+    pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
+    shifts = (push.edge_shift(graph.num_nodes) / push.sigma for push in pushes)
+    guarantee = Guarantee.from_event(
+        privacy_config.unit,
+        plan.event,
+        delta=plan.delta,
+        releases=1,
+        slack=plan.slack,
+        mode=privacy_config.mode,
+        deviations=deviations + graph.deviations,
+        notes=notes,
+        linear_group_scaling=plan.linear_group_scaling,
+        edge_use=edge_use,
+        edge_mu=math.hypot(*shifts) if pushes else None,
+    )
     if guarantee.unit != DirectedEdge.name or graph.directed:
         return guarantee
     return guarantee.with_deviations(

@@ -17,22 +17,16 @@ from graphveil._util.threads import one_thread
 from graphveil.data import Graph, to_dense
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.privacy_config import (
-    SEEDED,
-    PrivacyConfig,
-    data_notes,
-    with_undirected_edge_deviation,
-)
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.requirements import as_graph, check_unit
 from graphveil.estimators.session import Session
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, Query, ReleasePlan, calibrate_plan
+from graphveil.release import NeighborSumData, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops as equal_hops
 
 _ROWS, _GUARANTEE, _PAGE, _FORMAT = "rows.safetensors", "guarantee.json", "RELEASED.md", "graphveil-rows"
-_EDGE_UNITS = (UndirectedEdge, DirectedEdge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +65,12 @@ class ReleasedRows:
     def save(self, folder: Path | str) -> Path:
         """Write aggregates, guarantee and a guarantee summary to a new folder, atomically.
 
+        Args:
+            folder: Path that does not exist.
+
+        Returns:
+            The folder.
+
         Raises:
             ConfigError: If the folder exists, or cannot be written.
 
@@ -92,8 +92,17 @@ class ReleasedRows:
     def load(cls, folder: Path | str) -> "ReleasedRows":
         """Read a folder that ``save`` wrote. Its guarantee is computed again from the stored mechanism.
 
+        Args:
+            folder: Folder that ``save`` wrote.
+
+        Returns:
+            The aggregates and their guarantee.
+
         Raises:
             ArtifactError: If the folder holds no released aggregates, or they are damaged.
+
+        Privacy:
+            Unit: that of the release. Reads and charges: nothing.
         """
         path = as_path(folder, "folder")
         try:
@@ -165,14 +174,36 @@ def private_hops(
     >>> aggregates.guarantee.releases, aggregates.guarantee.epsilon <= 1.0
     (1, True)
     """
-    graph = as_graph(graph, directed=unit == DirectedEdge.name)
+    graph = as_graph(graph, unit)
     epsilon, delta, hops, max_units = map(checks.plain, (epsilon, delta, hops, max_units))
-    privacy_config = _build_privacy_config(unit, epsilon, delta, max_units, unsafe_noise_seed)
+    found = parse_unit(unit)
+    if not isinstance(found, UndirectedEdge | DirectedEdge):
+        raise UnitError(
+            f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "
+            "protects something else: use 'undirected-edge' or 'directed-edge'; records are protected by "
+            "'classcode' and 'gap' with unit='node-record'"
+        )
+    checks.positive(epsilon=epsilon)
+    if max_units is not None:
+        checks.integer_at_least(1, max_units=max_units)
+    privacy_config = PrivacyConfig(
+        unit=found,
+        epsilon=float(epsilon),
+        delta=delta,
+        max_units=max_units,
+        unsafe_noise_seed=unsafe_noise_seed,
+    )
     checks.depth(hops=hops)
     check_unit(privacy_config, graph, reads_edges=True)
     sent = _rows(graph, x, normalize=normalize)
     plan = plan_hops(privacy_config, graph.num_nodes, hops, sent.shape[1])
-    guarantee = _guarantee(privacy_config, plan, graph)
+    guarantee = plan_guarantee(
+        privacy_config,
+        plan,
+        graph,
+        deviations=() if unsafe_noise_seed is None else (SEEDED,),
+        notes=data_notes(privacy_config, graph),
+    )
     session = Session(
         streams=PublicStreams(0), plan=plan, guarantee=guarantee, label="hops", noise_seed=unsafe_noise_seed
     )
@@ -182,29 +213,6 @@ def private_hops(
         rows = shrink_unit(aggregates[-1], std)
     release.close()
     return ReleasedRows(tuple(aggregates), tuple(plan.noise_std), guarantee, sent)
-
-
-def _build_privacy_config(
-    unit: str, epsilon: float, delta: float | str, max_units: int | None, unsafe_noise_seed: int | None
-) -> PrivacyConfig:
-    """Return unit and budget of a release, rejecting units without a bound on the sensitivity."""
-    found = parse_unit(unit)
-    if not isinstance(found, _EDGE_UNITS):
-        raise UnitError(
-            f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "
-            "protects something else: use 'undirected-edge' or 'directed-edge'; records are protected by "
-            "'classcode' and 'gap' with unit='node-record'"
-        )
-    checks.positive(epsilon=epsilon)
-    if max_units is not None:
-        checks.integer_at_least(1, max_units=max_units)
-    return PrivacyConfig(
-        unit=found,
-        epsilon=float(epsilon),
-        delta=delta,
-        max_units=max_units,
-        unsafe_noise_seed=unsafe_noise_seed,
-    )
 
 
 def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
@@ -230,25 +238,10 @@ def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool)
 
 def plan_hops(privacy_config: PrivacyConfig, nodes: int, hops: int, dim: int) -> ReleasePlan:
     """Return the query plan of ``private_hops`` for a graph of this size and vectors of this width."""
-
-    def queries(mu: float) -> tuple[Query, ...]:
-        return equal_hops(mu, hops, dim, privacy_config.unit)
-
     return calibrate_plan(
-        privacy_config.unit, privacy_config.budget, privacy_config.delta_for(nodes), queries, num_nodes=nodes
-    )
-
-
-def _guarantee(privacy_config: PrivacyConfig, plan: ReleasePlan, graph: Graph) -> Guarantee:
-    seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
-    guarantee = Guarantee.from_event(
         privacy_config.unit,
-        plan.event,
-        delta=plan.delta,
-        releases=1,
-        slack=plan.slack,
-        deviations=(*seeded, *graph.deviations),
-        notes=data_notes(privacy_config, graph),
-        linear_group_scaling=plan.linear_group_scaling,
+        privacy_config.budget,
+        privacy_config.delta_for(nodes),
+        lambda mu: equal_hops(mu, hops, dim, privacy_config.unit),
+        num_nodes=nodes,
     )
-    return with_undirected_edge_deviation(guarantee, graph)

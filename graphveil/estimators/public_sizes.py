@@ -111,10 +111,6 @@ class PublicSizes:
             train_records=len(members(graph, "train")),
         )
 
-    def for_graph(self, graph: Graph) -> "PublicSizes":
-        """Return the sizes that a plan for another graph depends on: its nodes, and the fitted sizes."""
-        return replace(self, nodes=graph.num_nodes, labeled=None, domain=None)
-
     @property
     def missing(self) -> tuple[str, ...]:
         """The names of sizes that ``completed`` has to assume."""

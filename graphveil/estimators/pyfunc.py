@@ -34,15 +34,21 @@ class ReleasedModel:
         self.model = model
 
     def predict(self, model_input: Any = None, params: dict[str, Any] | None = None) -> Any:
-        """Return a data frame: node, prediction, one probability per class.
+        """Return the stored predictions of nodes.
 
         Args:
             model_input: Node ids, in a column or key ``id`` or ``node``, or a list; None for all.
             params: Must be empty.
 
+        Returns:
+            Data frame of node, prediction, and one probability per class.
+
         Raises:
             ConfigError: If an id is not in the release, or the input has no ids.
             ArtifactError: If the unit withholds predictions from the release.
+
+        Privacy:
+            Unit: that of the release. Reads: released values only. Charges: nothing.
         """
         if params:
             raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
@@ -51,7 +57,15 @@ class ReleasedModel:
             raise no_predictions_note(model.guarantee)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         if model_input is not None:
-            table = table.take(_row_positions(table.column(NODE).to_pylist(), _ids(model_input)))
+            # A number and its digits are the same id.
+            places = {str(node): place for place, node in enumerate(table.column(NODE).to_pylist())}
+            requested = [str(one) for one in _ids(model_input)]
+            if any(one not in places for one in requested):
+                raise ConfigError(
+                    "an id is not in this release; a node that it does not hold needs a release of its own "
+                    "(graphveil predict RUN --nodes FILE --edges FILE)"
+                )
+            table = table.take([places[one] for one in requested])
         return table.to_pandas()
 
 
@@ -66,17 +80,6 @@ def _ids(model_input: Any) -> list[Any]:
             )
         model_input = model_input[named[0]]
     return list(np.asarray(model_input).reshape(-1).tolist())
-
-
-def _row_positions(nodes: list[Any], requested: list[Any]) -> list[int]:
-    """Return the table rows of ids; a number and its digits are the same id."""
-    places = {str(node): place for place, node in enumerate(nodes)}
-    if any(str(one) not in places for one in requested):
-        raise ConfigError(
-            "an id is not in this release; a node that it does not hold needs a release of its own "
-            "(graphveil predict RUN --nodes FILE --edges FILE)"
-        )
-    return [places[str(one)] for one in requested]
 
 
 def _load_pyfunc(path: str) -> ReleasedModel:

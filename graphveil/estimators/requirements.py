@@ -60,7 +60,7 @@ class EstimatorConfig(Protocol):
     feature_range: str | None
 
 
-def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> None:
+def check_config(model: EstimatorConfig, unit: Unit) -> None:
     """Check the parameters that all estimators share, under a unit.
 
     Raises:
@@ -71,9 +71,11 @@ def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> 
     check_parameters(model, unit)
     checks.one_of(("strict", "paper"), mode=model.mode)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
+    # Locally randomized records are charged when they are reported, not when a model is fitted to them.
+    reads_private_edges = model.reads_edges and not model.local and not isinstance(unit, NoUnit)
     if model.epsilon is not None:
         checks.positive(epsilon=model.epsilon)
-    elif spends_budget:
+    elif isinstance(unit, NodeUnit) or reads_private_edges:
         raise ConfigError(
             f"{model.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
             "for example 1.0, or unit 'none' for the non-private reference"
@@ -183,15 +185,30 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
     """Reject a graph whose edges are not what the unit protects; passes if edges are not read."""
     if not reads_edges:
         return
-    unit = privacy_config.unit
-    if isinstance(unit, DirectedEdge) and not graph.directed and not privacy_config.paper:
-        _refuse_directed(privacy_config, graph)
+    unit, epsilon = privacy_config.unit, privacy_config.epsilon
+    if (
+        isinstance(unit, DirectedEdge)
+        and not graph.directed
+        and not privacy_config.paper
+        and epsilon is not None
+    ):
+        # A delta to compare at; a pure guarantee has none.
+        delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(unit, graph.num_nodes)
+        actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
+        raise UnitError(
+            f"unit 'directed-edge' at epsilon {format_upper_bound(epsilon)} protects one stored edge, and "
+            "this graph is undirected: every undirected edge is stored as two edges, which are protected "
+            f"together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
+            "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce "
+            "the paper with this deviation listed"
+        )
     if isinstance(unit, UndirectedEdge) and graph.directed:
         raise UnitError(
             "the graph is directed and unit 'undirected-edge' protects undirected edges: use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)"
         )
-    check_max_degree(graph, unit)
+    if isinstance(unit, NodeBoundedDegree):
+        check_max_degree(graph, unit)
     if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
         raise NotImplementedGuaranteeError(
             f"weights of edges are not yet read under unit {unit.name!r}; drop them "
@@ -216,9 +233,13 @@ def check_magnitudes(graph: Graph) -> None:
     """
     beyond = columns_beyond(graph.x, MAX_MAGNITUDE)
     if beyond:
+        names = column_names(graph)
+        found = list(dict.fromkeys(repr(names[at]) if names else str(at) for at in beyond))
+        more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
+        shown = ", ".join(found[:_SHOWN] + more) + ("" if names else ", counted from 0")
         raise GraphError(
             "features hold numbers beyond 2^63, whose squares, which training forms, do not fit float32: "
-            f"column {_columns(graph, beyond)}; scale them, such as by their largest, or drop them (--drop)"
+            f"column {shown}; scale them, such as by their largest, or drop them (--drop)"
         )
 
 
@@ -229,34 +250,8 @@ def column_names(graph: Graph) -> tuple[str, ...]:
     return names if len(names) == graph.num_features else ()
 
 
-def _columns(graph: Graph, features: list[int]) -> str:
-    """Return features by the names of their columns in the table, or by position without names."""
-    names = column_names(graph)
-    named = bool(names)
-    found = list(dict.fromkeys(repr(names[at]) if named else str(at) for at in features))
-    more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
-    return ", ".join(found[:_SHOWN] + more) + ("" if named else ", counted from 0")
-
-
-def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
-    """Reject the unit of directed edges for a graph that stores every undirected edge twice."""
-    if privacy_config.epsilon is None:
-        return
-    delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(
-        privacy_config.unit, graph.num_nodes
-    )  # to compare at
-    actual = epsilon_of(2**0.5 * mu_of(privacy_config.epsilon, delta), delta)
-    raise UnitError(
-        f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored "
-        "edge, and this graph is undirected: every undirected edge is stored as two edges, which are "
-        f"protected together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
-        "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce the "
-        "paper with this deviation listed"
-    )
-
-
-def as_graph(graph: Any, *, directed: bool) -> Graph:
-    """Return a graph from a graph or a torch_geometric ``Data``, with directed edges as the unit requires.
+def as_graph(graph: Any, unit: str | None) -> Graph:
+    """Return a graph from a graph or a torch_geometric ``Data``, whose edges are directed if the unit is.
 
     Raises:
         GraphError: If it is neither.
@@ -266,7 +261,7 @@ def as_graph(graph: Any, *, directed: bool) -> Graph:
     kinds = [kind.__module__ for kind in type(graph).__mro__]  # the class of a Batch is created dynamically
     listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")
     if listed or any(kind.startswith("torch_geometric.data") for kind in kinds):
-        return Graph.from_pyg(graph, directed=directed)
+        return Graph.from_pyg(graph, directed=unit == DirectedEdge.name)
     check_kind(graph)  # which rejects it
     raise AssertionError
 
@@ -296,7 +291,7 @@ def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None
         )
 
 
-def check_max_degree(graph: Graph, unit: Unit) -> None:
+def check_max_degree(graph: Graph, unit: NodeBoundedDegree) -> None:
     """Reject a graph in which some node has more edges than the data owner asserted.
 
     The error message contains no number and no node. That it is raised reveals something about the graph,
@@ -305,17 +300,12 @@ def check_max_degree(graph: Graph, unit: Unit) -> None:
     >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
     >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
     """
-    if isinstance(unit, NodeBoundedDegree) and bool((_degrees(graph) > unit.max_degree).any()):
+    degrees = graph.adjacency.indptr.diff()
+    if graph.directed:  # an edge counts at both ends
+        degrees = degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)
+    if bool((degrees > unit.max_degree).any()):
         raise UnitError(
             f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
             "is no guarantee to give: correct max_degree (--max-degree) from what is known "
             "about the data, or use unit 'node-record', which needs no such assumption"
         )
-
-
-def _degrees(graph: Graph) -> torch.Tensor:
-    """Return each node's number of edges; directed edges count at both ends."""
-    degrees = graph.adjacency.indptr.diff()
-    if not graph.directed:
-        return degrees
-    return degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)

@@ -57,7 +57,11 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     release = find_release(root)
     rows = None if per_node is None else as_path(per_node, "per_node")
     snapshot = read_release(root, release, rows)
-    model = _unfitted(snapshot, release / MODEL)
+    if snapshot.method not in METHODS:
+        raise ArtifactError(
+            f"{MODEL} names a method that this version does not have; it has {', '.join(METHODS)}"
+        )
+    model = build(METHODS[snapshot.method], dict(snapshot.parameters), release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
         raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
     own = read_graph_fingerprint(root / INTERNAL) if release != root else None
@@ -92,15 +96,6 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
     )
 
 
-def _unfitted(snapshot: Snapshot, path: Path) -> Estimator:
-    """Return an estimator with the stored configuration."""
-    if snapshot.method not in METHODS:
-        raise ArtifactError(
-            f"{path.name} names a method that this version does not have; it has {', '.join(METHODS)}"
-        )
-    return build(METHODS[snapshot.method], dict(snapshot.parameters), path)
-
-
 @cache
 def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
     """Return the types of all constructor keywords of a method that can affect results."""
@@ -111,8 +106,15 @@ def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
 
 def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estimator:
     """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
+    # A stored infinity is a text, and stays one where the type of the parameter allows texts.
+    hints = parameter_types(cls)
+    texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
+    given = {
+        name: math.inf if value == INFINITE and name not in texts else value
+        for name, value in parameters.items()
+    }
     try:
-        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(_with_infinities(cls, parameters))))
+        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(given)))
     except ValidationError as error:
         raise ArtifactError(
             f"{path.name}: parameters.{first_complaint(error)}; take it from the original run"
@@ -124,16 +126,6 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
         return cls(**checked)
     except GraphveilError as error:
         raise ArtifactError(f"{path.name}: {error}") from None
-
-
-def _with_infinities(cls: type[Estimator], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return stored parameters, with infinities where the type allows them."""
-    hints = parameter_types(cls)
-    texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
-    return {
-        name: math.inf if value == INFINITE and name not in texts else value
-        for name, value in parameters.items()
-    }
 
 
 @cache

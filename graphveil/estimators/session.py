@@ -18,7 +18,6 @@ from graphveil.privacy import Guarantee
 from graphveil.release import (
     AggregationBackend,
     FolderJournal,
-    Journal,
     MemoryJournal,
     Release,
     ReleaseKey,
@@ -93,7 +92,7 @@ class Session:
             backend=self.backend
             if not first
             else RowRange(first, backend_for(self.backend, graph.adjacency)),
-            journal=self.journal(),
+            journal=MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release"),
             label=self.label,
         )
         self.on_recorded()
@@ -112,10 +111,6 @@ class Session:
     def checkpoint(self, name: str) -> Path | None:
         """Return the checkpoint of the named training loop, if there is a workspace."""
         return None if self.workspace is None else self.workspace / f"{name}.checkpoint.safetensors"
-
-    def journal(self) -> Journal:
-        """Return the release journal, on disk if there is a workspace."""
-        return MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release")
 
     def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return a finished stage's tensors from the workspace, or compute and store them."""

@@ -125,11 +125,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
 
-    @property
-    def _protects_records(self) -> bool:
-        """Whether features are randomized. If so, no column may be computed from all records."""
-        return bool(self.eps_x != float("inf"))
-
     def no_graph_baseline(self) -> MLP:
         """Return the unfitted no-graph baseline: an MLP with as many layers, on the perturbed features.
 
@@ -352,7 +347,7 @@ class HeteroFullGraph(FullGraphMethod):
 
     @property
     def protects_features(self) -> bool:
-        """Whether features are randomized before the method reads them."""
+        """Whether features are randomized. If so, no column may be computed from all records."""
         return not math.isinf(self.feature_randomizer.report_config.epsilon)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:

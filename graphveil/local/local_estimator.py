@@ -90,11 +90,6 @@ class LocalEstimator(LabelKeywords, Estimator):
     def _check_config(self) -> None:
         super()._check_config()
 
-    @property
-    def _spends_budget(self) -> bool:
-        """Return False: each record is charged when it is reported, not when the server fits a model."""
-        return False
-
     def label_mechanism(self, classes: int) -> LabelMechanism:
         """Return the mechanism that randomizes a label of ``classes`` classes."""
         return self.config.report_config.label(classes)

@@ -36,7 +36,7 @@ READERS = {  # by part and file
     "perturb/mechanism.py": "public edges",
     "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
-    "estimators/spectral_embedding.py": "released edges, or any without privacy",
+    "estimators/spectral.py": "released edges, or any without privacy",
     "local/noisy_labels.py": "public edges",
     "local/randomized_records.py": "public edges",
 }

@@ -141,9 +141,9 @@ def _fits(state: State, graph: Graph) -> bool:
     return posteriors.log.shape == shape and ends == [(graph.num_features, graph.num_classes)] * FOLDS
 
 
-def prepared(x: Features, candidate: Candidate) -> Features:
-    """Return the features in the form that the candidate's network reads."""
-    return unit_rows(densify_if_dense(x)) if candidate.unit_rows else densify_if_dense(x)
+def network_input(x: Features, *, unit: bool) -> Features:
+    """Return the features in the form that a network reads fastest; ``unit`` L2-normalizes them."""
+    return unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
 
 
 @torch.no_grad()
@@ -156,8 +156,8 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
 
 def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
     """Return the networks' mean log-posteriors, normalized, (N, C); ``unit`` L2-normalizes the inputs."""
-    fast = unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
-    return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
+    rows = network_input(x, unit=unit)
+    return torch.stack([log_posterior(network, rows) for network in networks]).mean(dim=0).log_softmax(dim=1)
 
 
 def restore_network(state: State) -> FeedForward:
@@ -224,7 +224,7 @@ class CrossFit:
         )
         trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
         networks = tuple(done + trained)
-        x = prepared(self._graph.x, candidate)
+        x = network_input(self._graph.x, unit=candidate.unit_rows)
         each = torch.stack([log_posterior(network, x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
@@ -275,7 +275,10 @@ class CrossFit:
             dropout=candidate.dropout,
             input_dropout=candidate.input_dropout,
         )
-        x, counts = prepared(graph.x, candidate), self._counts(folds)
+        x = network_input(graph.x, unit=candidate.unit_rows)
+        # Each node's weight in the loss of each fold's network, (folds, N): 0 in its own fold.
+        counts = torch.zeros(len(folds), graph.num_nodes)
+        counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
 
         def log_posteriors(batch: Tensor) -> Tensor:
             scores: Tensor = networks(batch_of(x, batch))
@@ -296,12 +299,6 @@ class CrossFit:
             should_stop=should_stop,
         )
         return networks.networks(), history
-
-    def _counts(self, folds: range) -> Tensor:
-        """Return each node's weight in the loss of each fold's network, 0 in its own fold, (folds, N)."""
-        counts = torch.zeros(len(folds), self._graph.num_nodes)
-        counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
-        return counts
 
 
 def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -> bool:
@@ -367,16 +364,12 @@ def public_digest(graph: Graph, recipe: str, seed: int) -> str:
     labeled = graph.mask("train") | graph.mask("val")
     cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": graph.num_classes}
     hashed = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode())
-    for array in (*_arrays(graph.x), labeled.numpy(), graph.y[labeled].numpy()):
+    x = graph.x
+    features = (x.numpy(),) if isinstance(x, Tensor) else (np.asarray(x.shape), x.indptr, x.indices, x.data)
+    for array in (*features, labeled.numpy(), graph.y[labeled].numpy()):
         hashed.update(json.dumps([str(array.dtype), list(array.shape)]).encode())
         hashed.update(np.ascontiguousarray(array).data)
     return hashed.hexdigest()
-
-
-def _arrays(x: Features) -> "tuple[np.ndarray[tuple[int, ...], np.dtype[np.generic]], ...]":
-    if isinstance(x, Tensor):
-        return (x.numpy(),)
-    return (np.asarray(x.shape), x.indptr, x.indices, x.data)
 
 
 _DENSE = 0.05  # share of non-zero features above which dense products are faster

@@ -119,7 +119,17 @@ class AttentionTraining:
         require_delta(delta, "EdgeAttentionQuery")
         if self.paper:
             return self._paper_plan(epsilon, delta)
-        multiplier = self.multiplier or self._multiplier(calibrate_mu(epsilon, delta) * math.sqrt(_SHARE))
+        multiplier = self.multiplier
+        if not multiplier:
+            # The central limit mu = q sqrt(T (e^(4/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with
+            # Gaussian differential privacy, 2020), solved for z. It is exact for q = 1, and otherwise only a
+            # heuristic.
+            mu = calibrate_mu(epsilon, delta) * math.sqrt(_SHARE)
+            if self._rate == 1:
+                multiplier = _MULTIPLIER_GROWTH * math.sqrt(self._steps) / mu
+            else:
+                exponent = math.log1p((mu / self._rate) ** 2 / self._steps)
+                multiplier = _MULTIPLIER_GROWTH / math.sqrt(exponent)
         training = self._attention_query(multiplier, 0.0).event(self.unit)
         _refuse(privacy_curve(training).epsilon(delta), epsilon)
         return calibrated(
@@ -158,16 +168,6 @@ class AttentionTraining:
             oriented=isinstance(self.unit, UndirectedEdge) and not self.paper,
             forward_noise=hop_noise,
         )
-
-    def _multiplier(self, mu: float) -> float:
-        """Return the noise multiplier at which training has about this mu.
-
-        It inverts the central limit mu = q sqrt(T (e^(4/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with
-        Gaussian differential privacy, 2020), exact for q = 1 and otherwise only a heuristic for the plan.
-        """
-        if self._rate == 1:
-            return _MULTIPLIER_GROWTH * math.sqrt(self._steps) / mu
-        return _MULTIPLIER_GROWTH / math.sqrt(math.log1p((mu / self._rate) ** 2 / self._steps))
 
     @property
     def _steps(self) -> int:

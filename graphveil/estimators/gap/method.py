@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph, to_dense
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
 from graphveil.estimators.gap.attention import (
     NETWORK,
@@ -25,7 +25,6 @@ from graphveil.estimators.gap.attention import (
     train_attention,
 )
 from graphveil.estimators.gap.networks import Classifier, GapArchitecture, HopTransform
-from graphveil.estimators.inference import check_no_groups
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
 from graphveil.estimators.own.code import check_registered
@@ -195,7 +194,12 @@ class TrainedGap(TrainedModel):
         if plan is None:
             return None
         hops = ReleasePlan(plan.unit, tuple(hop_queries(plan)), plan.delta)
-        check_no_groups(self.method.name, hops)
+        if any(query.groups > 1 for query in hops.queries):
+            raise NotImplementedGuaranteeError(
+                f"{self.method.name} under its unit depends on which nodes have a public label, which "
+                "another graph may not have, and does not yet predict one; fit it on that graph (its own "
+                "release and budget), or use gap, which predicts other graphs"
+            )
         # The plan itself if it has only hops: it also holds the calibration.
         return plan if len(hops.queries) == len(plan.queries) else hops
 

@@ -172,7 +172,13 @@ class _DenseInput(nn.Module):
         self.module = module
 
     def forward(self, x: Batch) -> Tensor:
-        return cast(Tensor, self.module(_dense(x)))
+        if not isinstance(x, Tensor):
+            rows = cast(SparseRows, x)
+            count = len(rows.offsets) - 1
+            owner = torch.arange(count).repeat_interleave(rows.offsets.diff())
+            x = torch.zeros(count, rows.width)
+            x.index_put_((owner, rows.columns.long()), rows.values, accumulate=True)
+        return cast(Tensor, self.module(x))
 
 
 class CustomEncoder(Encoder):
@@ -283,13 +289,3 @@ def _step(name: str, network: nn.Module, inputs: object) -> None:
 def random_records(width: int, scale: float) -> Tensor:
     """Return a few random records."""
     return scale * torch.randn(_NUM_RANDOM_RECORDS, width, generator=torch.Generator().manual_seed(0))
-
-
-def _dense(x: Batch) -> Tensor:
-    if isinstance(x, Tensor):
-        return x
-    rows = cast(SparseRows, x)
-    count = len(rows.offsets) - 1
-    owner = torch.arange(count).repeat_interleave(rows.offsets.diff())
-    dense = torch.zeros(count, rows.width)
-    return dense.index_put_((owner, rows.columns.long()), rows.values, accumulate=True)
