@@ -1319,7 +1319,7 @@ BUGS = [
                 "return slots, graph",
             )
         ],
-        test="tests/estimators/test_perturbed.py::test_a_model_sees_the_released_graph_alone",
+        test="tests/estimators/test_released_graph.py::test_predictions_depend_on_the_released_graph_only",
     ),
     dict(
         name="lists_are_read_from_true_edges",
@@ -1330,7 +1330,7 @@ BUGS = [
                 "return slots, graph",
             )
         ],
-        test="tests/estimators/spectral/test_spectral.py::test_a_model_sees_the_released_graph_alone",
+        test="tests/estimators/spectral/test_spectral.py::test_predictions_depend_on_the_released_graph_only",
     ),
     dict(
         name="scores_are_half_of_what_they_are",
@@ -1526,19 +1526,19 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-sigmoid_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-exp_cos(0.5)-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-relu_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-jaccard-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-class_agree(0.2)-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-given-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-sigmoid_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-exp_cos(0.5)-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-relu_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-jaccard-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-class_agree(0.2)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-sigmoid_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-exp_cos(0.5)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-relu_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-jaccard-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-class_agree(0.2)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-given-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-sigmoid_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-exp_cos(0.5)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-relu_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-jaccard-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-class_agree(0.2)-undirected-edge]",
         ],
     ),
     dict(
@@ -1551,10 +1551,10 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_an_edge_of_another_graph_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_a_new_edge_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
@@ -1572,9 +1572,9 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-learned_public-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-learned_public-undirected-edge]",
         ],
     ),
     dict(
@@ -1586,7 +1586,7 @@ BUGS = [
                 "found = self._weight_model.moments(keys, classes, generator)[self._receiving]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
             )
         ],
-        test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+        test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-half_cos-undirected-edge]",
     ),
     dict(
         name="a_message_is_what_was_heard_without_noise",
@@ -1602,7 +1602,7 @@ BUGS = [
                 'heard = [*aggregates[:-1], aggregates[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.gap.hop_transform.next_input(self.encoder, rows, heard, std)',
             ),
         ],
-        test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+        test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
     ),
     dict(
         name="lengths_follow_exact_degrees",
@@ -1614,8 +1614,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_an_edge_of_another_graph_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_a_new_edge_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
@@ -1628,8 +1628,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_an_edge_of_another_graph_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_a_new_edge_changes_hops_by_at_most_its_cost[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
@@ -1641,7 +1641,7 @@ BUGS = [
                 "start=(rows.roll(1, dims=0) + rows).to(torch.float64)",
             )
         ],
-        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap]",
+        test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gap]",
     ),
     dict(
         name="messages_are_scaled_by_exact_in_degrees",
@@ -1658,9 +1658,9 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap-promise]",
-            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
-            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-R]",
+            "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gap-promise]",
+            "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
+            "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-R]",
         ],
     ),
     dict(
@@ -1672,7 +1672,7 @@ BUGS = [
                 "degree = graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
             )
         ],
-        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+        test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
     ),
     dict(
         name="a_prediction_reads_who_is_linked_to",
@@ -1688,7 +1688,7 @@ BUGS = [
                 "aggregated.rows, combiner.log_posteriors(inputs) * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
         ],
-        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+        test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
     ),
     dict(
         name="stars_are_of_those_who_list_a_node",
@@ -1699,7 +1699,7 @@ BUGS = [
                 "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_ego_graphs(turned, self.leaves,",
             )
         ],
-        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gnn]",
+        test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gnn]",
     ),
     dict(
         name="a_decision_is_surer_where_friends_are_many",
@@ -1711,9 +1711,9 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[both ends-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[many labels-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[both ends-undirected-edge]",
         ],
     ),
     dict(
@@ -1725,7 +1725,7 @@ BUGS = [
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
         ],
-        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
     ),
     dict(
         name="the_gate_weighs_validation_nodes_by_their_degrees",
@@ -1736,7 +1736,7 @@ BUGS = [
                 "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
             )
         ],
-        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
+        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[many labels-undirected-edge]",
     ),
     dict(
         name="features_are_taught_what_degrees_say",
@@ -1748,8 +1748,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[few labels-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[few labels-undirected-edge]",
         ],
     ),
     dict(
@@ -1762,9 +1762,9 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[mlp]",
-            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[gap]",
-            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[classcode]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[mlp]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[gap]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[classcode]",
         ],
         reason="not what counts say",
     ),
@@ -1777,7 +1777,7 @@ BUGS = [
                 "release.answer(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
             )
         ],
-        test="tests/estimators/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[mlp]",
+        test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[mlp]",
         reason="another candidate",
     ),
     dict(
@@ -1789,7 +1789,7 @@ BUGS = [
                 "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
             )
         ],
-        test="tests/estimators/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[gap]",
+        test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[gap]",
         reason="another candidate",
     ),
     dict(
@@ -1801,7 +1801,7 @@ BUGS = [
                 "pays=(True, True, False)",
             )
         ],
-        test="tests/estimators/test_mlp_on_records.py::test_every_group_pays_the_total[True]",
+        test="tests/estimators/test_mlp_node_level.py::test_every_record_is_charged_at_most_the_budget[True]",
     ),
     dict(
         name="everybody_teaches",
@@ -1812,7 +1812,7 @@ BUGS = [
                 "torch.ones(graph.num_nodes, dtype=torch.bool)",
             )
         ],
-        test="tests/estimators/test_mlp_on_records.py::test_labels_of_others_are_not_read[False]",
+        test="tests/estimators/test_mlp_node_level.py::test_labels_that_are_not_charged_are_not_read[False]",
     ),
     dict(
         name="the_step_size_follows_how_many_have_a_label",
@@ -1823,7 +1823,7 @@ BUGS = [
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
         ],
-        test="tests/estimators/test_mlp_on_records.py::test_how_many_have_a_label_is_secret",
+        test="tests/estimators/test_mlp_node_level.py::test_settings_do_not_depend_on_the_number_of_labels",
     ),
     # -- Audits, server, papers, ledger, sweeps
     dict(
@@ -3628,7 +3628,7 @@ BUGS = [
                 "pass",
             ),
         ],
-        test="tests/estimators/test_gap_own.py::test_a_module_that_fails_later_is_refused_before_anything_is_charged[InPlace-in place that its backward pass reads, the output of Sigmoid-encoder]",
+        test="tests/estimators/test_gap_custom_modules.py::test_rejects_modules_that_would_fail_later_before_a_charge[InPlace-in place that its backward pass reads, the output of Sigmoid-encoder]",
         reason="modified by an inplace operation",
     ),
     dict(
@@ -3652,7 +3652,7 @@ BUGS = [
                 "FeatureScaling.from_public_features",
             ),
         ],
-        test="tests/estimators/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-record]",
+        test="tests/estimators/features/test_scaling.py::test_node_units_scale_by_public_constants_only[node-record]",
     ),
     dict(
         name="another_graph_is_not_scaled",
@@ -4122,8 +4122,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[sampled network-3e+38-none]",
-            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[network-3e+38-none]",
+            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_for_any_record[sampled network-3e+38-none]",
+            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_for_any_record[network-3e+38-none]",
         ],
     ),
     # -- Steps: batches, noise, clipping, resuming
@@ -4828,7 +4828,7 @@ BUGS = [
                 "safe_unit(rows)",
             )
         ],
-        test="tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[gap-3e+38-none]",
+        test="tests/estimators/test_null_record.py::test_every_prediction_is_finite_for_any_record[gap-3e+38-none]",
         reason="NaN or infinite",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Shared by the model tests: a small graph of three groups, and where the public data sets lie."""
+"""Shared by the tests of estimators: a small graph of three classes, and recorded queries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from graphveil.release import NeighborSumData, Release
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]
 Asked = list[tuple[Tensor, Any]]
-PAIR_WEIGHTS = (  # by what two rows have, each with parameters of its own where it takes some
+PAIR_WEIGHTS = (  # edge weights of public vectors
     "sigmoid_cos",
     "exp_cos(0.5)",
     "half_cos@8",
@@ -29,7 +29,7 @@ PAIR_WEIGHTS = (  # by what two rows have, each with parameters of its own where
 
 
 def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, nodes: int = NODES) -> Graph:
-    """Return a graph whose classes have mostly inner edges and features that tell them apart in part."""
+    """Return a homophilous graph of three classes with informative features."""
     rng = np.random.default_rng(seed)
     y = np.arange(nodes) % CLASSES
     x = (rng.random((nodes, FEATURES)) < 0.2).astype(np.float32)
@@ -45,19 +45,19 @@ def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, n
 
 @pytest.fixture
 def graph() -> Graph:
-    """A fresh undirected graph with a budget of its own."""
+    """A new undirected graph with its own ledger."""
     return grouped()
 
 
 @pytest.fixture
 def make_graph() -> MakeGraph:
-    """The function that draws small graphs."""
+    """The function that returns small graphs."""
     return grouped
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What each hop was asked with: vectors and keys."""
+    """The inputs of each neighbor sum: vectors, and what edge weights read."""
     seen: Asked = []
     ask = Release.answer
 

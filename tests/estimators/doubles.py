@@ -1,6 +1,6 @@
-"""A method for units of records that learns nothing: what it releases is true to its plan, and quick.
+"""A quick method for node-level units that learns nothing and releases according to its plan.
 
-Its rows are real releases, so that books, folders and guarantees can be tested without training.
+Its aggregates are real releases, so that ledgers, folders and guarantees can be tested without training.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Learned attention: the plan of a budget, the paper's refusals, and that training learns what it can."""
+"""Attention that is learned from edges: plans, paper mode, and training."""
 
 import math
 from dataclasses import replace
@@ -60,7 +60,7 @@ def planned(
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_a_plan_spends_the_budget_and_leaves_most_of_it_to_the_sums(unit: Unit, epsilon: float) -> None:
+def test_a_plan_meets_the_budget_and_leaves_most_of_it_to_the_hops(unit: Unit, epsilon: float) -> None:
     plan, steps, hop = planned(replace(CONFIG, unit=unit), epsilon)
     assert 0.999 * epsilon <= plan.epsilon <= epsilon
     alone = ReleasePlan(unit, (hop,), 1e-5).mu ** 2
@@ -72,25 +72,25 @@ def test_a_plan_spends_the_budget_and_leaves_most_of_it_to_the_sums(unit: Unit, 
 
 
 @pytest.mark.parametrize("targets", [2, 100, 256, 300])
-def test_few_targets_get_a_plan_too(targets: int) -> None:
+def test_plans_for_few_targets(targets: int) -> None:
     plan, steps, _ = planned(replace(CONFIG, targets=targets), 1.0)
     assert plan.epsilon <= 1.0
     assert steps.sampling_rate == pytest.approx(min(1.0, 256 / targets))
 
 
-def test_further_hops_share_what_training_leaves() -> None:
+def test_hops_share_the_budget_that_training_leaves() -> None:
     one, three = (replace(CONFIG, hops=k).plan(1.0, 1e-5, num_nodes=FACEBOOK) for k in (1, 3))
     assert len(three.queries) == 4
     assert three.noise_std[1] == pytest.approx(math.sqrt(3) * one.noise_std[1], rel=1e-3)
 
 
-def test_training_that_costs_the_budget_is_refused_with_its_figure() -> None:
+def test_rejects_training_above_the_budget() -> None:
     with pytest.raises(CalibrationError, match=r"costs epsilon 2\.9\d* of 2, .* attention_steps"):
         replace(CONFIG, steps=1000, multiplier=1.3).plan(2.0, 1e-5, num_nodes=FACEBOOK)
 
 
 @pytest.mark.parametrize("wrong", [{"hops": 0}, {"targets": 0}, {"batch_size": 0}, {"learning_rate": -1.0}])
-def test_parameters_outside_their_range_are_refused(wrong: dict[str, int]) -> None:
+def test_rejects_parameters_outside_their_range(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         replace(CONFIG, **wrong)
 
@@ -100,7 +100,7 @@ def test_parameters_outside_their_range_are_refused(wrong: dict[str, int]) -> No
 
 @pytest.mark.parametrize("share", [0.8, 0.72])  # with a tenth of the training nodes for validation, or none
 @pytest.mark.parametrize(("nodes", "trained"), [(FACEBOOK, {4, 8}), (COMPUTERS, {8}), (REDDIT, {1, 2, 4, 8})])
-def test_paper_mode_refuses_what_the_paper_could_not_train(
+def test_paper_mode_rejects_budgets_that_were_infeasible_in_the_paper(
     nodes: int, trained: set[int], share: float
 ) -> None:
     config = replace(CONFIG, targets=round(share * nodes), paper=True)
@@ -115,7 +115,7 @@ def test_paper_mode_refuses_what_the_paper_could_not_train(
     assert found == trained
 
 
-def test_the_paper_s_sums_are_released_once_a_step_and_unamplified() -> None:
+def test_paper_accounting_charges_every_step_without_amplification() -> None:
     _, steps, hop = planned(replace(CONFIG, paper=True), 8.0)
     assert (steps.steps, steps.noise_multiplier) == (1000, 1.3)
     assert steps.forward_noise == hop.sigma[0]
@@ -128,7 +128,7 @@ def test_the_paper_s_sums_are_released_once_a_step_and_unamplified() -> None:
     assert steps.sampling_rate == pytest.approx(PAPER_BATCH / CONFIG.targets)
 
 
-def test_the_paper_s_claim_is_far_from_what_its_edges_cost() -> None:
+def test_the_claim_of_the_paper_is_below_the_exact_cost() -> None:
     plan, _, _ = planned(replace(CONFIG, paper=True), 8.0)
     assert privacy_curve(plan.event).epsilon(1e-5) > 8.0
 
@@ -136,7 +136,7 @@ def test_the_paper_s_claim_is_far_from_what_its_edges_cost() -> None:
 # -- learning ----------------------------------------------------------------------------------------------
 
 
-def test_attention_learns_whom_to_listen_to() -> None:
+def test_attention_learns_to_ignore_misleading_neighbors() -> None:
     """Half of the nodes send the other class, and their last coordinate tells: a plain sum says nothing."""
     generator, count = torch.Generator().manual_seed(0), 400
     labels = torch.randint(0, 2, (count,), generator=generator)
@@ -177,7 +177,7 @@ def told_apart(rows: Tensor, labels: Tensor) -> float:
     return float((found[:, 0] * signs > 0).float().mean())
 
 
-def test_attention_starts_as_a_plain_sum_and_is_told_each_step() -> None:
+def test_attention_starts_as_a_plain_sum_and_reports_each_step() -> None:
     path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     config = AttentionTraining(
         unit=UndirectedEdge(), dim=2, classes=2, targets=3, steps=5, multiplier=30.0, learning_rate=1e-9
@@ -213,7 +213,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_gap_learns_its_weights_and_predicts_other_graphs_with_them(tmp_path: Path) -> None:
+def test_gap_learns_attention_and_predicts_other_graphs_with_it(tmp_path: Path) -> None:
     model = GAP(**OPTIONS).fit(GRAPH)
     guarantee = model.guarantee
     assert guarantee.valid
@@ -239,7 +239,7 @@ def test_gap_resumes_attention_at_no_cost(tmp_path: Path) -> None:
     assert all(torch.equal(attention_of(again)[name], part) for name, part in attention_of(first).items())
 
 
-def test_gap_in_paper_mode_says_what_is_wrong_with_attention() -> None:
+def test_gap_in_paper_mode_lists_the_deviations_of_attention() -> None:
     paper = GAP(**{**OPTIONS, "mode": "paper", "epsilon": 300.0}).fit(GRAPH).guarantee
     assert not paper.valid
     assert any("twice the change" in word for word in paper.deviations)

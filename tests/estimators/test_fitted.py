@@ -1,10 +1,11 @@
-"""A fit is a value: later parameters do not reach it, and a model knows the graph that it was fitted on."""
+"""The fit as a value: later parameters do not affect it, and the fitted graph is recognized."""
 
 import json
 import sys
 import threading
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 from estimators.conftest import MakeGraph
-from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.data import Adjacency, Graph
+from graphveil.errors import ArtifactError, ConfigError, GraphveilError
 from graphveil.estimators import METHODS
+from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
 from graphveil.ledger import ledger_of
@@ -35,7 +37,7 @@ LATER = pytest.mark.parametrize(
 
 
 @LATER
-def test_parameters_set_after_a_fit_reach_neither_predictions_nor_prices(
+def test_later_parameters_do_not_affect_predictions_or_costs(
     graph: Graph, make_graph: MakeGraph, later: dict[str, Any]
 ) -> None:
     model, other = GAP(**EDGES).fit(graph), make_graph(seed=1)
@@ -50,9 +52,7 @@ def test_parameters_set_after_a_fit_reach_neither_predictions_nor_prices(
 
 
 @LATER
-def test_parameters_set_after_a_fit_reach_no_file(
-    graph: Graph, tmp_path: Path, later: dict[str, Any]
-) -> None:
+def test_later_parameters_are_not_saved(graph: Graph, tmp_path: Path, later: dict[str, Any]) -> None:
     model = GAP(**EDGES).fit(graph)
     fitted = model.get_params()
     model.set_params(**later)
@@ -62,7 +62,7 @@ def test_parameters_set_after_a_fit_reach_no_file(
     assert load_model(tmp_path / "model").predict().equal(model.predict())
 
 
-def test_an_assignment_is_checked_as_the_constructor_checks_it() -> None:
+def test_assignments_are_checked() -> None:
     model = GAP(**EDGES)
     with pytest.raises(ConfigError, match="hops=0"):
         model.hops = 0
@@ -72,7 +72,7 @@ def test_an_assignment_is_checked_as_the_constructor_checks_it() -> None:
     assert (model.hops, model.epsilon) == (3, 1.0)
 
 
-def test_what_was_learned_is_not_set(graph: Graph) -> None:
+def test_rejects_assignments_of_fitted_attributes(graph: Graph) -> None:
     model = GAP(**EDGES).fit(graph)
     with pytest.raises(ConfigError, match="follow from the fit"):
         model.guarantee_ = None
@@ -94,13 +94,14 @@ def test_a_plan_follows_from_public_sizes_alone(make_graph: MakeGraph, method: s
 def test_the_plan_that_is_shown_is_executed(graph: Graph) -> None:
     model = GAP(**EDGES)
     prepared = model.prepare(graph)
+    assert ledger_of(graph.edge_set).entries == ()
     assert model.fit(prepared).plan_ is prepared.preview.plan
     assert model.guarantee == prepared.preview.guarantee
     direct = GAP(**EDGES).fit(graph)
     assert direct.plan_ == model.plan_ and direct.guarantee == model.guarantee
 
 
-def test_a_prepared_fit_is_of_one_configuration(graph: Graph) -> None:
+def test_rejects_a_prepared_fit_of_another_configuration(graph: Graph) -> None:
     model = GAP(**EDGES)
     prepared = model.prepare(graph)
     model.hops = 3
@@ -109,7 +110,7 @@ def test_a_prepared_fit_is_of_one_configuration(graph: Graph) -> None:
     assert ledger_of(graph.edge_set).entries == ()
 
 
-def test_a_configuration_is_frozen_once(graph: Graph) -> None:
+def test_configurations_are_frozen(graph: Graph) -> None:
     model = GAP(**EDGES)
     config = model.config
     model.fit(graph)
@@ -119,17 +120,40 @@ def test_a_configuration_is_frozen_once(graph: Graph) -> None:
     assert model.config.privacy_config.epsilon == 2.0 and config.privacy_config.epsilon == EDGES["epsilon"]
 
 
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: GAP(**EDGES, hops=2, encoder_epochs=3),
+        lambda: ClassCode(unit="undirected-edge", epsilon=4.0, delta=1e-5, seed=0, self_training=False),
+    ],
+    ids=["gap", "classcode"],
+)
+def test_a_finished_workspace_belongs_to_its_graph(
+    make_graph: MakeGraph, tmp_path: Path, fit: Callable[[], Any]
+) -> None:
+    graph = make_graph()
+    first = fit().fit(graph, workspace=tmp_path)
+    assert torch.equal(fit().fit(graph, workspace=tmp_path).predict_proba(), first.predict_proba())
+    assert len(ledger_of(graph.edge_set).entries) == 1
+    source, target = graph.adjacency.edge_index()
+    ends = torch.cat([source, torch.tensor([0])]), torch.cat([target, torch.tensor([149])])
+    other = replace(graph, adjacency=Adjacency.from_edges(*ends, num_nodes=150, directed=False))
+    with pytest.raises(GraphveilError, match="finished release of other data"):
+        fit().fit(other, workspace=tmp_path)
+    assert not ledger_of(other.edge_set).entries
+
+
 class TestOwnGraph:
     """The fitted graph is answered from what is stored, however it comes back."""
 
-    def test_the_graph_read_once_more_is_free(self, make_graph: MakeGraph) -> None:
+    def test_recognizes_the_fitted_graph(self, make_graph: MakeGraph) -> None:
         model, again = GAP(**EDGES).fit(make_graph()), make_graph()
         assert model.privacy_cost(again) is None
         assert model.predict_proba(again).equal(model.predict_proba())
         assert ledger_of(again.edge_set).entries == ()
         assert model.guarantee_with_predictions.epsilon == model.guarantee.epsilon
 
-    def test_one_edge_less_is_another_graph(self, make_graph: MakeGraph) -> None:
+    def test_a_graph_with_one_edge_less_is_another_graph(self, make_graph: MakeGraph) -> None:
         graph = make_graph()
         source, target = graph.adjacency.edge_index()
         first = (source == source[0]) & (target == target[0]) | (source == target[0]) & (target == source[0])
@@ -138,7 +162,7 @@ class TestOwnGraph:
         )
         assert GAP(**EDGES).fit(graph).privacy_cost(fewer) is not None
 
-    def test_a_release_alone_cannot_know_and_refuses(
+    def test_a_release_alone_does_not_recognize_the_fitted_graph(
         self, graph: Graph, make_graph: MakeGraph, tmp_path: Path
     ) -> None:
         GAP(**EDGES).fit(graph).save(tmp_path / "model")
@@ -152,7 +176,7 @@ class TestOwnGraph:
         loaded.predict(apart, assume_disjoint_edges=True)
         assert len(ledger_of(apart.edge_set).entries) == 1
 
-    def test_withheld_rows_of_the_own_graph_are_named(self, make_graph: MakeGraph, tmp_path: Path) -> None:
+    def test_predictions_withheld_from_a_release_raise(self, make_graph: MakeGraph, tmp_path: Path) -> None:
         model = GAP(**OWNER).fit(make_graph())
         model.save(tmp_path / "model")
         loaded = load_model(tmp_path / "model")
@@ -160,7 +184,7 @@ class TestOwnGraph:
         with pytest.raises(ArtifactError, match="per_node"):
             loaded.predict(make_graph())
 
-    def test_neither_key_nor_tag_is_in_a_saved_model(self, graph: Graph, tmp_path: Path) -> None:
+    def test_a_saved_model_contains_no_fingerprint(self, graph: Graph, tmp_path: Path) -> None:
         model = GAP(**OWNER).fit(graph)
         model.save(tmp_path / "model", per_node=tmp_path / "rows")
         assert model.graph_fingerprint is not None
@@ -192,14 +216,14 @@ class TestThreads:
         finally:
             sys.setswitchinterval(interval)
 
-    def test_every_prediction_is_entered(self, graph: Graph, make_graph: MakeGraph) -> None:
+    def test_concurrent_predictions_are_all_charged(self, graph: Graph, make_graph: MakeGraph) -> None:
         model = GAP(**EDGES).fit(graph)
         self.together([lambda seed=seed: model.predict(make_graph(seed=seed)) for seed in range(1, 7)])
         assert len(ledger_of(graph.edge_set).entries) == 7
         together = model.guarantee.repeated(7).epsilon
         assert model.guarantee_with_predictions.epsilon == pytest.approx(together, rel=1e-6)
 
-    def test_one_question_is_asked_once(self, graph: Graph, make_graph: MakeGraph) -> None:
+    def test_concurrent_equal_predictions_are_charged_once(self, graph: Graph, make_graph: MakeGraph) -> None:
         model, other, found = GAP(**EDGES).fit(graph), make_graph(seed=1), list[torch.Tensor]()
         self.together([lambda: found.append(model.predict_proba(other))] * 6)
         assert len(ledger_of(other.edge_set).entries) == 1

@@ -1,56 +1,29 @@
 """GAP: what it asks of the edges, what it learns from, resumes, ablations, and the reference's numbers."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import ConfigError
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.gap.method import hop_noise_stds
 from graphveil.estimators.saved import load_model
 from graphveil.ledger import ledger_of
 from graphveil.nn.hops import scaled_by_norm
-from graphveil.privacy import PairwiseGaussian, renyi
+from graphveil.privacy import renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.propagation import plain_unit, shrink_unit
-from graphveil.release import NeighborSumData, Release
 from graphveil.release.keys import ReleaseKey
+from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
 PAPER: dict[str, Any] = {**STRICT, "unit": "directed-edge", "mode": "paper"}
 
 
-class KilledError(Exception):
-    pass
-
-
-def killed_at(where: str, done: int) -> Callable[[str, int, int], None]:
-    """Return a progress callback that kills the fit at one point of one stage."""
-
-    def progress(stage: str, finished: int, total: int) -> None:
-        if (stage, finished) == (where, done):
-            raise KilledError
-
-    return progress
-
-
-def outcome(model: GAP) -> list[Tensor]:
-    """Return everything that a fit computed."""
-    assert model.proba_ is not None
-    return [model.proba_, *model.aggregates_.values(), *model.fitted.trained.state().values()]
-
-
-def same(left: GAP, right: GAP) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(outcome(left), outcome(right), strict=True))
-
-
 class TestPlan:
-    def test_strict_noise_is_exact_for_a_friendship(self):
+    def test_strict_noise_is_exact_for_an_undirected_edge(self):
         plan = GAP(**STRICT).plan(num_nodes=1000, num_classes=6)
         mu = mu_of(2.0, 1e-7)
         assert plan.noise_std == pytest.approx([2**0.5 * 2**0.5 / mu] * 2, rel=2e-3)
@@ -76,18 +49,10 @@ class TestPlan:
         friendship = GAP(**{**PAPER, "unit": "undirected-edge"}).plan(num_nodes=1000, num_classes=6)
         assert friendship.noise_std[0] == pytest.approx(2**0.5 * two.noise_std[0])
 
-    def test_the_whole_release_is_one_event(self, graph):
-        model = GAP(**STRICT).fit(graph)
-        (entry,) = ledger_of(graph.edge_set).entries
-        assert entry.label == "gap"
-        assert all(isinstance(event, PairwiseGaussian) for event in entry.event.events)
-        assert len(entry.event.events) == 2
-        assert model.guarantee.releases == 1
-
 
 class TestRelease:
     @pytest.mark.parametrize("parameters", [STRICT, PAPER], ids=["strict", "paper"])
-    def test_aggregates_are_the_noisy_hops_and_never_hop_zero(self, graph, parameters):
+    def test_aggregates_are_the_noisy_hops(self, graph, parameters):
         model = GAP(**parameters).fit(graph)
         assert list(model.aggregates_) == ["hop1", "hop2"]
         for rows in model.aggregates_.values():
@@ -102,61 +67,31 @@ class TestRelease:
             second.fitted.trained.state()["encoder._head.weight"],
         )
 
-    @pytest.mark.parametrize("parameters", [STRICT, PAPER], ids=["strict", "paper"])
-    def test_a_noise_seed_repeats_every_byte(self, make_graph, parameters):
-        fits = [GAP(**parameters, unsafe_noise_seed=seed).fit(make_graph()) for seed in (5, 5, 6)]
-        assert same(fits[0], fits[1])
-        assert not torch.equal(fits[0].aggregates_["hop1"], fits[2].aggregates_["hop1"])
-
     def test_the_noise_has_the_planned_size(self, make_graph):
         """Two noise seeds ask the same first hop: their difference has variance 2 s^2."""
         one, two = (GAP(**STRICT, unsafe_noise_seed=seed).fit(make_graph(nodes=900)) for seed in (1, 2))
         difference = one.aggregates_["hop1"] - two.aggregates_["hop1"]
         assert float(difference.std()) == pytest.approx(2**0.5 * one.plan_.noise_std[0], rel=0.03)
 
-    def test_without_a_unit_the_sums_are_exact_and_not_kept(self, graph):
+    def test_unit_none_stores_no_aggregates(self, graph):
         model = GAP(unit="none", seed=0, epochs=2, hops=1).fit(graph)
         assert model.aggregates_ == {}
         assert ledger_of(graph.edge_set).entries == ()
 
-    def test_the_next_hop_gets_the_shrunken_rows(self, graph, monkeypatch):
-        asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.release.Release.answer", recording(asked))
+    def test_a_hop_sends_shrunken_aggregates(self, graph, asked):
         model = GAP(**STRICT).fit(graph)
+        sent = [vectors for vectors, _ in asked]
+        assert all(bool((vectors.norm(dim=1) <= 1).all()) for vectors in sent)
         std = model.plan_.noise_std[0]
-        assert all(bool((rows.norm(dim=1) <= 1).all()) for rows in asked)
-        torch.testing.assert_close(asked[1], shrink_unit(model.aggregates_["hop1"], std))
+        torch.testing.assert_close(sent[1], shrink_unit(model.aggregates_["hop1"], std))
 
-    def test_paper_mode_normalizes_plainly(self, graph, monkeypatch):
-        asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.release.Release.answer", recording(asked))
+    def test_a_hop_sends_normalized_aggregates_in_paper_mode(self, graph, asked):
         model = GAP(**PAPER).fit(graph)
-        torch.testing.assert_close(asked[1], plain_unit(model.aggregates_["hop1"]))
-
-
-def recording(asked: list[Tensor]) -> Callable[..., Tensor]:
-    answer = Release.answer
-
-    def ask(self: Release, data: NeighborSumData) -> Tensor:
-        asked.append(data.vectors)
-        return answer(self, data)
-
-    return ask
+        torch.testing.assert_close(asked[1][0], plain_unit(model.aggregates_["hop1"]))
 
 
 class TestViews:
-    def test_predictions_follow_from_the_noisy_rows_and_public_data_alone(self, make_graph):
-        """Cut every edge of the graph after the fit: the same rows still give the same predictions."""
-        graph = make_graph()
-        model = GAP(**STRICT, unsafe_noise_seed=0).fit(graph)
-        trained, aggregates = model.fitted.trained, list(model.aggregates_.values())
-        aggregation = trained.aggregation
-        views = aggregation.gap.hop_transform.views(
-            aggregation.encode(graph), aggregates, hop_noise_stds(model.plan_)
-        )
-        torch.testing.assert_close(trained.proba(views), model.predict_proba())
-
-    def test_length_tells_signal_from_noise(self):
+    def test_scaling_by_the_norm_is_a_logarithm_of_signal_to_noise(self):
         rows = scaled_by_norm(torch.tensor([[8.0, 0.0], [0.0, 0.5], [0.0, 0.0]]), 1.0)
         assert rows.norm(dim=1).tolist() == pytest.approx([2.197225, 0.405465, 0.0], abs=1e-5)
 
@@ -182,32 +117,32 @@ class TestOptions:
             {"use_encoder": False, "combine": "attention", "mode": "paper"},
         ],
     )
-    def test_train_predict_and_come_back_from_a_folder(self, graph, make_graph, tmp_path, options):
+    def test_options_train_and_are_saved(self, graph, make_graph, tmp_path, options):
         model = GAP(**{**STRICT, **options, "unsafe_noise_seed": 1}).fit(graph)
         assert model.predict_proba().isfinite().all()
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
         torch.testing.assert_close(again.predict_proba(other, allow_spend=True), model.predict_proba(other))
 
-    def test_the_ablation_aggregates_the_features_themselves(self, graph):
+    def test_aggregates_features_without_an_encoder(self, graph):
         model = GAP(**STRICT, use_encoder=False).fit(graph)
         assert model.aggregates_["hop1"].shape == (graph.num_nodes, graph.num_features)
         assert not any(name.startswith("encoder") for name in model.fitted.trained.state())
         assert {stage for stage, _ in model.history_} == {"classifier"}
 
-    def test_encoder_epochs_are_the_classifiers_unless_given(self, graph):
+    def test_encoder_epochs_default_to_epochs(self, graph):
         for given, expected in ((None, 4), (2, 2)):
             model = GAP(**STRICT, encoder_epochs=given).fit(graph)
             assert len([row for stage, row in model.history_ if stage == "encoder"]) == expected
 
     @pytest.mark.parametrize("name", ["hops", "hidden", "encoder_layers", "base_layers", "head_layers"])
-    def test_counts_are_at_least_one_and_bounded(self, name):
+    def test_rejects_counts_outside_their_range(self, name):
         with pytest.raises(ConfigError, match=f"{name}=0 must be a whole number of at least 1"):
             GAP(**{**STRICT, name: 0})
         with pytest.raises(ConfigError, match=f"{name}=1000000000000 must be at most "):
             GAP(**{**STRICT, name: 10**12})
 
-    def test_combine_is_one_of_three(self):
+    def test_rejects_an_unknown_combination(self):
         with pytest.raises(ConfigError, match=r"combine='conct' is not one of .*; did you mean 'concat'"):
             GAP(**STRICT, combine="conct")
 
@@ -225,29 +160,29 @@ class TestResume:
             ("classifier", 12),
         ],
     )
-    def test_a_resumed_fit_is_the_same_fit_and_books_nothing(
+    def test_a_resumed_fit_is_bit_identical_and_charges_nothing(
         self, make_graph, tmp_path, stage, done, parameters
     ):
         options = {**parameters, "epochs": 25, "dropout": 0.1, "unsafe_noise_seed": 4}
         whole = GAP(**options).fit(make_graph(), workspace=tmp_path / "whole")
         graph = make_graph()
-        with pytest.raises(KilledError):
-            GAP(**options).fit(graph, workspace=tmp_path / "run", on_progress=killed_at(stage, done))
+        with pytest.raises(InterruptedFit):
+            GAP(**options).fit(graph, workspace=tmp_path / "run", on_progress=interrupted_at(stage, done))
         assert len(ledger_of(graph.edge_set).entries) == 1
         resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, resumed)
         assert resumed.history_ == whole.history_
         assert len(ledger_of(graph.edge_set).entries) == 1
 
-    def test_secret_noise_survives_a_resume(self, graph, tmp_path):
-        with pytest.raises(KilledError):
-            GAP(**STRICT).fit(graph, workspace=tmp_path, on_progress=killed_at("aggregate", 1))
+    def test_a_fit_without_seeds_can_be_resumed(self, graph, tmp_path):
+        with pytest.raises(InterruptedFit):
+            GAP(**STRICT).fit(graph, workspace=tmp_path, on_progress=interrupted_at("aggregate", 1))
         first = GAP(**STRICT).fit(graph, workspace=tmp_path)
         again = GAP(**STRICT).fit(graph, workspace=tmp_path)
         assert same(first, again)
         assert len(ledger_of(graph.edge_set).entries) == 1
 
-    def test_no_noise_key_and_no_exact_sum_is_left_in_the_workspace(self, graph, tmp_path, monkeypatch):
+    def test_a_finished_workspace_contains_no_noise_key_and_no_exact_sum(self, graph, tmp_path, monkeypatch):
         drawn, fresh = list[ReleaseKey](), ReleaseKey.fresh
         monkeypatch.setattr(ReleaseKey, "fresh", lambda: (drawn.append(fresh()), drawn[-1])[1])
         model = GAP(**STRICT).fit(graph, workspace=tmp_path)
@@ -267,19 +202,14 @@ class TestResume:
 
 
 class TestAnotherGraph:
-    def test_noise_is_drawn_for_its_size(self, graph, make_graph):
+    def test_delta_of_another_graph_does_not_change_the_charge(self, graph, make_graph):
         model = GAP(**{**STRICT, "delta": "auto"}).fit(graph)
         other = make_graph(seed=1, nodes=90)
         model.predict(other)
         (entry,) = ledger_of(other.edge_set).entries
         assert entry.event == model.guarantee.event
 
-    def test_one_question_gets_one_answer(self, graph, make_graph):
-        model, other = GAP(**STRICT).fit(graph), make_graph(seed=1)
-        assert torch.equal(model.predict_proba(other), model.predict_proba(other))
-        assert len(ledger_of(other.edge_set).entries) == 1
-
-    def test_without_a_unit_it_is_free_and_repeatable(self, graph, make_graph):
+    def test_unit_none_predicts_other_graphs_without_a_charge(self, graph, make_graph):
         model, other = GAP(unit="none", seed=0, epochs=3).fit(graph), make_graph(seed=1)
         assert torch.equal(model.predict_proba(other), model.predict_proba(other))
         assert ledger_of(other.edge_set).entries == ()
@@ -310,6 +240,6 @@ class TestReference:
         assert accuracy(data_root, False, unit="none", hops=4) == pytest.approx(77.2, abs=1.5)
 
     @pytest.mark.parametrize(("epsilon", "lower_bound"), [(0.5, 55.6), (1.0, 60.2), (2.0, 66.0), (4.0, 70.3)])
-    def test_strict_mode_is_no_worse_than_a_plain_exact_one(self, data_root, epsilon, lower_bound):
+    def test_strict_mode(self, data_root, epsilon, lower_bound):
         found = accuracy(data_root, False, unit="undirected-edge", epsilon=epsilon, delta=1e-7)
         assert lower_bound - 0.5 < found < 80

@@ -1,4 +1,4 @@
-"""GCN with labels that do not exclude each other: sigmoid, binary cross entropy, micro F1."""
+"""GCN with label sets: sigmoid, binary cross entropy, micro F1."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def gcn(**more: Any) -> GCN:
     return GCN(**{**given, **more})
 
 
-def test_every_label_is_learned_and_several_can_be_said(graph: Graph) -> None:
+def test_predicts_several_labels_per_node(graph: Graph) -> None:
     model = gcn().fit(graph)
     proba, predicted, wanted = model.predict_proba(), model.predict(), graph.label_sets
     assert (
@@ -71,7 +71,7 @@ def test_the_loss_is_binary_cross_entropy(graph: Graph) -> None:
     assert not torch.allclose(MULTICLASS.loss(logits, torch.tensor([0, 1])), by_hand)
 
 
-def test_a_saved_model_says_the_same(graph: Graph, tmp_path: Path) -> None:
+def test_a_saved_model_predicts_the_same(graph: Graph, tmp_path: Path) -> None:
     model = gcn(epochs=5).fit(graph)
     model.save(tmp_path / "run")
     again = gv.load_model(tmp_path / "run")
@@ -82,13 +82,13 @@ def test_a_saved_model_says_the_same(graph: Graph, tmp_path: Path) -> None:
     )
 
 
-def test_labels_stay_public_on_a_released_graph(graph: Graph) -> None:
+def test_trains_on_a_released_graph(graph: Graph) -> None:
     model = gcn(unit="undirected-edge", epsilon=8.0, perturb="arr", epochs=5).fit(graph)
     assert model.predict().shape == (400, LABELS)
     assert model.guarantee.valid and model.guarantee.unit == "undirected-edge"
 
 
-def test_sets_follow_their_nodes_and_other_models_learn_the_class(graph: Graph) -> None:
+def test_subgraphs_keep_label_sets(graph: Graph) -> None:
     keep = torch.zeros(400, dtype=torch.bool)
     keep[100:150] = True
     part = graph.subgraph(keep)
@@ -105,13 +105,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_sets_that_are_none_are_refused(case: str) -> None:
+def test_rejects_invalid_label_sets(case: str) -> None:
     sets, words = WRONG[case]
     with pytest.raises(GraphError, match=words):
         Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False, label_sets=sets)
 
 
-def test_misuse_is_refused_before_anything_is_learned(graph: Graph) -> None:
+def test_rejects_misuse_before_training(graph: Graph) -> None:
     with pytest.raises(GraphError, match="no label sets"):
         gcn().fit(graph.replace(label_sets=None))
     with pytest.raises(GraphError, match="does not grow"):

@@ -1,20 +1,21 @@
-"""MLP: the baseline that no edge can change."""
+"""MLP, the no-graph baseline."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from graphveil import load_model
 from graphveil.data import load_dataset
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.classcode import ClassCode, edge_method
-from graphveil.estimators.features import crossfit
+from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP, NonPrivateMLP
 from graphveil.ledger import ledger_of
+from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 
-def test_no_edge_changes_a_bit(graph):
+def test_edges_do_not_affect_results(graph):
     """Remove every edge of a third of the nodes: the model and its predictions stay as they are."""
     side = torch.arange(graph.num_nodes) % 3 == 0
     fewer = graph.replace(adjacency=graph.adjacency.without_crossing(side))
@@ -35,7 +36,7 @@ def small(**keywords):
     return isinstance(MLP(**{"unit": "undirected-edge", **keywords}).config, NonPrivateMLP)
 
 
-def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():
+def test_network_keywords_and_paper_mode_select_the_small_mlp():
     assert not small()
     assert not small(seed=3)
     assert not small(unit="none")
@@ -49,34 +50,14 @@ def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():
         MLP(unit="none", tuned="yes")
 
 
-def test_the_floor_is_where_classcode_begins(graph, monkeypatch):
-    """At the same seed the floor's predictions are ClassCode's public posteriors, bit for bit."""
-    begun = []
-    noted = edge_method.public_posteriors
-
-    def noting(*arguments):
-        begun.append(noted(*arguments))
-        return begun[-1]
-
-    monkeypatch.setattr(edge_method, "public_posteriors", noting)
-    ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=4).fit(graph)
-    floor = MLP(unit="undirected-edge", seed=4).fit(graph).predict_proba()
-    assert torch.equal(floor, begun[0].log.exp().float())
+def test_predictions_are_the_public_posteriors_of_classcode(graph, tmp_path):
+    ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=4).fit(graph, cache=tmp_path)
+    (cached,) = tmp_path.glob("posteriors-*")
+    baseline = MLP(unit="undirected-edge", seed=4).fit(graph).predict_proba()
+    assert torch.equal(baseline, load_file(cached)["log"].exp().float())
 
 
-def test_no_label_informs_the_floor_of_its_own_node(graph, monkeypatch):
-    monkeypatch.setattr(crossfit, "CANDIDATES", crossfit.CANDIDATES[:1])  # the choice may see all labels
-    node = int(torch.nonzero(graph.mask("val"))[0])
-    changed = graph.y.clone()
-    changed[node] = (changed[node] + 1) % graph.num_classes
-    before, after = (
-        MLP(unit="none", seed=0).fit(g).predict_proba() for g in (graph, graph.replace(y=changed))
-    )
-    assert torch.equal(before[node], after[node])
-    assert not torch.equal(before, after)
-
-
-def test_a_saved_floor_knows_other_graphs_and_refuses_other_weights(graph, make_graph, tmp_path):
+def test_a_saved_model_predicts_other_graphs(graph, make_graph, tmp_path):
     model = MLP(unit="undirected-edge", seed=0).fit(graph)
     other = make_graph(seed=1)
     model.save(tmp_path / "saved")
@@ -88,7 +69,7 @@ def test_a_saved_floor_knows_other_graphs_and_refuses_other_weights(graph, make_
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "none"])
-def test_any_edge_unit_costs_nothing(graph, unit):
+def test_edge_units_charge_nothing(graph, unit):
     model = MLP(unit=unit, seed=0, epochs=2).fit(graph)
     assert model.guarantee.releases == 0
     assert model.guarantee.epsilon == (0.0 if unit != "none" else float("inf"))
@@ -97,9 +78,11 @@ def test_any_edge_unit_costs_nothing(graph, unit):
         assert model.guarantee.formal_statement().startswith("The edges were never read")
 
 
-def test_another_graph_costs_nothing(graph, make_graph):
+def test_other_graphs_charge_nothing(graph, make_graph):
     other = make_graph(seed=1)
-    MLP(unit="undirected-edge", seed=0, epochs=2).fit(graph).predict(other)
+    model = MLP(unit="undirected-edge", seed=0, epochs=2).fit(graph)
+    model.predict(other)
+    assert model.privacy_cost(other) is None
     assert ledger_of(other.edge_set).entries == ()
 
 
@@ -109,18 +92,11 @@ def test_options_train(graph, options):
     assert model.score(graph, split="train") > 0.5
 
 
-def test_a_resumed_fit_changes_no_bit(graph, tmp_path):
-    class StopError(Exception):
-        pass
-
-    def stop(stage: str, done: int, total: int) -> None:
-        if done == 25:
-            raise StopError
-
+def test_a_resumed_fit_is_bit_identical(graph, tmp_path):
     options = {"unit": "none", "seed": 0, "epochs": 40, "dropout": 0.2}
     whole = MLP(**options).fit(graph).predict_proba()
-    with pytest.raises(StopError):
-        MLP(**options).fit(graph, on_progress=stop, workspace=tmp_path)
+    with pytest.raises(InterruptedFit):
+        MLP(**options).fit(graph, on_progress=interrupted_at("classifier", 25), workspace=tmp_path)
     assert torch.equal(MLP(**options).fit(graph, workspace=tmp_path).predict_proba(), whole)
 
 
@@ -134,7 +110,7 @@ def accuracy(name, data_root, **keywords):
 
 
 @pytest.mark.slow
-def test_the_papers_mlp_is_as_accurate_as_the_reference(data_root):
+def test_the_small_mlp_is_as_accurate_as_the_reference(data_root):
     """The reference code reaches 49.8 on Berkeley13."""
     assert accuracy("facebook100/Berkeley13", data_root, tuned=False) == pytest.approx(49.8, abs=1.5)
 
@@ -144,5 +120,5 @@ def test_the_papers_mlp_is_as_accurate_as_the_reference(data_root):
     ("name", "published"),
     [("cora", 76.5), ("pubmed", 87.3), ("amazon/computers", 85.3), ("amazon/photo", 91.4)],
 )
-def test_the_floor_is_no_lower_than_the_best_published_one(data_root, name, published):
+def test_the_tuned_mlp_is_as_accurate_as_published_baselines(data_root, name, published):
     assert accuracy(name, data_root) > published - 1

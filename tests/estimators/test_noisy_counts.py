@@ -1,4 +1,4 @@
-"""What is said about labels and what is chosen by them follow from noisy counts: here from our own."""
+"""Released accuracies and the selection of checkpoints follow from noisy counts alone."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -50,7 +50,8 @@ def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: 
     return model
 
 
-def accuracies_follow_from_counts(method: str) -> None:
+@pytest.mark.parametrize("method", CASES)
+def test_released_accuracies_follow_from_noisy_counts(method: str) -> None:
     """The share of correct ones among those counted is what is said, whatever the labels are."""
     most = len(members(grouped(nodes=NODES), "test"))
     for val, test in (([2.25, 6.75], [5.5, 0.5]), ([-3.0, 8.0], [1e6, 1e6]), ([1.5, -9.0], [3.0, 1.0])):
@@ -61,7 +62,8 @@ def accuracies_follow_from_counts(method: str) -> None:
         assert said == pytest.approx([min(1.0, one) for one in wanted]), "an accuracy is not what counts say"
 
 
-def the_largest_count_is_chosen(method: str) -> None:
+@pytest.mark.parametrize("method", CHOOSING)
+def test_the_candidate_with_the_largest_noisy_count_is_kept(method: str) -> None:
     """The weights that are kept are those whose noisy count is largest, whoever predicts best."""
     for best in (0, 6):
         passed = list[list[dict[str, Tensor]]]()
@@ -86,13 +88,3 @@ def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
         return passed[-1]
 
     patch.setattr(node_level, "fit_dpsgd", noted)
-
-
-@pytest.mark.parametrize("method", CASES)
-def test_released_accuracies_are_what_the_counts_say(method: str) -> None:
-    accuracies_follow_from_counts(method)
-
-
-@pytest.mark.parametrize("method", CHOOSING)
-def test_the_candidate_of_the_largest_count_is_kept(method: str) -> None:
-    the_largest_count_is_chosen(method)

@@ -1,4 +1,4 @@
-"""Data that differ in one record run through the same steps: nothing about a record may raise."""
+"""No value of a record raises an error or affects whether predictions are finite."""
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from graphveil.estimators.gnn import PrivateGNN
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.own.private_module import PrivateModule
 from tests.estimators.gnn.modules import Mean
+from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 N = 40
 
@@ -27,7 +28,7 @@ def data(loud: float) -> Graph:
     return graph.with_split(*masks)
 
 
-def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None:
+def test_a_record_that_overflows_raises_no_error() -> None:
     for loud in (0.0, 3e38):
         model = GAP(
             unit="node-record", epsilon=8.0, delta=1e-3, out_degree_bound=2, seed=0, unsafe_noise_seed=0
@@ -51,7 +52,7 @@ def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None
     ],
     ids=["softmax", "network", "sampled network", "gap", "classcode", "module", "gnn"],
 )
-def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: float, scaling: str) -> None:
+def test_every_prediction_is_finite_for_any_record(build, loud: float, scaling: str) -> None:
     graph = data(loud)
     graph.x[2, 0], graph.x[2, 1] = loud, -loud
     graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
@@ -61,21 +62,15 @@ def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: f
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_record_that_is_not_finite_is_refused_before_there_is_a_graph(value: float) -> None:
+def test_rejects_records_that_are_not_finite(value: float) -> None:
     with pytest.raises(GraphError, match="NaN, infinite"):
         data(value)
 
 
-def test_another_configuration_draws_no_second_answer_from_the_same_noise(tmp_path):
-    class KilledError(Exception):
-        pass
-
-    def kill(stage: str, done: int, total: int) -> None:
-        if done == 3 and total > 3:
-            raise KilledError
-
+def test_noise_is_not_reused_for_another_configuration(tmp_path):
     settings = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-3, "seed": 0}
-    with pytest.raises(KilledError):
-        MLP(**settings, learning_rate=0.03).fit(data(1.0), on_progress=kill, workspace=tmp_path)
+    with pytest.raises(InterruptedFit):
+        interrupted = interrupted_at("classifier", 3)
+        MLP(**settings, learning_rate=0.03).fit(data(1.0), on_progress=interrupted, workspace=tmp_path)
     with pytest.raises(ReleaseError, match="same noise for different data or parameters"):
         MLP(**settings, learning_rate=0.3).fit(data(1.0), workspace=tmp_path)

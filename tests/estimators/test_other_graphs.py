@@ -1,4 +1,4 @@
-"""Predicting other graphs: what it costs, what is kept, and that the books hold what was asked."""
+"""Predictions of other graphs: cost, cache, and ledger entries."""
 
 import gc
 import itertools
@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from graphveil.backends import Memory
 from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.estimators import session
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.gap.method import TrainedGap
 from graphveil.estimators.prediction_cache import PredictionCache
 from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.ledger.predictions import ASSERTED_EDGES
@@ -29,6 +30,7 @@ from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
 from tests.estimators.conftest import grouped
+from tests.estimators.interrupted import InterruptedFit
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0}
 QUICK: dict[str, Any] = {**PUBLIC, "epochs": 1, "hidden": 2}
@@ -46,6 +48,22 @@ def spent(*graphs: Graph) -> list[int]:
     return [len(ledger_of(graph.edge_set).entries) for graph in graphs]
 
 
+@dataclass(frozen=True)
+class Watched(Memory):
+    """Backend that records the edges that queries read and the first node of each block."""
+
+    read: list[tuple[Adjacency, list[int]]] = field(default_factory=list)
+    state: dict[str, bool] = field(default_factory=dict)
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        if self.state.get("fails"):
+            raise InterruptedFit
+        self.read.append((adjacency, []))
+        for block in super().blocks(adjacency, first):
+            self.read[-1][1].append(block.start)
+            yield block
+
+
 def cache_of(model: GAP) -> PredictionCache:
     """Return what a fitted model keeps of its predictions."""
     assert model._predictions is not None
@@ -53,7 +71,7 @@ def cache_of(model: GAP) -> PredictionCache:
 
 
 class TestSameGraphAgain:
-    def test_it_is_free_and_gives_the_same_bytes(self, graph, make_graph):
+    def test_a_repeated_prediction_is_bit_identical_and_not_charged(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         first = model.predict_proba(other)
         assert model.privacy_cost(other) is None
@@ -62,7 +80,7 @@ class TestSameGraphAgain:
         assert torch.equal(model.predict_proba(other.replace(y=torch.full_like(other.y, -1))), first)
         assert spent(other, graph) == [1, 2]
 
-    def test_other_features_on_the_same_edges_are_another_question(self, graph, make_graph):
+    def test_other_features_on_the_same_edges_are_another_query(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         for asked in (graph, other):
             first = model.predict_proba(asked)
@@ -72,7 +90,7 @@ class TestSameGraphAgain:
             assert torch.equal(model.predict_proba(asked), first)
         assert spent(other, graph) == [2, 4]
 
-    def test_each_model_asks_for_itself(self, graph, make_graph):
+    def test_every_model_is_charged_separately(self, graph, make_graph):
         other = make_graph(seed=1)
         one, two = (GAP(**QUICK).fit(graph) for _ in range(2))
         assert not torch.equal(one.predict_proba(other), two.predict_proba(other))
@@ -81,7 +99,7 @@ class TestSameGraphAgain:
         one.predict(other)
         assert spent(other) == [3]
 
-    def test_no_graph_is_kept_alive(self, graph, make_graph):
+    def test_cached_predictions_do_not_keep_a_graph_alive(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         model.predict(other)
         edges = weakref.ref(other.adjacency)
@@ -91,7 +109,7 @@ class TestSameGraphAgain:
         assert edges() is None
         assert len(cache_of(model)._kept) == 1
 
-    def test_what_a_grown_graph_continues_is_kept_without_its_edges(self, make_graph):
+    def test_a_grown_graph_does_not_keep_the_old_edges_alive(self, make_graph):
         graph = make_graph()
         model = GAP(**QUICK).fit(graph)
         edges, grown = weakref.ref(graph.adjacency), grow(graph)
@@ -102,19 +120,7 @@ class TestSameGraphAgain:
 
 
 class TestBooks:
-    def test_unknown_overlap_is_booked_on_both_and_adds_up(self, graph, make_graph):
-        model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
-        after = model.guarantee_after(other)
-        assert spent(other, graph) == [0, 1]
-        model.predict(other)
-        assert spent(other, graph) == [1, 2]
-        whole = model.guarantee_with_predictions
-        assert whole == after
-        assert whole.epsilon == pytest.approx(model.guarantee.repeated(2).epsilon)
-        assert whole.releases == 2
-        assert model.guarantee.releases == 1
-
-    def test_asserted_disjoint_graphs_count_with_the_larger_figure(self, graph, make_graph):
+    def test_disjoint_graphs_compose_in_parallel(self, graph, make_graph):
         model = GAP(**QUICK).fit(graph)
         for seed in (1, 2):
             other = make_graph(seed=seed)
@@ -127,14 +133,7 @@ class TestBooks:
         assert ASSERTED_EDGES in whole.formal_statement()
         assert whole.releases == 3
 
-    def test_a_graph_of_unknown_overlap_adds_to_every_book(self, graph, make_graph):
-        model = GAP(**QUICK).fit(graph)
-        apart, unknown = make_graph(seed=1), make_graph(seed=2)
-        model.predict(apart, assume_disjoint_edges=True)
-        model.predict(unknown)
-        assert spent(graph, apart, unknown) == [2, 2, 1]
-
-    def test_a_part_of_the_fitted_graph_cannot_be_disjoint(self, graph):
+    def test_rejects_disjoint_parts_of_the_fitted_graph(self, graph):
         model = GAP(**QUICK).fit(graph)
         part = graph.subgraph(torch.arange(graph.num_nodes) < 50)
         for ask in (model.predict, model.privacy_cost, model.guarantee_after):
@@ -143,7 +142,7 @@ class TestBooks:
         model.predict(part)
         assert spent(graph) == [2]
 
-    def test_disjoint_edges_say_nothing_about_records(self, graph, make_graph):
+    def test_rejects_disjoint_edges_for_node_units(self, graph, make_graph):
         model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         other = make_graph(seed=1)
         for ask in (model.predict, model.privacy_cost):
@@ -156,7 +155,7 @@ class TestBooks:
         assert after.epsilon > model.guarantee.epsilon
         assert after.releases == model.guarantee.releases + 1
 
-    def test_a_limit_on_either_book_refuses_before_anything_is_asked(self, make_graph):
+    def test_a_limit_of_either_ledger_is_checked_before_a_query(self, make_graph):
         limited, free = make_graph(), make_graph(seed=1)
         attach_ledger(limited.edge_set, MemoryLedger(epsilon=2.5, delta=1e-7))
         model = GAP(**QUICK).fit(limited)
@@ -167,12 +166,13 @@ class TestBooks:
         model.predict(free, assume_disjoint_edges=True)
         assert spent(free, limited) == [1, 1]
 
-    def test_what_was_booked_counts_even_if_no_answer_came(self, graph, make_graph, monkeypatch):
-        model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
-        with monkeypatch.context() as patch:
-            patch.setattr(TrainedGap, "proba", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                model.predict(other)
+    def test_a_charge_counts_even_if_the_prediction_failed(self, graph, make_graph):
+        backend = Watched()
+        model, other = GAP(**QUICK, backend=backend).fit(graph), make_graph(seed=1)
+        backend.state["fails"] = True
+        with pytest.raises(InterruptedFit):
+            model.predict(other)
+        backend.state.clear()
         assert spent(other, graph) == [1, 2]
         assert model.guarantee_with_predictions.epsilon > model.guarantee.epsilon
         model.predict(other)
@@ -181,7 +181,7 @@ class TestBooks:
 
 class TestGrownGraph:
     @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])
-    def test_old_nodes_keep_their_predictions_and_new_edges_pay_alone(self, make_graph, unit):
+    def test_only_new_edges_are_charged(self, make_graph, unit):
         graph = make_graph(directed=unit == "directed-edge")
         model = GAP(**{**QUICK, "unit": unit}).fit(graph)
         grown = grow(graph)
@@ -196,23 +196,17 @@ class TestGrownGraph:
         assert (spent(graph), len(ledger_of(new).entries)) == ([1], 1)
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
 
-    def test_no_old_edge_is_read_again(self, graph, monkeypatch):
-        model, grown = GAP(**QUICK).fit(graph), grow(graph)
-        read = list[set[tuple[int, ...]]]()
-
-        class Noted(session.Release):
-            @classmethod
-            def open(cls, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> Any:
-                read.append(set(map(tuple, adjacency.edge_index().T.tolist())))
-                return super().open(plan, adjacency, *args, **kwargs)
-
-        monkeypatch.setattr(session, "Release", Noted)
+    def test_reads_new_edges_only(self, graph):
+        backend = Watched()
+        model, grown = GAP(**QUICK, backend=backend).fit(graph), grow(graph)
+        backend.read.clear()
         model.predict(grown)
-        (asked,) = read
-        assert asked
-        assert all(max(edge) >= 150 for edge in asked)
+        assert len(backend.read) == 2  # hops
+        for adjacency, starts in backend.read:
+            assert starts == [150]  # aggregates of old nodes are not queried
+            assert all(max(edge) >= 150 for edge in adjacency.edge_index().T.tolist())
 
-    def test_a_hop_of_a_new_node_sums_kept_rows_of_old_nodes_and_new_rows_of_new_ones(self, make_graph):
+    def test_hops_of_new_nodes_read_cached_aggregates_of_old_nodes(self, make_graph):
         """At almost no noise the new rows are what the whole graph's exact sums would give them."""
         graph = make_graph()
         model = GAP(**{**QUICK, "epsilon": 300.0, "delta": 1e-3}).fit(graph)
@@ -230,7 +224,7 @@ class TestGrownGraph:
             rows = aggregation.gap.hop_transform.next_input(aggregation.encoder, rows, [hop], std)
 
     @pytest.mark.parametrize("between", [True, False])
-    def test_a_grown_graph_may_grow(self, graph, between):
+    def test_a_grown_graph_can_grow(self, graph, between):
         model = GAP(**QUICK).fit(graph)
         once = grow(graph)
         twice = grow(once, seed=1)
@@ -245,7 +239,7 @@ class TestGrownGraph:
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
         assert model.guarantee_with_predictions.releases == 3
 
-    def test_edges_with_weights_grow_by_edges_with_weights(self, make_graph):
+    def test_weighted_graphs_grow_by_weighted_edges(self, make_graph):
         rng, graph = np.random.default_rng(3), make_graph()
         source, target = graph.adjacency.edge_index().numpy()
         weight = {"weight": 0.5 * np.ones(len(source)), "max_weight": 2.0}
@@ -266,7 +260,7 @@ class TestGrownGraph:
         for share, row in zip((0.5, 1.0), heard, strict=True):
             assert float((row - share * rows).abs().max()) < 6 * model.plan_.noise_std[0] + 0.1
 
-    def test_what_grows_from_another_predicted_graph_has_its_noise(self, graph, make_graph):
+    def test_growth_of_a_predicted_graph_has_the_noise_of_its_prediction(self, graph, make_graph):
         model = GAP(**{**QUICK, "delta": "auto"}).fit(graph)
         other = make_graph(seed=1, nodes=90)
         before = model.predict_proba(other)
@@ -277,20 +271,20 @@ class TestGrownGraph:
         assert entry.event == ledger_of(other.edge_set).entries[0].event
         assert spent(graph, other) == [3, 1]  # of the fitted graph it is not known what it shares
 
-    def test_without_its_beginning_it_is_a_graph_like_any_other(self, graph, make_graph):
+    def test_growth_of_an_unknown_graph_is_another_graph(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         grown = grow(other)
         model.predict(grown)
         assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [1, 1]
         assert spent(graph) == [2]
 
-    def test_other_features_of_old_nodes_are_another_question(self, graph):
+    def test_other_features_of_old_nodes_are_another_query(self, graph):
         model, grown = GAP(**QUICK).fit(graph), grow(graph)
         changed = grown.replace(x=grown.x.flip(1))
         assert not torch.equal(model.predict_proba(changed)[:150], model.predict_proba())
         assert spent(graph) == [2]
 
-    def test_edges_under_a_known_name_add_up(self, graph):
+    def test_new_edges_with_a_known_edge_set_add_up(self, graph):
         model = GAP(**QUICK).fit(graph)
         named, same = grow(graph, edge_set=EdgeSet("dataset:x")), grow(graph, edge_set=graph.edge_set)
         model.predict(named)
@@ -298,7 +292,7 @@ class TestGrownGraph:
         model.predict(same)
         assert spent(graph) == [3]
 
-    def test_a_record_grows_with_its_edges_so_records_pay_for_the_whole(self, graph):
+    def test_node_units_charge_the_whole_grown_graph(self, graph):
         model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         grown = grow(graph)
         model.predict(grown)
@@ -372,9 +366,12 @@ CALL = st.tuples(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(calls=st.lists(CALL, min_size=1, max_size=6))
+@example(calls=[("new", 0)])  # unknown overlap is charged to both graphs
+@example(calls=[("apart", 0), ("new", 0)])  # and to every graph that was predicted before
+@example(calls=[("grow", 0), ("grow and predict", 1), ("again", 1)])
 @pytest.mark.parametrize("method", [GAP, ClassCode])
 @pytest.mark.usefixtures("quick_classcode")
-def test_what_is_booked_is_what_was_asked(
+def test_ledgers_match_the_queries_of_any_sequence_of_calls(
     log: Log, method: type[Estimator], calls: list[tuple[str, int]]
 ) -> None:
     log.asked.clear()

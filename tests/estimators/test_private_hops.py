@@ -1,4 +1,4 @@
-"""Released rows: the price, the bound on every edge, the folder, and what is refused before it is booked."""
+"""``private_hops``: cost, sensitivity, folder, and errors before a charge."""
 
 import json
 import math
@@ -40,9 +40,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("unit", "directed", "moved"), [("undirected-edge", False, math.sqrt(2)), ("directed-edge", True, 1.0)]
 )
-def test_the_price_is_that_of_k_gaussians_and_is_booked_first(
-    hops: int, unit: str, directed: bool, moved: float
-) -> None:
+def test_charges_k_gaussians(hops: int, unit: str, directed: bool, moved: float) -> None:
     graph = small(directed=directed)
     told = private_hops(graph, unit=unit, epsilon=2.0, delta=1e-6, hops=hops)
     (entry,) = ledger_of(graph.edge_set).entries
@@ -58,7 +56,7 @@ def test_the_price_is_that_of_k_gaussians_and_is_booked_first(
 @pytest.mark.parametrize(
     ("unit", "directed", "bound"), [("undirected-edge", False, math.sqrt(2)), ("directed-edge", True, 1.0)]
 )
-def test_no_edge_moves_a_hop_further_than_its_price(
+def test_an_edge_changes_a_hop_by_at_most_the_sensitivity(
     monkeypatch: pytest.MonkeyPatch, unit: str, directed: bool, bound: float
 ) -> None:
     silent(monkeypatch)
@@ -75,7 +73,7 @@ def test_no_edge_moves_a_hop_further_than_its_price(
     assert reached > 0.99 * bound  # the price is attained: half of it would be too little
 
 
-def test_rows_are_used_as_they_are_if_they_are_short_and_refused_if_they_are_long(graph: Graph) -> None:
+def test_normalize_false_keeps_short_vectors_and_rejects_long_ones(graph: Graph) -> None:
     half = torch.full((graph.num_nodes, 4), 0.25)
     told = private_hops(graph, half, unit="undirected-edge", epsilon=1.0, normalize=False)
     assert torch.equal(told.sent, half.double())
@@ -93,7 +91,7 @@ def test_rows_are_used_as_they_are_if_they_are_short_and_refused_if_they_are_lon
 @pytest.mark.parametrize(
     "unit", ["node-record", "node-bounded-degree", "local-attributes", "none", "directed-edge"]
 )
-def test_units_without_a_bound_are_refused_before_anything_is_booked(graph: Graph, unit: str) -> None:
+def test_rejects_units_without_a_bound_before_a_charge(graph: Graph, unit: str) -> None:
     with pytest.raises((UnitError, ConfigError)):
         private_hops(graph, unit=unit, epsilon=1.0)
     assert ledger_of(graph.edge_set).entries == ()
@@ -103,7 +101,7 @@ def test_units_without_a_bound_are_refused_before_anything_is_booked(graph: Grap
     "changes",
     [{"hops": 0}, {"hops": 101}, {"hops": 10**12}, {"hops": 1.5}, {"epsilon": math.nan}, {"max_units": "9"}],
 )
-def test_parameters_outside_their_range_are_refused_before_anything_is_booked(
+def test_rejects_parameters_outside_their_range_before_a_charge(
     graph: Graph, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(changes))}="):
@@ -111,20 +109,20 @@ def test_parameters_outside_their_range_are_refused_before_anything_is_booked(
     assert ledger_of(graph.edge_set).entries == ()
 
 
-def test_numbers_of_numpy_are_the_numbers_that_they_are(graph: Graph) -> None:
+def test_numpy_numbers_become_python_numbers(graph: Graph) -> None:
     given: dict[str, Any] = {"epsilon": np.float32(1), "delta": np.float32(2**-20), "hops": np.int64(2)}
     told = private_hops(graph, unit="undirected-edge", **given)
     assert len(told.hops) == 2 and (told.guarantee.delta, type(told.guarantee.delta)) == (2**-20, float)
 
 
-def test_a_ledger_that_is_full_refuses(graph: Graph) -> None:
+def test_rejects_a_release_above_the_limit(graph: Graph) -> None:
     attach_ledger(graph.edge_set, MemoryLedger(epsilon=1.0, delta=1e-6))
     private_hops(graph, unit="undirected-edge", epsilon=0.9, delta=1e-6)
     with pytest.raises(BudgetError):
         private_hops(graph, unit="undirected-edge", epsilon=0.9, delta=1e-6)
 
 
-def test_noise_is_fresh_unless_a_seed_voids_the_guarantee(graph: Graph) -> None:
+def test_a_noise_seed_reproduces_noise_and_invalidates_the_guarantee(graph: Graph) -> None:
     def rows(seed: int | None) -> ReleasedRows:
         return private_hops(graph, unit="undirected-edge", epsilon=1.0, unsafe_noise_seed=seed)
 
@@ -133,7 +131,7 @@ def test_noise_is_fresh_unless_a_seed_voids_the_guarantee(graph: Graph) -> None:
     assert rows(3).formal_statement().startswith("NOT A VALID GUARANTEE")
 
 
-def test_a_folder_brings_rows_and_guarantee_back_and_is_not_believed(graph: Graph, tmp_path: Path) -> None:
+def test_load_computes_the_guarantee_again(graph: Graph, tmp_path: Path) -> None:
     told = private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-6, hops=2)
     back = ReleasedRows.load(told.save(tmp_path / "rows"))
     assert back.guarantee == told.guarantee and back.formal_statement() == told.formal_statement()
@@ -156,7 +154,7 @@ def test_a_folder_brings_rows_and_guarantee_back_and_is_not_believed(graph: Grap
         ReleasedRows.load(tmp_path)
 
 
-def test_a_head_of_ones_own_learns_from_the_rows() -> None:
+def test_a_custom_model_learns_from_the_aggregates() -> None:
     graph = gv.data.RECIPES["gap"].split(synthetic("demo"), seed=0)
     codes = torch.nn.functional.one_hot(graph.y, graph.num_classes).double()
     codes[~(graph.mask("train") | graph.mask("val"))] = 0  # only public labels are sent

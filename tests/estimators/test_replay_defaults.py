@@ -1,7 +1,7 @@
-"""Toggle edges under ClassCode as it is by default: decisions follow from answers and public data alone.
+"""ClassCode with default settings: decisions depend on answers and public data only.
 
-By default features are taught again by what was decided, unless labels are many. Both ways are replayed here,
-and toggled pairs isolate nodes and join isolated ones: whoever looks at exact degrees decides otherwise then.
+By default a model is trained again on its own decisions, unless labels are many. Both ways are replayed.
+Toggled pairs isolate nodes and connect isolated ones, so that reading exact degrees changes decisions.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode
 from graphveil.estimators.classcode import edge_method
 from tests.estimators.conftest import with_little_training
-from tests.estimators.replayed import Pair, largest_share
+from tests.estimators.replay import Pair, largest_share
 from tests.estimators.test_replay_weights import NODES, drawn, neighbor
 
 Patch = pytest.MonkeyPatch
@@ -53,7 +53,9 @@ def told_little(graph: Graph) -> Graph:
     return graph.replace(x=torch.rand(graph.num_nodes, 4, generator=torch.Generator().manual_seed(1)))
 
 
-def defaults_follow_from_answers(unit: str, size: str) -> None:
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("size", SWITCH)
+def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: str) -> None:
     """Fit with every default, and again for each toggled pair with the first fit's answers."""
     with pytest.MonkeyPatch.context() as patch:
         with_little_training(patch)
@@ -75,14 +77,8 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
         assert share > 0.99
 
 
-@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("size", SWITCH)
-def test_a_default_fit_follows_from_its_answers(size: str, unit: str) -> None:
-    defaults_follow_from_answers(unit, size)
-
-
-@pytest.mark.parametrize("size", SWITCH)
-def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch: Patch) -> None:
+def test_self_training_depends_on_the_number_of_labels(size: str, monkeypatch: Patch) -> None:
     taught, shipped = list[str](), edge_method.distilled_posteriors
 
     def noted(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Toggle edges under predictions of other and of grown graphs: nothing moves further than it is priced."""
+"""Predictions of other and of grown graphs: an edge changes each hop by at most its cost."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
-from tests.estimators.replayed import Pair, largest_share
+from tests.estimators.replay import Pair, largest_share
 from tests.estimators.test_replay_weights import NODES, drawn, neighbor
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
@@ -74,7 +74,7 @@ def of_growth(model: Estimator, graph: Graph) -> Predict:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("method", "options"), CASES, ids=str)
-def test_no_edge_of_another_graph_moves_more_than_it_is_priced(
+def test_an_edge_of_another_graph_changes_hops_by_at_most_its_cost(
     method: str, options: dict[str, Any], unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graph = fitted(method, unit, options)
@@ -84,7 +84,7 @@ def test_no_edge_of_another_graph_moves_more_than_it_is_priced(
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("method", "options"), CASES, ids=str)
-def test_no_new_edge_moves_more_than_it_is_priced(
+def test_a_new_edge_changes_hops_by_at_most_its_cost(
     method: str, options: dict[str, Any], unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graph = fitted(method, unit, options)

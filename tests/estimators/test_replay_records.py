@@ -1,9 +1,8 @@
-"""Null every record in turn: given the transcript of one fit, nothing moves by more than it is priced for.
+"""Node-level fits: a null record in place of a record changes each sum by at most its cost.
 
-The shipped fit runs once and its transcript is kept: every noisy mean gradient, every noisy push or hop. It
-runs again with one record nulled, and is handed that transcript in place of its own draws; what it would have
-added noise to is compared step by step. What was computed for anybody else must not move at all: neither the
-messages that everybody else sends, nor their predictions.
+A fit runs once, and its transcript is stored: every noisy mean gradient and every noisy hop. The fit runs
+again with one record nulled, and receives that transcript in place of its own noisy values. The sums before
+noise are compared step by step. Messages and predictions of all other nodes must be bit-identical.
 """
 
 import math
@@ -183,7 +182,8 @@ def privacy_cost(model: Estimator, group: int) -> float:
     return total_mu(compose(*own)) or 0.0
 
 
-def no_record_exceeds_its_price(case: str) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_a_record_changes_sums_by_at_most_its_cost(case: str) -> None:
     """Null every record under one transcript: sums move within their price, everybody else not at all."""
     method, settings = CASES[case]
     promised = settings["unit"] == "node-bounded-degree"
@@ -223,8 +223,3 @@ def change(was: Tensor, now: Tensor, own: int | None) -> float:
     if own is not None and len(difference) == NODES:
         difference[own] = 0.0
     return float(difference.norm())
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_no_record_moves_a_sum_by_more_than_its_price(case: str) -> None:
-    no_record_exceeds_its_price(case)

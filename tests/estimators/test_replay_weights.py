@@ -1,9 +1,8 @@
-"""Toggle edges under whole fits with weights: given one transcript, nothing moves further than it is priced.
+"""Fits with edge weights: an edge changes each hop by at most its cost.
 
-The shipped fit runs once; its answers, sums without noise, are kept. It runs again on a neighboring graph
-and is handed the same answers, while what it would have added noise to is compared with what it had been.
-What it asks with, vectors and what weights read, must be the same bits, and so must its predictions: they may
-follow from public data and answers only.
+A fit runs once, and its answers without noise are stored. It runs again on a neighboring graph and receives
+the same answers, and the sums before noise are compared. Queries and predictions must be bit-identical,
+because they may depend on public data and answers only.
 """
 
 from typing import Any
@@ -17,7 +16,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
 from graphveil.release.weights import _NAMED, ONE
-from tests.estimators.replayed import Pair, largest_share
+from tests.estimators.replay import Pair, largest_share
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 
@@ -82,7 +81,7 @@ def fitted(method: str, unit: str, weights: str) -> Estimator:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("method", "weights"), FITS, ids=lambda part: part)
-def test_no_edge_moves_a_fit_further_than_it_is_priced(
+def test_an_edge_changes_hops_by_at_most_its_cost(
     method: str, weights: str, unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, model = drawn(unit, weighted=weights == "given"), fitted(method, unit, weights)
@@ -94,7 +93,7 @@ def test_no_edge_moves_a_fit_further_than_it_is_priced(
     assert share > (0.2 if weights in LOOSE else 0.99)
 
 
-def test_every_weight_of_the_table_is_replayed() -> None:
+def test_every_edge_weight_is_covered() -> None:
     assert {w.partition("(")[0] for m, w in FITS if m == "gap"} == {ONE, *_NAMED}
     assert {w for m, w in FITS if m == "gap"} - {w for m, w in FITS if m == "classcode"} == NOT_IN_CLASSCODE
     for weights in NOT_IN_CLASSCODE:

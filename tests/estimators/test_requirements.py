@@ -1,4 +1,4 @@
-"""What a unit demands of parameters and graphs, with a method that does nothing else."""
+"""Requirements of a unit on parameters and graphs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,11 +10,10 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.privacy_config import PrivacyConfig, data_notes
 from graphveil.estimators.requirements import check_max_degree
 from graphveil.ledger import ledger_of
 from graphveil.local.lpgnn import LPGNN
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.privacy import NodeBoundedDegree
 
 
 @dataclass(kw_only=True, eq=False)
@@ -26,11 +25,6 @@ class Double(Estimator):
 
     def _build_method(self):
         return None
-
-
-@dataclass(kw_only=True, eq=False)
-class Sender(Double):
-    needs_out_degree_bound: ClassVar[bool] = True
 
 
 @dataclass(kw_only=True, eq=False)
@@ -65,20 +59,20 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
         (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),
         (LPGNN, {**LOCAL, "replace_one": True}, UnitError, "compares any two already"),
-        (Sender, OWNER, UnitError, "--out-degree-bound"),
+        (GAP, OWNER, UnitError, "pass out_degree_bound= (--out-degree-bound)"),
     ],
 )
-def test_what_does_not_fit_the_unit_is_refused_with_its_remedy(cls, parameters, error, words):
+def test_rejects_parameters_that_do_not_fit_the_unit(cls, parameters, error, words):
     with pytest.raises(error) as refused:
         cls(**parameters)
     assert words in str(refused.value)
 
 
-def test_what_fits_is_accepted():
+def test_accepts_parameters_that_fit_the_unit():
     Double(**OWNER, replace_one=True, private_metrics=True)
-    Sender(**OWNER, out_degree_bound=1)
-    Sender(**PROMISE, max_degree=5)
-    Sender(**EDGE)
+    GAP(**OWNER, out_degree_bound=1)
+    GAP(**PROMISE, max_degree=5)
+    GAP(**EDGE)
 
 
 def star(directed, into_hub=False):
@@ -90,7 +84,7 @@ def star(directed, into_hub=False):
 
 
 @pytest.mark.parametrize("graph", [star(False), star(True), star(True, into_hub=True)])
-def test_a_broken_promise_is_refused_without_a_number_or_a_node(graph):
+def test_rejects_a_violated_degree_assumption_without_private_values(graph):
     check_max_degree(graph, NodeBoundedDegree(max_degree=4))
     with pytest.raises(UnitError) as refused:
         check_max_degree(graph, NodeBoundedDegree(max_degree=3))
@@ -98,19 +92,15 @@ def test_a_broken_promise_is_refused_without_a_number_or_a_node(graph):
     assert not any(number in str(refused.value) for number in "01245")
 
 
-def test_other_units_promise_nothing():
-    check_max_degree(star(False), NodeRecord())
-
-
-def test_a_fit_refuses_before_anything_is_spent():
+def test_fit_rejects_a_violated_assumption_before_a_charge():
     graph = star(False)
     with pytest.raises(UnitError, match="violates the assumption"):
         GAP(**PROMISE, max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
-def test_statements_about_records_say_what_is_treated_as_public():
-    graph = star(False).replace(notes=("something else",))
-    notes = data_notes(PrivacyConfig(unit=NodeRecord()), graph)
-    assert notes == ("classes, vocabulary and split are treated as public", "something else")
-    assert data_notes(PrivacyConfig(unit=UndirectedEdge()), graph) == ("something else",)
+def test_summaries_of_node_level_guarantees_list_what_is_treated_as_public(make_graph):
+    graph = make_graph().replace(notes=("something else",))
+    guarantee = GAP(**OWNER, out_degree_bound=1).preview(graph).guarantee
+    assert guarantee.notes == ("classes, vocabulary and split are treated as public", "something else")
+    assert GAP(**EDGE).preview(graph).guarantee.notes == ("something else",)

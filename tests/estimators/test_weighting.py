@@ -1,4 +1,4 @@
-"""GAP with weights: every weight fits, what it reads, what it costs, and what survives a folder or a kill."""
+"""GAP with edge weights: inputs, noise, saved models and resumed fits."""
 
 import math
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from graphveil.backends import Memory
 from graphveil.errors import ConfigError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.gap import GAP
@@ -16,15 +16,15 @@ from graphveil.estimators.saved import load_model
 from graphveil.ledger import ledger_of
 from graphveil.privacy import renyi
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import NeighborSumQuery
 from graphveil.release.weights import SigmoidCos
 from tests.estimators.conftest import PAIR_WEIGHTS, Asked
+from tests.estimators.interrupted import InterruptedFit
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
 
 
 @pytest.mark.parametrize("weights", PAIR_WEIGHTS)
-def test_every_weight_fits_within_its_budget(make_graph: Callable[..., Any], weights: str) -> None:
+def test_every_edge_weight_meets_the_budget(make_graph: Callable[..., Any], weights: str) -> None:
     graph = make_graph(as_sparse=True)
     model = GAP(**STRICT, weights=weights).fit(graph)
     assert model.guarantee.valid
@@ -33,7 +33,7 @@ def test_every_weight_fits_within_its_budget(make_graph: Callable[..., Any], wei
     assert model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
 
 
-def test_noise_is_that_of_the_weights_bound() -> None:
+def test_noise_follows_the_bound_of_the_edge_weight() -> None:
     plain, weighted = (
         GAP(**STRICT, weights=weights).plan(num_nodes=1000, num_classes=6)
         for weights in ("one", "sigmoid_cos")
@@ -44,7 +44,7 @@ def test_noise_is_that_of_the_weights_bound() -> None:
     assert [query.sensitivity(weighted.unit) for query in weighted.queries] == pytest.approx([1.03387295] * 2)
 
 
-def test_the_paper_charges_one(make_graph: Callable[..., Any]) -> None:
+def test_paper_mode_charges_sensitivity_one(make_graph: Callable[..., Any]) -> None:
     paper = {**STRICT, "mode": "paper", "weights": "sigmoid_cos"}
     for unit, directed in (("undirected-edge", False), ("directed-edge", True)):
         model = GAP(**{**paper, "unit": unit}).fit(make_graph(directed=directed))
@@ -55,7 +55,7 @@ def test_the_paper_charges_one(make_graph: Callable[..., Any]) -> None:
     assert PAPER_WEIGHT_DEVIATION not in plain.guarantee.deviations
 
 
-def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, asked: Asked) -> None:
+def test_weight_rows_select_the_inputs_of_edge_weights(graph: Any, asked: Asked) -> None:
     GAP(**STRICT, weights="half_cos", hops=3).fit(graph)
     assert all(torch.equal(keys, asked[0][0]) for _, keys in asked)
     asked.clear()
@@ -63,7 +63,7 @@ def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, a
     assert [keys for _, keys in asked] == [None] * 3
 
 
-def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: Asked) -> None:
+def test_edge_weights_read_features_probabilities_or_learned_vectors(graph: Any, asked: Asked) -> None:
     for weights in ("jaccard", "class_agree", "learned_public"):
         GAP(**STRICT, weights=weights, hops=1).fit(graph)
     (_, features), (_, probabilities), (_, learned) = asked
@@ -73,7 +73,7 @@ def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: 
     assert learned.shape == (graph.num_nodes, 16)
 
 
-def test_learned_rows_agree_where_labels_do(make_graph: Callable[..., Any], asked: Asked) -> None:
+def test_learned_vectors_are_similar_for_equal_labels(make_graph: Callable[..., Any], asked: Asked) -> None:
     graph = make_graph(nodes=600)
     GAP(**{**STRICT, "epochs": 30}, weights="learned_public", hops=1).fit(graph)
     rows = torch.nn.functional.normalize(asked[0][1], dim=1)[graph.mask("train")]
@@ -82,7 +82,7 @@ def test_learned_rows_agree_where_labels_do(make_graph: Callable[..., Any], aske
     assert float(cosine[agree].mean()) > float(cosine[~agree].mean()) + 0.05  # 0.10 to 0.13 is usual
 
 
-def test_weights_of_one_change_nothing(make_graph: Callable[..., Any]) -> None:
+def test_edge_weights_of_one_do_not_affect_results(make_graph: Callable[..., Any]) -> None:
     options = {**STRICT, "unsafe_noise_seed": 7}
     first, second = (
         GAP(**options, **more).fit(make_graph())
@@ -91,14 +91,14 @@ def test_weights_of_one_change_nothing(make_graph: Callable[..., Any]) -> None:
     assert torch.equal(first.predict_proba(), second.predict_proba())
 
 
-def test_without_a_unit_weighted_sums_are_exact_and_cost_nothing(graph: Any) -> None:
+def test_unit_none_charges_nothing(graph: Any) -> None:
     model = GAP(unit="none", seed=0, epochs=4, weights="relu_cos").fit(graph)
     assert not ledger_of(graph.edge_set).entries
     assert torch.equal(model.predict_proba(), model.predict_proba(graph))
 
 
 @pytest.mark.parametrize("weights", ["learned_public", "class_agree(0.2)", "exp_cos(0.5)"])
-def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
+def test_a_saved_model_predicts_other_graphs(
     make_graph: Callable[..., Any], tmp_path: Path, weights: str
 ) -> None:
     model = GAP(**STRICT, unsafe_noise_seed=3, weights=weights).fit(make_graph())
@@ -112,20 +112,19 @@ def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
 
 
 @pytest.mark.parametrize("weights", ["learned_public", "posterior_dot"])
-def test_a_resumed_fit_is_asked_with_the_same_keys(
-    make_graph: Callable[..., Any], tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
+    make_graph: Callable[..., Any], tmp_path: Path, weights: str
 ) -> None:
-    class KilledError(Exception):
-        pass
+    class Interrupted(Memory):
+        """A backend that fails when the first hop reads edges."""
 
-    def killed(*_: Any) -> Tensor:
-        raise KilledError
+        def blocks(self, adjacency: Any, first: int = 0) -> Any:
+            raise InterruptedFit
 
     options = {**STRICT, "unsafe_noise_seed": 5, "weights": weights}
     whole, graph = GAP(**options).fit(make_graph(), workspace=tmp_path / "whole"), make_graph()
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(NeighborSumQuery, "answer", killed)
-        GAP(**options).fit(graph, workspace=tmp_path / "run")
+    with pytest.raises(InterruptedFit):
+        GAP(**options).fit(graph, workspace=tmp_path / "run", backend=Interrupted())
     resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
     assert torch.equal(resumed.predict_proba(), whole.predict_proba())
     assert len(ledger_of(graph.edge_set).entries) == 1
@@ -148,6 +147,6 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
+def test_rejects_invalid_configurations(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GAP(**{**STRICT, **options})

@@ -26,7 +26,7 @@ for call in {calls}:
 """
 
 
-def test_an_estimator_that_is_not_fitted() -> None:
+def test_unfitted_models_raise_typed_errors() -> None:
     program = PROGRAM.format(calls=CALLS)
     done = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, timeout=300)
     lines = [line.split("|") for line in done.stdout.splitlines()]

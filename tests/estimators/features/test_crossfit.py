@@ -1,4 +1,4 @@
-"""Public posteriors: a node's own label never informs its own posterior, and no edge is read."""
+"""Cross-fitted posteriors: no label affects its own node, and no edge is read."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from scipy import sparse
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.estimators.features import crossfit
-from graphveil.estimators.features.crossfit import public_posteriors, unit_rows
+from graphveil.estimators.features.crossfit import blend_similar_nodes, public_posteriors, unit_rows
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 
@@ -19,20 +19,25 @@ def small() -> Graph:
     return RECIPES["gap"].split(synthetic("tiny"), seed=0)
 
 
-def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    monkeypatch.setattr(crossfit, "CANDIDATES", crossfit.CANDIDATES[:1])  # the choice may see labels
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_the_label_of_a_node_does_not_affect_its_own_posterior(part: str) -> None:
     graph = small()
-    node = int(torch.nonzero(graph.mask("train"))[0])
+    node = int(torch.nonzero(graph.mask(part))[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % graph.num_classes
-    before = public_posteriors(graph, Session(streams=PublicStreams(3))).log
-    after = public_posteriors(graph.replace(y=labels), Session(streams=PublicStreams(3))).log
+
+    def log(graph: Graph) -> torch.Tensor:
+        session = Session(streams=PublicStreams(3))
+        one_candidate = crossfit.CANDIDATES[:1]  # the choice of a candidate may depend on all labels
+        return blend_similar_nodes(crossfitted(graph, session, one_candidate).log, graph)
+
+    before, after = log(graph), log(graph.replace(y=labels))
     assert torch.equal(before[node], after[node])
     others = torch.nonzero(graph.mask("train"))[1:, 0]
     assert not torch.equal(before[others], after[others])
 
 
-def test_the_posteriors_do_not_depend_on_the_edges() -> None:
+def test_posteriors_do_not_depend_on_edges() -> None:
     graph = small()
     empty = Adjacency.from_edges(
         np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), num_nodes=graph.num_nodes, directed=False
@@ -56,7 +61,7 @@ def crossfitted(
     return crossfit.CrossFit(graph, session, "posterior", nodes, graph.y).best(candidates)
 
 
-def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_twice() -> None:
+def test_a_clearly_worse_candidate_is_stopped_early() -> None:
     candidates = (crossfit.Candidate(8, hidden=8), crossfit.Candidate(8, hidden=8, weight_decay=1e4))
     stages: list[tuple[str, int]] = []
     session = Session(streams=PublicStreams(0), on_progress=lambda *said: stages.append(said[:2]))
@@ -72,9 +77,7 @@ def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_t
 
 
 @pytest.mark.parametrize(("above", "told"), [(0, False), (1, True)])
-def test_the_candidate_for_few_labels_is_tried_below_its_bound_and_moves_no_other(
-    above: int, told: bool
-) -> None:
+def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, told: bool) -> None:
     graph = small()
     labels = int((graph.mask("train") | graph.mask("val")).sum())
     usual = crossfit.Candidate(40, hidden=8)

@@ -1,4 +1,4 @@
-"""The encoder: the public step-size rule, per-record scaling, and logits shrunk by the weights' noise."""
+"""Softmax regression on records: step size, scaling of rows, and logits shrunk by the noise."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_the_step_size_stays_in_its_range() -> None:
     assert encoder_schedule(60, 0.1, 10**6).learning_rate == 60
 
 
-def test_rows_are_scaled_one_by_one() -> None:
+def test_every_row_is_scaled_independently() -> None:
     x = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [1e-30, 0.0, 0.0], [1e30, 1e30, 0.0]])
     dense = scaled_rows(x)
     assert dense.dtype == np.float64
@@ -48,7 +48,7 @@ def test_rows_are_scaled_one_by_one() -> None:
     np.testing.assert_allclose(csr.toarray(), dense)
 
 
-def test_logits_are_shrunk_by_their_own_noise() -> None:
+def test_logits_are_shrunk_by_their_noise() -> None:
     x, weights = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
     log = NoisySoftmax(weights.double(), 0.3).log_posteriors(x)
     long = math.sqrt(1 + math.pi / 8 * (25 + 1) * 0.09)
@@ -57,7 +57,7 @@ def test_logits_are_shrunk_by_their_own_noise() -> None:
     torch.testing.assert_close(log, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_it_learns_and_sparse_rows_give_the_same() -> None:
+def test_learns_from_dense_and_sparse_features() -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(200) % 2
     x = torch.randn(200, 6, generator=generator) + 1.5 * y[:, None]
@@ -69,7 +69,7 @@ def test_it_learns_and_sparse_rows_give_the_same() -> None:
     torch.testing.assert_close(again.weights, encoder.weights)
 
 
-def test_labels_outside_the_group_are_not_read_and_null_members_teach_nothing() -> None:
+def test_null_records_contribute_nothing() -> None:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 3, generator=generator), torch.arange(40) % 2
     labeled = torch.arange(40) < 30

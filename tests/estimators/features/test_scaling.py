@@ -1,4 +1,4 @@
-"""Scaling of feature columns: one unscaled column must not cost accuracy, under any unit."""
+"""Scaling of feature columns: an unscaled column does not reduce accuracy, under any unit."""
 
 import json
 
@@ -63,7 +63,7 @@ def without():
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("column", COLUMNS)
-def test_an_unscaled_column_costs_no_accuracy(column, model, without):
+def test_an_unscaled_column_does_not_reduce_accuracy(column, model, without):
     assert accuracy(model, COLUMNS[column]) > without[model, False] - 0.02
 
 
@@ -80,7 +80,7 @@ def test_columns_of_sparse_features_are_scaled_and_stay_sparse(column, without):
     "x",
     [torch.eye(5), torch.tensor([[-3.0, 0.5], [3.0, 1.0]]), sparse.csr_array(np.eye(3, dtype=np.float32))],
 )
-def test_sane_columns_keep_their_values_and_are_not_copied(make, x):
+def test_small_values_are_not_copied(make, x):
     assert make(x).apply(x) is x
 
 
@@ -124,7 +124,7 @@ def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse)
 
 
 @pytest.mark.parametrize("column", EXTRA)
-def test_dense_and_sparse_records_are_compressed_alike_and_each_by_itself(column):
+def test_every_record_is_compressed_independently(column):
     dense, rows = (binary(EXTRA[column], as_sparse=kind).x for kind in (False, True))
     scaling = FeatureScaling.from_public_ranges(dense)
     scaled = scaling.apply(dense)
@@ -135,7 +135,7 @@ def test_dense_and_sparse_records_are_compressed_alike_and_each_by_itself(column
 
 
 @pytest.mark.parametrize("unit", ["node-record", "node-bounded-degree"])
-def test_models_on_records_scale_by_public_constants_alone(unit):
+def test_node_units_scale_by_public_constants_only(unit):
     extra = {"max_degree": 100} if unit == "node-bounded-degree" else {}
     rows = graph(COLUMNS["money"])
     model = gv.MLP(unit=unit, epsilon=8.0, seed=0, **extra)
@@ -161,7 +161,7 @@ def test_another_graph_is_scaled_by_the_training_graph():
     assert float(seen.min()) == 2.0  # all of them are outliers there
 
 
-def test_numbers_without_a_scale_are_as_they_are():
+def test_feature_scaling_none_keeps_values():
     rows = graph(COLUMNS["salary"])
     model = gv.MLP(unit="undirected-edge", epsilon=1.0, seed=0, feature_scaling="none").fit(rows)
     assert model._as_graph(rows).x is rows.x
@@ -183,38 +183,38 @@ def test_the_plan_names_scaled_columns(unit, given, words):
 
 
 @pytest.mark.parametrize("text", ["", "3", "a=1", "a=2:1", "a=0:inf", "a=0:1,a=0:2", "0:1,1:2", "a=0:nan"])
-def test_ranges_that_are_none_are_rejected(text):
+def test_rejects_invalid_ranges(text):
     with pytest.raises(ConfigError, match="not a list of ranges"):
         gv.MLP(unit="none", feature_range=text)
 
 
 @pytest.mark.parametrize("given", [(0, 1), 5, {"a": (0, 1)}])
-def test_a_range_that_is_no_text_is_rejected(given):
+def test_rejects_ranges_that_are_not_text(given):
     with pytest.raises(ConfigError, match="must be text"):
         gv.MLP(unit="none", feature_range=given)
 
 
-def test_a_range_of_an_unknown_column_is_rejected():
+def test_rejects_a_range_of_an_unknown_column():
     with pytest.raises(GraphError, match="'sallary', which the graph lacks"):
         ranges_of("sallary=0:1", ("salary",), 1)
 
 
-def test_methods_that_perturb_features_take_no_range():
+def test_rejects_a_range_for_methods_that_perturb_features():
     with pytest.raises(ConfigError, match="low= and high="):
         gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, feature_range="0:1")
 
 
-def test_outliers_alone_are_clipped():
+def test_columns_with_outliers_only_are_clipped():
     (one,) = FeatureScaling.from_public_features(graph(COLUMNS["one extreme"]).x).columns
     assert (one.center, one.scale, one.high) == (0.0, 1.0, MAX_UNSCALED)
 
 
-def test_hops_scale_the_features_of_the_graph():
+def test_private_hops_scales_features():
     rows = gv.private_hops(graph(COLUMNS["money"]), unit="undirected-edge", epsilon=8.0)
     assert float(rows.sent[:, 3].abs().mean()) < 0.5
 
 
-def test_a_release_is_json_that_names_the_scaling(tmp_path):
+def test_a_saved_model_contains_the_scaling(tmp_path):
     gv.MLP(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph(COLUMNS["money"])).save(tmp_path / "r")
     (one,) = json.loads((tmp_path / "r" / "model.json").read_text())["scaling"]["columns"]
     assert one["column"] == 3 and one["low"] == -2.0

@@ -1,4 +1,4 @@
-"""GAP with networks of the user's own, at edge level."""
+"""GAP with custom modules at edge level."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError
-from graphveil.estimators.own import code
 from graphveil.ledger import ledger_of
 
 EDGE: dict[str, Any] = {
@@ -43,7 +42,7 @@ def graph() -> Graph:
     return RECIPES["gap"].split(synthetic("demo"), seed=0)
 
 
-def test_own_networks_learn_at_the_price_of_gap(graph: Graph) -> None:
+def test_custom_networks_learn_with_the_plan_of_gap(graph: Graph) -> None:
     plain, own = (gv.GAP(**{**EDGE, **more}) for more in ({}, {"encoder": Wide, "head": Wide}))
     assert plain.preview(graph).plan == own.preview(graph).plan
     model = own.fit(graph)
@@ -61,15 +60,18 @@ def _sparse(x: Any) -> Any:
     return sparse.csr_array(x.numpy())
 
 
-def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_saved_model_needs_the_registered_code_and_predicts_other_graphs(
+    graph: Graph, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(code, "_REGISTERED", {})
-    model = gv.GAP(**{**EDGE, "unsafe_noise_seed": None, "epochs": 2}, encoder=Wide, head=Wide).fit(graph)
+    class RegisteredLater(Wide):
+        pass
+
+    own = {"encoder": RegisteredLater, "head": RegisteredLater}
+    model = gv.GAP(**{**EDGE, "unsafe_noise_seed": None, "epochs": 2}, **own).fit(graph)
     model.save(tmp_path / "release")
-    with pytest.raises(GraphveilError, match=r"graphveil.register\(Wide\)"):
+    with pytest.raises(GraphveilError, match=r"graphveil.register\(RegisteredLater\)"):
         gv.load_model(tmp_path / "release")
-    gv.register(Wide)
+    gv.register(RegisteredLater)
     loaded = gv.load_model(tmp_path / "release")
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     other = synthetic("demo", seed=1)
@@ -92,7 +94,7 @@ def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
         ({"head": lambda inputs, classes: nn.Linear(3, classes)}, ConfigError, "fails on 4 random records"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_anything_is_booked(
+def test_rejects_unusable_modules_before_a_charge(
     graph: Graph, changes: dict[str, Any], error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why):
@@ -159,7 +161,7 @@ class Twice(nn.Module):
         (Detached, "does not depend on its weights"),
     ],
 )
-def test_a_module_that_fails_later_is_refused_before_anything_is_charged(
+def test_rejects_modules_that_would_fail_later_before_a_charge(
     graph: Graph, kind: type[nn.Module], why: str, place: str
 ) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -167,7 +169,7 @@ def test_a_module_that_fails_later_is_refused_before_anything_is_charged(
     assert ledger_of(graph.edge_set).entries == ()
 
 
-def test_frozen_heads_are_refused_and_frozen_encoders_and_shared_layers_are_not(graph: Graph) -> None:
+def test_rejects_frozen_heads_and_accepts_frozen_encoders(graph: Graph) -> None:
     with pytest.raises(ConfigError, match="no weights to train"):
         gv.GAP(**EDGE, head=Frozen).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()

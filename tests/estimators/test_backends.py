@@ -1,4 +1,4 @@
-"""The backend is a choice in every estimator: no result, no saved file and no resumed run depends on it."""
+"""The backend of an estimator does not affect results, saved files or resumed fits."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ CONFIGURED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("method", sorted(gv.METHODS))
-def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: str) -> None:
+def test_every_estimator_takes_a_backend_that_is_not_saved(method: str) -> None:
     cls, keywords = gv.METHODS[method], CONFIGURED.get(method, {"unit": "none"})
     model = cls(**keywords, backend="memory")
     assert model.get_params()["backend"] == "memory" and "backend" not in model.recorded_params()
@@ -55,7 +55,7 @@ def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: 
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])
-def test_fits_and_predictions_have_the_same_bytes_with_any_engine(method: str, tmp_path: Path) -> None:
+def test_fits_and_predictions_are_bit_identical_for_every_backend(method: str, tmp_path: Path) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     backends: tuple[AggregationBackend | str | None, ...] = (
         None,
@@ -84,14 +84,14 @@ def another(graph: gv.Graph) -> gv.Graph:
     return graph.replace(adjacency=edges)
 
 
-def test_a_run_that_is_resumed_may_have_another_engine(tmp_path: Path) -> None:
+def test_a_resumed_fit_may_use_another_backend(tmp_path: Path) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     first = gv.GAP(**EDGES).fit(graph, workspace=tmp_path)
     again = gv.GAP(**EDGES, backend=gv.backends.Memory(13)).fit(graph, workspace=tmp_path)
     assert np.array_equal(np.asarray(first.predict_proba(None)), np.asarray(again.predict_proba(None)))
 
 
-def test_a_fits_own_engine_is_before_the_constructors() -> None:
+def test_the_backend_of_fit_overrides_that_of_the_constructor() -> None:
     graph = gv.load_dataset("synthetic/tiny")
     model = gv.GAP(**EDGES, backend="disk")
     model.fit(graph, backend="memory")
@@ -100,7 +100,7 @@ def test_a_fits_own_engine_is_before_the_constructors() -> None:
     assert len(ledger_of(graph.edge_set).entries) == 1
 
 
-def test_what_has_no_engine_of_its_own_takes_that_of_the_block() -> None:
+def test_using_sets_the_backend_of_functions_without_one() -> None:
     graph = gv.load_dataset("synthetic/tiny")
     asked.clear()
     plain = gv.private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-5, unsafe_noise_seed=1)
@@ -119,7 +119,7 @@ def test_what_has_no_engine_of_its_own_takes_that_of_the_block() -> None:
     assert type(backend_for(None, graph.adjacency)) is gv.backends.Memory
 
 
-def test_an_address_is_that_of_a_cluster() -> None:
+def test_addresses_are_for_ray_only() -> None:
     assert backend_by_name(None) is None and backend_by_name("disk") == "disk"
     assert backend_by_name("ray", "here:1") == RayBackend(address="here:1")
     for name in (None, "memory", "disk"):

@@ -1,4 +1,4 @@
-"""How a model shows itself, and what it says to tools that would copy it or cut its graph into folds."""
+"""Display of models, and their interface to scikit-learn and pickle."""
 
 import logging
 import pickle
@@ -27,7 +27,7 @@ def fitted(graph):
     return gv.GAP(**EDGES, **BRIEF, seed=0).fit(graph)
 
 
-def test_a_model_is_three_lines(fitted, graph):
+def test_str_has_three_lines(fitted, graph):
     before = str(gv.GAP(**EDGES)).splitlines()
     assert before[0] == "GAP(unit='undirected-edge', epsilon=1.0, delta=1e-05)" and len(before) == 3
     lines = str(fitted).splitlines()
@@ -40,7 +40,7 @@ def test_a_model_is_three_lines(fitted, graph):
     assert "void" in str(void).splitlines()[2]
 
 
-def test_models_and_graphs_show_what_is_public(fitted, graph):
+def test_texts_contain_no_private_count(fitted, graph):
     stored = len(graph.adjacency.indices)
     for shown in (str(fitted), repr(fitted), repr(graph), str(graph)):
         assert str(stored) not in shown and f"{stored // 2}" not in shown
@@ -52,7 +52,7 @@ def test_classes_are_names_or_numbers(fitted, graph):
     assert gv.MLP(unit="none", tuned=False, epochs=1).fit(named).classes_[0] == "c0"
 
 
-def test_scikit_learn_clones_a_model_and_is_told_why_it_cannot_search(fitted, graph):
+def test_scikit_learn_can_clone_and_cannot_cross_validate(fitted, graph):
     model, y = gv.GAP(**EDGES, **BRIEF), np.zeros(graph.num_nodes)
     assert is_classifier(model) and clone(model).get_params() == model.get_params()
     before = len(ledger_of(graph.edge_set))
@@ -67,7 +67,7 @@ def test_scikit_learn_clones_a_model_and_is_told_why_it_cannot_search(fitted, gr
     assert len(ledger_of(graph.edge_set)) == before
 
 
-def test_what_holds_no_open_ledger_is_sent_and_what_does_says_why_not(fitted, graph):
+def test_only_unfitted_models_can_be_pickled(fitted, graph):
     model = gv.ClassCode(**EDGES)
     assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
     with pytest.raises(ConfigError, match=r"load_model\(folder\)"):
@@ -79,7 +79,7 @@ def test_what_holds_no_open_ledger_is_sent_and_what_does_says_why_not(fitted, gr
     assert again.edge_set.released == "words" and again.edge_index().tolist() == [[1, 0], [0, 1]]
 
 
-def test_the_log_says_what_is_public(graph, caplog):
+def test_the_log_contains_public_values_only(graph, caplog):
     with caplog.at_level(logging.INFO, logger="graphveil"):
         gv.GAP(**EDGES, **BRIEF).fit(graph)
     words = [record.getMessage() for record in caplog.records]

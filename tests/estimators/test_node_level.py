@@ -1,6 +1,5 @@
-"""MLP and GAP under node units: prices, refusals, resumed fits, what is selected and what is reported."""
+"""MLP and GAP under node-level units: cost, errors, resumed fits, selection and reports."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.errors import CalibrationError, ConfigError, GraphError, UnitError
+from graphveil.errors import CalibrationError, ConfigError, GraphError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap.method import hop_noise_stds
@@ -16,6 +15,7 @@ from graphveil.estimators.method import State
 from graphveil.estimators.saved import load_model
 from graphveil.estimators.training import node_level
 from graphveil.ledger import ledger_of
+from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 OWNER = {"unit": "node-record", "out_degree_bound": 4}
 PROMISE = {"unit": "node-bounded-degree", "max_degree": 60}
@@ -25,7 +25,7 @@ METHOD = pytest.mark.parametrize("method", ["mlp", "gap"])
 MODES = pytest.mark.parametrize("mode", ["strict", "paper"])
 
 
-KILLS = [
+INTERRUPTIONS = [
     *(("mlp", "classifier", done) for done in (0, 60, 117, 120)),
     *(("gap", "classifier", done) for done in (0, 1, 60, 120)),
     *(("gap", "encoder", done) for done in (0, 117)),
@@ -33,34 +33,10 @@ KILLS = [
 ]
 
 
-class KilledError(Exception):
-    pass
-
-
-def killed_at(where: str, done: int) -> Callable[[str, int, int], None]:
-    """Return a progress callback that kills the fit at one point of one stage."""
-
-    def progress(stage: str, finished: int, total: int) -> None:
-        if (stage, finished) == (where, done):
-            raise KilledError
-
-    return progress
-
-
 def make(method: str, **parameters: Any) -> Estimator:
     if method == "mlp":
         parameters.pop("out_degree_bound", None)
     return METHODS[method](**{**COMMON, **parameters})
-
-
-def outcome(model: Estimator) -> list[Tensor]:
-    """Return everything that a fit computed."""
-    assert model.proba_ is not None
-    return [model.proba_, *model.aggregates_.values(), *model.fitted.trained.state().values()]
-
-
-def same(left: Estimator, right: Estimator) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(outcome(left), outcome(right), strict=True))
 
 
 class TestPrice:
@@ -88,20 +64,21 @@ class TestPrice:
 
     @METHOD
     @UNITS
-    def test_the_whole_fit_is_one_booking(self, graph, method, unit):
+    def test_a_fit_is_one_charge(self, graph, method, unit):
         model = make(method, **unit).fit(graph)
         (entry,) = ledger_of(graph.edge_set).entries
         assert entry.label == method
         assert model.guarantee.releases == 1
         assert len(model.plan_.queries) == (1 if method == "mlp" else 4)
         assert model.plan_.epsilon <= 3.0
+        assert (model.private_accuracy_, model.history_) == ({}, [])  # nothing exact is kept
 
-    def test_an_mlp_never_reads_an_edge(self, graph):
+    def test_an_mlp_reads_no_edge(self, graph):
         statement = make("mlp", unit="node-record").fit(graph).guarantee
         assert statement.edge_epsilon == 0.0
         assert make("gap", **OWNER).preview(graph)[1].edge_epsilon > 0
 
-    def test_a_multiplier_leaves_the_rest_to_the_hops(self, graph):
+    def test_hops_have_the_budget_that_a_multiplier_leaves(self, graph):
         plan = make("gap", **OWNER, sgd_multiplier=20.0, epochs=50).preview(graph)[0]
         less = make("gap", **OWNER, sgd_multiplier=40.0, epochs=50).preview(graph)[0]
         assert plan.noise_std[0] == plan.noise_std[-1] == 20.0
@@ -109,7 +86,7 @@ class TestPrice:
         assert 0.999 * 3 < plan.epsilon <= 3
 
     @UNITS
-    def test_without_a_graph_three_quarters_train(self, unit):
+    def test_plans_assume_three_quarters_of_the_nodes_for_training(self, unit):
         plan = make("gap", **unit, batch_size=256).plan(num_nodes=20_000, num_classes=6)
         assert plan.queries[0].sampling_rate == pytest.approx(256 / 15_000)
 
@@ -132,45 +109,36 @@ class TestRefusals:
             ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
         ],
     )
-    def test_configurations(self, graph, method, unit, options, words):
+    def test_rejects_invalid_configurations(self, graph, method, unit, options, words):
         with pytest.raises(ConfigError, match=words):
             make(method, **unit, **options).preview(graph)
 
     @pytest.mark.parametrize("combine", ["sum", "attention"])
-    def test_combinations_without_a_closed_form(self, combine):
+    def test_rejects_combinations_without_a_closed_form(self, combine):
         with pytest.raises(ConfigError, match="use 'concat'"):
             make("gap", **OWNER, combine=combine)
 
     @METHOD
-    def test_selection_and_multipliers_have_no_meaning_at_edge_level(self, method):
+    def test_rejects_node_level_keywords_for_edge_units(self, method):
         with pytest.raises(ConfigError, match="is for node units"):
             make(method, unit="undirected-edge", selection="private")
         with pytest.raises(ConfigError, match="training costs nothing"):
             make("gap", unit="undirected-edge", sgd_multiplier=1.0)
 
-    def test_a_missing_degree_budget(self):
-        with pytest.raises(UnitError, match=r"pass out_degree_bound= \(--out-degree-bound\)"):
-            make("gap", unit="node-record")
-
     @METHOD
     @MODES
-    def test_a_batch_larger_than_the_training_set_books_nothing(self, graph, method, mode):
+    def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method, mode):
         with pytest.raises(ConfigError, match="batch of 91 is larger than the 90 records"):
             make(method, **OWNER, batch_size=91, mode=mode).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
-    def test_an_epsilon_that_the_trainings_alone_pass_books_nothing(self, graph):
+    def test_rejects_training_above_the_budget_before_a_charge(self, graph):
         with pytest.raises(CalibrationError, match="a part of it costs more for any scale"):
             make("gap", **OWNER, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
-    def test_a_broken_promise_books_nothing(self, graph):
-        with pytest.raises(UnitError, match="violates the assumption"):
-            make("gap", unit="node-bounded-degree", max_degree=2).fit(graph)
-        assert ledger_of(graph.edge_set).entries == ()
-
     @METHOD
-    def test_a_part_that_is_needed_and_empty(self, graph, method):
+    def test_rejects_an_empty_part_of_the_split(self, graph, method):
         nobody = torch.zeros(graph.num_nodes, dtype=torch.bool)
         no_val = graph.with_split(graph.train_mask, nobody, graph.test_mask)
         with pytest.raises(GraphError, match="no val nodes"):
@@ -180,7 +148,7 @@ class TestRefusals:
         make(method, **OWNER).preview(no_val)
 
     @METHOD
-    def test_one_class_in_the_data_is_no_public_fact(self, graph, method):
+    def test_errors_do_not_depend_on_protected_labels(self, graph, method):
         """At edge level it is an error; here the error would tell about labels."""
         alike = graph.replace(y=torch.zeros_like(graph.y))
         make(method, **OWNER).preview(alike)
@@ -189,7 +157,7 @@ class TestRefusals:
 class TestLabels:
     @METHOD
     @UNITS
-    def test_labels_of_validation_and_test_nodes_move_no_bit(self, make_graph, method, unit):
+    def test_labels_of_validation_and_test_nodes_are_not_read(self, make_graph, method, unit):
         def fitted(graph: Graph) -> Estimator:
             return make(method, **unit, unsafe_noise_seed=1, epochs=10).fit(graph)
 
@@ -203,7 +171,7 @@ class TestLabels:
             assert same(plain, fitted(make_graph().replace(y=labels)))
 
     @METHOD
-    def test_a_label_that_is_missing_is_a_record_that_contributes_nothing(self, make_graph, method):
+    def test_missing_labels_do_not_change_the_plan(self, make_graph, method):
         graph = make_graph()
         graph.y[graph.train_mask.nonzero()[:5, 0]] = -1
         model = make(method, **OWNER, unsafe_noise_seed=1).fit(graph)
@@ -213,8 +181,8 @@ class TestLabels:
 class TestResume:
     @MODES
     @UNITS
-    @pytest.mark.parametrize(("method", "stage", "done"), KILLS)
-    def test_a_resumed_fit_is_the_same_fit_and_books_nothing(
+    @pytest.mark.parametrize(("method", "stage", "done"), INTERRUPTIONS)
+    def test_a_resumed_fit_is_bit_identical_and_charges_nothing(
         self, make_graph, tmp_path, method, mode, unit, stage, done
     ):
         options = {**unit, "epochs": 120, "mode": mode, "unsafe_noise_seed": 4}
@@ -224,8 +192,10 @@ class TestResume:
             options |= {"batch_size": 90}
         whole = make(method, **options).fit(make_graph(), workspace=tmp_path / "whole")
         graph = make_graph()
-        with pytest.raises(KilledError):
-            make(method, **options).fit(graph, workspace=tmp_path / "run", on_progress=killed_at(stage, done))
+        with pytest.raises(InterruptedFit):
+            make(method, **options).fit(
+                graph, workspace=tmp_path / "run", on_progress=interrupted_at(stage, done)
+            )
         resumed = make(method, **options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, resumed)
         assert resumed.private_accuracy_ == whole.private_accuracy_
@@ -235,25 +205,25 @@ class TestResume:
         assert len(ledger_of(graph.edge_set).entries) == 1
 
     @METHOD
-    def test_secrets_survive_a_resume_without_seeds(self, graph, tmp_path, method):
+    def test_a_fit_without_seeds_can_be_resumed(self, graph, tmp_path, method):
         options = {**OWNER, "seed": None, "epochs": 110}
-        with pytest.raises(KilledError):
-            make(method, **options).fit(graph, workspace=tmp_path, on_progress=killed_at("classifier", 105))
+        with pytest.raises(InterruptedFit):
+            make(method, **options).fit(
+                graph, workspace=tmp_path, on_progress=interrupted_at("classifier", 105)
+            )
         first = make(method, **options).fit(graph, workspace=tmp_path)
         assert same(first, make(method, **options).fit(graph, workspace=tmp_path))
 
     @METHOD
-    def test_fits_draw_different_noise(self, graph, method):
-        first, second = (make(method, **OWNER).fit(graph) for _ in range(2))
-        assert not same(first, second)
-        assert len(ledger_of(graph.edge_set).entries) == 2
-
-    @METHOD
-    def test_a_noise_seed_repeats_every_byte_and_voids_the_guarantee(self, make_graph, method):
+    def test_a_noise_seed_reproduces_a_fit_and_invalidates_the_guarantee(self, make_graph, method):
         fits = [make(method, **OWNER, unsafe_noise_seed=seed).fit(make_graph()) for seed in (5, 5, 6)]
         assert same(fits[0], fits[1])
         assert not same(fits[0], fits[2])
         assert not fits[0].guarantee.valid
+        graph = make_graph()
+        first, second = (make(method, **OWNER).fit(graph) for _ in range(2))
+        assert not same(first, second)
+        assert len(ledger_of(graph.edge_set).entries) == 2
 
 
 class TestReporting:
@@ -266,19 +236,11 @@ class TestReporting:
         for split, found in model.private_accuracy_.items():
             assert found == pytest.approx(model.score(graph, split), abs=0.05)
 
-    @METHOD
-    def test_without_them_there_are_none(self, graph, method):
-        assert make(method, **OWNER).fit(graph).private_accuracy_ == {}
-
-    @METHOD
-    def test_nothing_exact_about_training_is_kept(self, graph, method):
-        assert make(method, **OWNER).fit(graph).history_ == []
-
 
 class TestSelection:
     @METHOD
     @pytest.mark.parametrize("options", [{"selection": "private"}, {"mode": "paper", "batch_size": 100}])
-    def test_the_best_of_equally_spaced_weights_is_kept(self, make_graph, monkeypatch, method, options):
+    def test_the_best_checkpoint_is_kept(self, make_graph, monkeypatch, method, options):
         """With a budget so large that the counts are as good as exact."""
         noted, fit = [], node_level.fit_dpsgd
 
@@ -305,7 +267,7 @@ class TestSelection:
         assert min(scores) < max(scores)
 
     @METHOD
-    def test_fewer_steps_than_candidates(self, graph, method):
+    def test_there_are_at_most_as_many_candidates_as_steps(self, graph, method):
         model = make(method, **OWNER, selection="private", epochs=3).fit(graph)
         assert model.plan_.queries[-1].candidates == 3
 
@@ -326,7 +288,7 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
 
 class TestPaper:
     @METHOD
-    def test_deviations_are_listed(self, graph, method):
+    def test_paper_mode_lists_deviations(self, graph, method):
         guarantee = make(method, **OWNER, mode="paper", batch_size=30).fit(graph).guarantee
         assert not guarantee.valid
         listed = " ".join(guarantee.deviations)
@@ -334,7 +296,7 @@ class TestPaper:
             assert words in listed
         assert ("claims to hide all edges" in listed) == (method == "gap")
 
-    def test_its_parameters_are_the_papers_unless_given(self):
+    def test_paper_mode_has_the_parameters_of_the_paper(self):
         for method in ("mlp", "gap"):
             plan = make(method, **OWNER, mode="paper", epochs=None).plan(num_nodes=18_939, num_classes=6)
             steps = plan.queries[0]
@@ -354,7 +316,7 @@ class TestPaper:
 class TestFolders:
     @METHOD
     @UNITS
-    def test_a_model_comes_back_and_predicts_another_graph(self, graph, make_graph, tmp_path, method, unit):
+    def test_a_saved_model_predicts_another_graph(self, graph, make_graph, tmp_path, method, unit):
         model = make(method, **unit, unsafe_noise_seed=1).fit(graph)
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
@@ -362,7 +324,7 @@ class TestFolders:
         spent = ledger_of(other.edge_set).entries
         assert len(spent) == (0 if method == "mlp" else 2)
 
-    def test_another_graph_is_asked_for_its_hops_alone(self, graph, make_graph):
+    def test_another_graph_is_charged_for_its_hops_only(self, graph, make_graph):
         model, other = make("gap", **OWNER).fit(graph), make_graph(seed=1)
         privacy_cost = model.privacy_cost(other)
         assert privacy_cost.releases == 1

@@ -1,0 +1,58 @@
+"""GCN, GAT and SAGE as non-private references."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.estimators import METHODS
+
+OPTIONS = [
+    ("gcn", {}),
+    ("gcn", {"layers": 1}),
+    ("gcn", {"layers": 3, "batch_norm": False, "activation": "relu"}),
+    ("gat", {}),
+    ("gat", {"heads": 8, "hidden": 4, "dropout": 0.3}),
+    ("gat", {"layers": 3, "heads": 2, "batch_norm": False, "activation": "relu"}),
+]
+
+
+@pytest.mark.parametrize("mode", ["strict", "paper"])
+@pytest.mark.parametrize(
+    ("method", "unit"),
+    [(method, f"{kind}-edge") for method in ("gcn", "gat", "sage") for kind in ("undirected", "directed")]
+    + [("gcn", "node-record"), ("gat", "node-record")],
+)
+def test_rejects_private_units(method: str, unit: str, mode: str) -> None:
+    words = f"{method} reads .*got unit '{unit}'; use 'classcode' or 'gap'"
+    with pytest.raises(NotImplementedGuaranteeError, match=words):
+        METHODS[method](unit=unit, epsilon=1.0, mode=mode)
+
+
+@pytest.mark.parametrize(("method", "options"), OPTIONS)
+@pytest.mark.parametrize("directed", [False, True])
+def test_learns_from_neighbors(make_graph: Any, method: str, options: dict[str, Any], directed: bool) -> None:
+    graph = make_graph(directed=directed)
+    assert METHODS[method](unit="none", seed=0, epochs=60, **options).fit(graph).score(graph) > 0.75
+
+
+@pytest.mark.parametrize("method", ["gcn", "gat"])
+def test_is_restored_from_its_parameters(graph: Any, make_graph: Any, method: str) -> None:
+    model = METHODS[method](unit="none", seed=0, epochs=2).fit(graph)
+    fitted, other = model.fitted, make_graph(seed=1)
+    restored: Any = fitted.method.restore(fitted.trained.state(), fitted.sizes, {})
+    assert torch.equal(restored.proba(other), model.predict_proba(other))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"heads": 0}, "heads=0 must be a whole number of at least 1"),
+        ({"heads": 1.5}, "heads=1.5 must be a whole number"),
+        ({"heads": 128, "hidden": 1024}, r"heads \* hidden=131072 must be at most 16,384"),
+    ],
+)
+def test_rejects_invalid_numbers_of_heads(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        METHODS["gat"](unit="none", **wrong)
