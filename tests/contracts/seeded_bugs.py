@@ -1566,9 +1566,9 @@ BUGS = [
                 "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
             (
-                "graphveil.estimators.gap.method:make_aggregate_fn",
-                "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
-                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbors(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbors(vectors)))",
+                "graphveil.estimators.gap.method:Aggregation.aggregates",
+                "return release.answer(NeighborSumData(vectors, keys))",
+                "edges = release._private._adjacency\n                into = torch.arange(edges.num_nodes).repeat_interleave(edges.indptr.diff())\n                read = vectors if keys is None else keys\n                read = read - 3 * torch.zeros_like(read).index_add_(0, into, read[edges.indices.long()])\n                return release.answer(NeighborSumData(vectors, read))",
             ),
         ],
         test=[
@@ -1593,13 +1593,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gap.method:Aggregation.aggregates",
-                "return self.run_hops(rows, hop, hop_noise_stds(session.plan))",
-                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n            return self.run_hops(rows, hop, hop_noise_stds(session.plan))',
-            ),
-            (
-                "graphveil.estimators.gap.method:Aggregation.run_hops",
                 "sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)",
-                'heard = [*aggregates[:-1], aggregates[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.gap.hop_transform.next_input(self.encoder, rows, heard, std)',
+                "exact = aggregates[-1] * (1 + graph.adjacency.indptr.diff()[:, None])\n            sent = self.gap.hop_transform.next_input(self.encoder, rows, [*aggregates[:-1], exact], std)",
             ),
         ],
         test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
@@ -1647,9 +1642,9 @@ BUGS = [
         name="messages_are_scaled_by_exact_in_degrees",
         edits=[
             (
-                "graphveil.estimators.gap.method:make_aggregate_fn",
-                "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
-                "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
+                "graphveil.estimators.gap.method:Aggregation.aggregates",
+                "return release.answer(NeighborSumData(vectors, keys))",
+                "degree = release._private._adjacency.indptr.diff()[:, None]\n                return release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
             (
                 "graphveil.estimators.classcode.node_method:fit_node_level_classcode",

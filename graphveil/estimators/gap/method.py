@@ -56,8 +56,6 @@ from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import hops as equal_hops
 from graphveil.training.null_records import finite_rows
 
-AggregateFn = Callable[[Tensor], Tensor]  # from vectors of norm at most one to their sums over in-neighbors
-
 NODE_LEVEL_PAPER_DEVIATIONS = (
     "the epoch of the best exact validation accuracy is kept, which is not charged",
     "the paper claims to hide all edges at a node; a sample of each node's own edges hides those that "
@@ -139,27 +137,38 @@ class Aggregation:
         return self.gap.hop_transform.unit(rows)
 
     def aggregates(
-        self, graph: Graph, rows: Tensor, release: Release | None, session: Session
+        self,
+        graph: Graph,
+        rows: Tensor,
+        release: Release | None,
+        session: Session,
+        known: Sequence[Tensor] | None = None,
     ) -> list[Tensor]:
-        """Return the K aggregates: noisy, or exact if nothing is protected."""
-        keys, weighting = self.keys(graph, rows, session), self.gap.edge_weighting
-        if release is not None:
-            hop = make_aggregate_fn(release, keys, session.plan)
-            return self.run_hops(rows, hop, hop_noise_stds(session.plan))
+        """Return the K aggregates; the input of each hop follows from the aggregates before it.
 
-        def exact(x: Tensor) -> Tensor:
+        Args:
+            graph: Graph that is aggregated over.
+            rows: Vectors of norm at most one, the input of the first hop.
+            release: Open release of the session's plan; None for exact aggregates, if nothing is protected.
+            session: Plan of the hops.
+            known: Aggregates of the first nodes; only those of the other nodes are queried.
+        """
+        keys, weighting, aggregates = self.keys(graph, rows, session), self.gap.edge_weighting, list[Tensor]()
+        out_edges = session.plan is not None and isinstance(hop_queries(session.plan)[0], OutEdgeSumQuery)
+
+        def aggregate(vectors: Tensor) -> Tensor:
+            if release is not None and out_edges:
+                return release.answer(OutEdgeSumData(vectors))
+            if release is not None:
+                return release.answer(NeighborSumData(vectors, keys))
             if weighting is None:
-                return sum_in_neighbors(graph.adjacency, x.float())
-            return weighted_sum_in_neighbors(graph.adjacency, x.float(), weighting.similarity, keys)
+                return sum_in_neighbors(graph.adjacency, vectors.float())
+            return weighted_sum_in_neighbors(graph.adjacency, vectors.float(), weighting.similarity, keys)
 
-        return self.run_hops(rows, exact, [0.0] * self.gap.shape.hops)
-
-    def run_hops(self, rows: Tensor, aggregate: AggregateFn, stds: Sequence[float]) -> list[Tensor]:
-        """Return the aggregates of all hops; the input of each is the aggregate of the previous one."""
-        aggregates: list[Tensor] = []
         sent = rows
-        for std in stds:
-            aggregates.append(aggregate(sent))
+        for hop, std in enumerate(hop_noise_stds(session.plan) or [0.0] * self.gap.shape.hops):
+            answer = aggregate(sent)
+            aggregates.append(answer if known is None else torch.cat([known[hop], answer]))
             sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)
         return aggregates
 
@@ -212,16 +221,12 @@ class TrainedGap(TrainedModel):
                 sample = self.method.sample_edges(graph, session)
             first = 0 if kept is None else len(kept.proba)
             release = session.open(sample, plan_record_groups(plan, graph), first=first)
-        rows = self.aggregation.encode(graph)
-        stds = None if plan is None else hop_noise_stds(plan)
-        if kept is None or release is None or stds is None:
-            aggregates = self.aggregation.aggregates(graph, rows, release, session)
+        rows, stds = self.aggregation.encode(graph), hop_noise_stds(plan)
+        known = None if kept is None else kept.rows
+        aggregates = self.aggregation.aggregates(graph, rows, release, session, known)
+        if kept is None:
             proba = self.proba(transform.views(rows, aggregates, stds))
-        else:
-            # Old aggregates are kept, and those of new nodes are appended.
-            keys, known = self.aggregation.keys(graph, rows, session), iter(kept.rows)
-            hop = make_aggregate_fn(release, keys, plan)
-            aggregates = self.aggregation.run_hops(rows, lambda x: torch.cat([next(known), hop(x)]), stds)
+        else:  # old nodes keep their predictions
             new = slice(len(kept.proba), None)
             views = transform.views(rows[new], [answer[new] for answer in aggregates], stds)
             proba = torch.cat([kept.proba, self.proba(views)])
@@ -331,8 +336,7 @@ class EdgeLevelGap(Method):
             aggregates = aggregation.aggregates(graph, rows, release, session)
             if release is not None:
                 release.close()
-        stds = None if session.plan is None else hop_noise_stds(session.plan)
-        views = gap.hop_transform.views(rows, aggregates, stds)
+        views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
             generator = session.streams.torch("classifier")
             classifier = gap.shape.classifier(self.sizes_of(graph), generator)
@@ -521,18 +525,9 @@ def hop_queries(plan: ReleasePlan) -> list[NeighborSumQuery | OutEdgeSumQuery]:
     return [query for query in plan.queries if isinstance(query, NeighborSumQuery | OutEdgeSumQuery)]
 
 
-def hop_noise_stds(plan: ReleasePlan | None) -> list[float]:
-    """Return the noise of each hop."""
-    if plan is None:
-        raise ConfigError("exact sums have no noise")
-    return [query.noise[-1] for query in hop_queries(plan)]
-
-
-def make_aggregate_fn(release: Release, keys: Keys | None, plan: ReleasePlan | None) -> AggregateFn:
-    """Return a hop: a neighbor sum, with inputs of edge weights if needed, or an out-edge aggregation."""
-    if plan is not None and isinstance(hop_queries(plan)[0], OutEdgeSumQuery):
-        return lambda vectors: release.answer(OutEdgeSumData(vectors))
-    return lambda vectors: release.answer(NeighborSumData(vectors, keys))
+def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:
+    """Return the noise of each hop; None for exact aggregates."""
+    return None if plan is None else [query.noise[-1] for query in hop_queries(plan)]
 
 
 def plan_record_groups(plan: ReleasePlan, graph: Graph) -> Tensor | None:
