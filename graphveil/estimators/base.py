@@ -760,8 +760,8 @@ class Estimator(ABC):
         summary = "no guarantee: nothing is protected"
         if guarantee.unit != NoUnit.name:
             cost = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
-            void = "" if guarantee.valid else "; void, for its known deviations"
-            summary = f"{guarantee.unit}: {cost}, {counted(guarantee.releases, 'release')}{void}"
+            invalid = "" if guarantee.valid else "; invalid because of known deviations"
+            summary = f"{guarantee.unit}: {cost}, {counted(guarantee.releases, 'release')}{invalid}"
         return f"{self!r}\nfitted on {sizes.nodes:,} nodes, {sizes.classes} classes\n{summary}"
 
     @property
