@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import graphveil as gv
-from estimators.gnn.test_private_gnn import SMALL
 from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
@@ -22,20 +21,18 @@ EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "u
 
 
 class Watched(gv.backends.Memory):
-    """Notes that it was asked."""
+    """Records that it was used."""
 
     def blocks(self, adjacency: Any, first: int = 0) -> Any:
-        asked.append(type(self).__name__)
+        used.append(type(self).__name__)
         return super().blocks(adjacency, first)
 
 
-asked: list[str] = []
-
-
+used: list[str] = []
 OWNER = {"unit": "node-record", "epsilon": 8.0, "seed": 0}
 CONFIGURED: dict[str, dict[str, Any]] = {
     "classcode": EDGES,
-    "gnn": SMALL | {"module": Mean},
+    "gnn": OWNER | {"module": Mean, "leaves": 8},
     "heterorr": {"unit": "edge-subset", "epsilon": 2.0, "eps_x": 9.0},
     "module": OWNER | {"module": Records},
 }
@@ -65,10 +62,10 @@ def test_fits_and_predictions_are_bit_identical_for_every_backend(method: str, t
     )
     found = []
     for number, backend in enumerate(backends):
-        asked.clear()
+        used.clear()
         model = gv.METHODS[method](**EDGES, backend=backend).fit(graph)
         seen = model.predict_proba(another(graph), assume_disjoint_edges=True)
-        assert (len(asked) >= 2) == isinstance(backend, Watched)  # the fit, and the other graph
+        assert (len(used) >= 2) == isinstance(backend, Watched)  # the fit, and the other graph
         model.save(tmp_path / str(number))
         found.append((torch.as_tensor(model.predict_proba(None)), torch.as_tensor(seen)))
         text = (tmp_path / str(number) / "model.json").read_text()
@@ -102,16 +99,16 @@ def test_the_backend_of_fit_overrides_that_of_the_constructor() -> None:
 
 def test_using_sets_the_backend_of_functions_without_one() -> None:
     graph = gv.load_dataset("synthetic/tiny")
-    asked.clear()
+    used.clear()
     plain = gv.private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-5, unsafe_noise_seed=1)
-    assert not asked
+    assert not used
     with gv.backends.using(Watched(9)):
         there = gv.private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-5, unsafe_noise_seed=1)
         noisy = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0, unsafe_noise_seed=1)
         with using(None), using("memory"):
             assert type(backend_for(None, graph.adjacency)) is gv.backends.Memory
         assert isinstance(backend_for(None, graph.adjacency), Watched)
-    assert torch.equal(plain.rows, there.rows) and set(asked) == {"Watched"}
+    assert torch.equal(plain.rows, there.rows) and set(used) == {"Watched"}
     here = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0, unsafe_noise_seed=1)
     assert torch.equal(noisy.graph.adjacency.indices, here.graph.adjacency.indices)
     with pytest.raises(ConfigError, match="backend="), using("dask"):

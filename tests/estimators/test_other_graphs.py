@@ -44,7 +44,7 @@ def grow(graph: Graph, seed: int = 0, nodes: int = 3, **options: Any) -> Graph:
     return graph.grow(rng.random((nodes, graph.num_features)), None, new, other, **options)
 
 
-def spent(*graphs: Graph) -> list[int]:
+def num_entries(*graphs: Graph) -> list[int]:
     return [len(ledger_of(graph.edge_set).entries) for graph in graphs]
 
 
@@ -78,26 +78,26 @@ class TestSameGraphAgain:
         split = other.with_split(other.test_mask, other.val_mask, other.train_mask)
         assert torch.equal(model.predict_proba(split), first)
         assert torch.equal(model.predict_proba(other.replace(y=torch.full_like(other.y, -1))), first)
-        assert spent(other, graph) == [1, 2]
+        assert num_entries(other, graph) == [1, 2]
 
     def test_other_features_on_the_same_edges_are_another_query(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
-        for asked in (graph, other):
-            first = model.predict_proba(asked)
-            changed = asked.replace(x=asked.x.flip(1))
+        for queried in (graph, other):
+            first = model.predict_proba(queried)
+            changed = queried.replace(x=queried.x.flip(1))
             assert model.privacy_cost(changed) is not None
             assert not torch.equal(model.predict_proba(changed), first)
-            assert torch.equal(model.predict_proba(asked), first)
-        assert spent(other, graph) == [2, 4]
+            assert torch.equal(model.predict_proba(queried), first)
+        assert num_entries(other, graph) == [2, 4]
 
     def test_every_model_is_charged_separately(self, graph, make_graph):
         other = make_graph(seed=1)
         one, two = (GAP(**QUICK).fit(graph) for _ in range(2))
         assert not torch.equal(one.predict_proba(other), two.predict_proba(other))
-        assert spent(other) == [2]
+        assert num_entries(other) == [2]
         one.fit(make_graph())
         one.predict(other)
-        assert spent(other) == [3]
+        assert num_entries(other) == [3]
 
     def test_cached_predictions_do_not_keep_a_graph_alive(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
@@ -119,7 +119,7 @@ class TestSameGraphAgain:
         assert torch.equal(model.predict_proba(grown)[:150], model.predict_proba())
 
 
-class TestBooks:
+class TestLedgers:
     def test_disjoint_graphs_compose_in_parallel(self, graph, make_graph):
         model = GAP(**QUICK).fit(graph)
         for seed in (1, 2):
@@ -127,7 +127,7 @@ class TestBooks:
             assert model.privacy_cost(other, assume_disjoint_edges=True) == model.privacy_cost(other)
             assert model.guarantee_after(other).epsilon > 2.5
             model.predict(other, assume_disjoint_edges=True)
-            assert spent(other, graph) == [1, 1]
+            assert num_entries(other, graph) == [1, 1]
         whole = model.guarantee_with_predictions
         assert whole.epsilon == pytest.approx(model.guarantee.epsilon)
         assert ASSERTED_EDGES in whole.formal_statement()
@@ -136,21 +136,21 @@ class TestBooks:
     def test_rejects_disjoint_parts_of_the_fitted_graph(self, graph):
         model = GAP(**QUICK).fit(graph)
         part = graph.subgraph(torch.arange(graph.num_nodes) < 50)
-        for ask in (model.predict, model.privacy_cost, model.guarantee_after):
+        for call in (model.predict, model.privacy_cost, model.guarantee_after):
             with pytest.raises(ConfigError, match="belong to the edge set that the model was fitted on"):
-                ask(part, assume_disjoint_edges=True)
+                call(part, assume_disjoint_edges=True)
         model.predict(part)
-        assert spent(graph) == [2]
+        assert num_entries(graph) == [2]
 
     def test_rejects_disjoint_edges_for_node_units(self, graph, make_graph):
         model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         other = make_graph(seed=1)
-        for ask in (model.predict, model.privacy_cost):
+        for call in (model.predict, model.privacy_cost):
             with pytest.raises(UnitError, match="a person may be in both graphs"):
-                ask(other, assume_disjoint_edges=True)
+                call(other, assume_disjoint_edges=True)
         after = model.guarantee_after(other)
         model.predict(other)
-        assert spent(other, graph) == [1, 2]
+        assert num_entries(other, graph) == [1, 2]
         assert model.guarantee_with_predictions == after
         assert after.epsilon > model.guarantee.epsilon
         assert after.releases == model.guarantee.releases + 1
@@ -161,10 +161,10 @@ class TestBooks:
         model = GAP(**QUICK).fit(limited)
         with pytest.raises(BudgetError, match=r"the limit is 2\.5"):
             model.predict(free)
-        assert spent(free, limited) == [0, 1]
+        assert num_entries(free, limited) == [0, 1]
         assert model.guarantee_with_predictions == model.guarantee
         model.predict(free, assume_disjoint_edges=True)
-        assert spent(free, limited) == [1, 1]
+        assert num_entries(free, limited) == [1, 1]
 
     def test_a_charge_counts_even_if_the_prediction_failed(self, graph, make_graph):
         backend = Watched()
@@ -173,10 +173,10 @@ class TestBooks:
         with pytest.raises(InterruptedFit):
             model.predict(other)
         backend.state.clear()
-        assert spent(other, graph) == [1, 2]
+        assert num_entries(other, graph) == [1, 2]
         assert model.guarantee_with_predictions.epsilon > model.guarantee.epsilon
         model.predict(other)
-        assert spent(other, graph) == [2, 3]
+        assert num_entries(other, graph) == [2, 3]
 
 
 class TestGrownGraph:
@@ -191,9 +191,9 @@ class TestGrownGraph:
         proba = model.predict_proba(grown)
         assert torch.equal(proba[:150], model.predict_proba())
         assert proba.shape == (153, 3)
-        assert (spent(graph), len(ledger_of(new).entries)) == ([1], 1)
+        assert (num_entries(graph), len(ledger_of(new).entries)) == ([1], 1)
         assert torch.equal(model.predict_proba(grown), proba)
-        assert (spent(graph), len(ledger_of(new).entries)) == ([1], 1)
+        assert (num_entries(graph), len(ledger_of(new).entries)) == ([1], 1)
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
 
     def test_reads_new_edges_only(self, graph):
@@ -250,14 +250,14 @@ class TestGrownGraph:
         x, ends = rng.random((1, graph.num_features)), np.full(10, 150)
         grown = [graph.grow(x, None, ends, friends.numpy(), weight=[w] * 10) for w in (1.0, 2.0)]
         assert model.privacy_cost(grown[0]).event == model.guarantee.event
-        heard = []
+        received = []
         for one in grown:
             proba = model.predict_proba(one)
             assert torch.equal(proba[:150], model.predict_proba())
             assert [len(ledger_of(part).entries) for part in one.edge_set.parts] == [1, 1]
-            heard.append(cache_of(model).find(one.adjacency.version, one.x).rows[0][150])
+            received.append(cache_of(model).find(one.adjacency.version, one.x).rows[0][150])
         rows = model.fitted.trained.aggregation.encode(graph)[friends].sum(dim=0)
-        for share, row in zip((0.5, 1.0), heard, strict=True):
+        for share, row in zip((0.5, 1.0), received, strict=True):
             assert float((row - share * rows).abs().max()) < 6 * model.plan_.noise_std[0] + 0.1
 
     def test_growth_of_a_predicted_graph_has_the_noise_of_its_prediction(self, graph, make_graph):
@@ -269,28 +269,28 @@ class TestGrownGraph:
         assert torch.equal(proba[:90], before)
         (entry,) = ledger_of(grown.edge_set.parts[1]).entries
         assert entry.event == ledger_of(other.edge_set).entries[0].event
-        assert spent(graph, other) == [3, 1]  # of the fitted graph it is not known what it shares
+        assert num_entries(graph, other) == [3, 1]  # of the fitted graph it is not known what it shares
 
     def test_growth_of_an_unknown_graph_is_another_graph(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         grown = grow(other)
         model.predict(grown)
         assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [1, 1]
-        assert spent(graph) == [2]
+        assert num_entries(graph) == [2]
 
     def test_other_features_of_old_nodes_are_another_query(self, graph):
         model, grown = GAP(**QUICK).fit(graph), grow(graph)
         changed = grown.replace(x=grown.x.flip(1))
         assert not torch.equal(model.predict_proba(changed)[:150], model.predict_proba())
-        assert spent(graph) == [2]
+        assert num_entries(graph) == [2]
 
     def test_new_edges_with_a_known_edge_set_add_up(self, graph):
         model = GAP(**QUICK).fit(graph)
         named, same = grow(graph, edge_set=EdgeSet("dataset:x")), grow(graph, edge_set=graph.edge_set)
         model.predict(named)
-        assert spent(graph) == [2]
+        assert num_entries(graph) == [2]
         model.predict(same)
-        assert spent(graph) == [3]
+        assert num_entries(graph) == [3]
 
     def test_node_units_charge_the_whole_grown_graph(self, graph):
         model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
@@ -305,13 +305,13 @@ class TestGrownGraph:
 
 @dataclass
 class Log:
-    """What was really asked, in order: the atomic edge sets that a release read, and its mu^2."""
+    """What was really queried, in order: the atomic edge sets that a release read, and its mu^2."""
 
-    asked: list[tuple[frozenset[EdgeSet], float]] = field(default_factory=list)
+    queried: list[tuple[frozenset[EdgeSet], float]] = field(default_factory=list)
     apart: set[frozenset[EdgeSet]] = field(default_factory=set)
 
     def sets(self) -> list[EdgeSet]:
-        return list(dict.fromkeys(part for parts, _ in self.asked for part in parts))
+        return list(dict.fromkeys(part for parts, _ in self.queried for part in parts))
 
     def set_apart(self, parts: tuple[EdgeSet, ...], others: list[EdgeSet]) -> None:
         self.apart |= {frozenset((a, b)) for a in parts for b in others if a is not b}
@@ -319,23 +319,23 @@ class Log:
     def may_share(self, one: EdgeSet, other: EdgeSet) -> bool:
         return frozenset((one, other)) not in self.apart
 
-    def book(self, part: EdgeSet) -> list[float]:
-        """Return what the book of a set must hold: what read it, and what came later and may have."""
-        since = min(k for k, (parts, _) in enumerate(self.asked) if part in parts)
+    def charges(self, part: EdgeSet) -> list[float]:
+        """Return what the charges of a set must hold: what read it, and what came later and may have."""
+        since = min(k for k, (parts, _) in enumerate(self.queried) if part in parts)
         return [
             squared
-            for parts, squared in self.asked[since:]
+            for parts, squared in self.queried[since:]
             if any(self.may_share(part, other) for other in parts)
         ]
 
     def worst_edge(self) -> float:
-        """Return the most that is told about a possible edge: it lies in sets of which no two are apart."""
+        """Return the most that is revealed about a possible edge: it is in sets of which no two are apart."""
         worst, sets = 0.0, self.sets()
         for size in range(1, len(sets) + 1):
             for family in itertools.combinations(sets, size):
                 if all(self.may_share(*pair) for pair in itertools.combinations(family, 2)):
-                    told = sum(squared for parts, squared in self.asked if parts & set(family))
-                    worst = max(worst, told)
+                    revealed = sum(squared for parts, squared in self.queried if parts & set(family))
+                    worst = max(worst, revealed)
         return worst
 
 
@@ -347,7 +347,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
         @classmethod
         def open(cls, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> Any:
             opened = super().open(plan, adjacency, *args, **kwargs)
-            found.asked.append((frozenset(adjacency.edge_set.parts), plan.mu**2))
+            found.queried.append((frozenset(adjacency.edge_set.parts), plan.mu**2))
             return opened
 
     monkeypatch.setattr(session, "Release", Logged)
@@ -374,7 +374,7 @@ CALL = st.tuples(
 def test_ledgers_match_the_queries_of_any_sequence_of_calls(
     log: Log, method: type[Estimator], calls: list[tuple[str, int]]
 ) -> None:
-    log.asked.clear()
+    log.queried.clear()
     log.apart.clear()
     model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, self_training=False, noise="gaussian")
     graphs = [grouped(nodes=30)]
@@ -397,17 +397,17 @@ def test_ledgers_match_the_queries_of_any_sequence_of_calls(
             after = model.guarantee_after(graph, assume_disjoint_edges=call == "apart")
             seen.append((graph, model.predict_proba(graph, assume_disjoint_edges=call == "apart")))
             assert model.guarantee_with_predictions == after
-        drawn = len(log.asked)
+        drawn = len(log.queried)
         for known, proba in seen:
             assert model.privacy_cost(known) is None
             assert torch.equal(model.predict_proba(known), proba)
-        assert len(log.asked) == drawn
-    books = {part: log.book(part) for part in log.sets()}
-    for part, expected in books.items():
-        booked = [total_mu(entry.event) or 0.0 for entry in ledger_of(part).entries]
-        assert [mu**2 for mu in booked] == pytest.approx(expected)
+        assert len(log.queried) == drawn
+    charged = {part: log.charges(part) for part in log.sets()}
+    for part, expected in charged.items():
+        recorded = [total_mu(entry.event) or 0.0 for entry in ledger_of(part).entries]
+        assert [mu**2 for mu in recorded] == pytest.approx(expected)
     whole = model.guarantee_with_predictions
-    worst = max(sum(book) for book in books.values())
+    worst = max(sum(charges) for charges in charged.values())
     assert total_mu(whole.event) ** 2 == pytest.approx(worst)
     assert worst >= log.worst_edge() * (1 - 1e-9)
     assert whole.epsilon == pytest.approx(epsilon_of(math.sqrt(worst), 1e-7 - whole.slack))

@@ -42,15 +42,15 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_charges_k_gaussians(hops: int, unit: str, directed: bool, moved: float) -> None:
     graph = small(directed=directed)
-    told = private_hops(graph, unit=unit, epsilon=2.0, delta=1e-6, hops=hops)
+    result = private_hops(graph, unit=unit, epsilon=2.0, delta=1e-6, hops=hops)
     (entry,) = ledger_of(graph.edge_set).entries
-    assert entry.label == "hops" and entry.event == told.guarantee.event
-    assert told.guarantee.valid and told.guarantee.epsilon <= 2.0
-    assert told.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
-    mu = math.sqrt(hops) * moved / told.noise[0]  # by hand, from the noise that was drawn
+    assert entry.label == "hops" and entry.event == result.guarantee.event
+    assert result.guarantee.valid and result.guarantee.epsilon <= 2.0
+    assert result.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
+    mu = math.sqrt(hops) * moved / result.noise[0]  # by hand, from the noise that was drawn
     assert gv.privacy.gaussian.epsilon_of(mu, 1e-6) == pytest.approx(2.0, rel=2e-3)
-    assert len(told.hops) == len(told.noise) == len(entry.event.events) == hops
-    assert told.guarantee.releases == 1
+    assert len(result.hops) == len(result.noise) == len(entry.event.events) == hops
+    assert result.guarantee.releases == 1
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_an_edge_changes_a_hop_by_at_most_the_sensitivity(
 
 def test_normalize_false_keeps_short_vectors_and_rejects_long_ones(graph: Graph) -> None:
     half = torch.full((graph.num_nodes, 4), 0.25)
-    told = private_hops(graph, half, unit="undirected-edge", epsilon=1.0, normalize=False)
-    assert torch.equal(told.sent, half.double())
+    result = private_hops(graph, half, unit="undirected-edge", epsilon=1.0, normalize=False)
+    assert torch.equal(result.sent, half.double())
     before = ledger_of(graph.edge_set).entries
     for bad, why in [
         (8 * half, "longer than one"),
@@ -111,8 +111,11 @@ def test_rejects_parameters_outside_their_range_before_a_charge(
 
 def test_numpy_numbers_become_python_numbers(graph: Graph) -> None:
     given: dict[str, Any] = {"epsilon": np.float32(1), "delta": np.float32(2**-20), "hops": np.int64(2)}
-    told = private_hops(graph, unit="undirected-edge", **given)
-    assert len(told.hops) == 2 and (told.guarantee.delta, type(told.guarantee.delta)) == (2**-20, float)
+    result = private_hops(graph, unit="undirected-edge", **given)
+    assert len(result.hops) == 2 and (result.guarantee.delta, type(result.guarantee.delta)) == (
+        2**-20,
+        float,
+    )
 
 
 def test_rejects_a_release_above_the_limit(graph: Graph) -> None:
@@ -132,21 +135,23 @@ def test_a_noise_seed_reproduces_noise_and_invalidates_the_guarantee(graph: Grap
 
 
 def test_load_computes_the_guarantee_again(graph: Graph, tmp_path: Path) -> None:
-    told = private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-6, hops=2)
-    back = ReleasedRows.load(told.save(tmp_path / "rows"))
-    assert back.guarantee == told.guarantee and back.formal_statement() == told.formal_statement()
+    result = private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-6, hops=2)
+    back = ReleasedRows.load(result.save(tmp_path / "rows"))
+    assert back.guarantee == result.guarantee and back.formal_statement() == result.formal_statement()
     assert all(
-        torch.equal(a, b) for a, b in zip((*back.hops, back.sent), (*told.hops, told.sent), strict=True)
+        torch.equal(a, b) for a, b in zip((*back.hops, back.sent), (*result.hops, result.sent), strict=True)
     )
-    assert told.formal_statement() in (tmp_path / "rows" / "RELEASED.md").read_text()
+    assert result.formal_statement() in (tmp_path / "rows" / "RELEASED.md").read_text()
     assert "epsilon=1" in repr(back)
     with pytest.raises(ConfigError, match="exists"):
-        told.save(tmp_path / "rows")
+        result.save(tmp_path / "rows")
     path = tmp_path / "rows" / "guarantee.json"
     record = json.loads(path.read_text())
     record["guarantee"]["epsilon"] = 0.1
     path.write_text(json.dumps(record))
-    assert ReleasedRows.load(tmp_path / "rows").guarantee.epsilon == told.guarantee.epsilon  # accounted again
+    assert (
+        ReleasedRows.load(tmp_path / "rows").guarantee.epsilon == result.guarantee.epsilon
+    )  # accounted again
     path.write_text(path.read_text()[:-9])
     with pytest.raises(ArtifactError, match="damaged"):
         ReleasedRows.load(tmp_path / "rows")
@@ -158,7 +163,7 @@ def test_a_custom_model_learns_from_the_aggregates() -> None:
     graph = gv.data.RECIPES["gap"].split(synthetic("demo"), seed=0)
     codes = torch.nn.functional.one_hot(graph.y, graph.num_classes).double()
     codes[~(graph.mask("train") | graph.mask("val"))] = 0  # only public labels are sent
-    told = private_hops(graph, codes, unit="undirected-edge", epsilon=4.0, delta=1e-6)
+    result = private_hops(graph, codes, unit="undirected-edge", epsilon=4.0, delta=1e-6)
     test = graph.mask("test")
-    right = (told.rows.argmax(dim=1) == graph.y)[test].float().mean()
+    right = (result.rows.argmax(dim=1) == graph.y)[test].float().mean()
     assert right > 1.5 / graph.num_classes

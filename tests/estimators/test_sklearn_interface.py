@@ -36,8 +36,8 @@ def test_str_has_three_lines(fitted, graph):
     assert lines[2].startswith("undirected-edge: epsilon") and "1 release" in lines[2]
     reference = gv.MLP(unit="none", tuned=False, epochs=1).fit(graph)
     assert str(reference).endswith("no guarantee: nothing is protected")
-    void = gv.GAP(**EDGES, **BRIEF, unsafe_noise_seed=1).fit(graph)
-    assert "void" in str(void).splitlines()[2]
+    seeded = gv.GAP(**EDGES, **BRIEF, unsafe_noise_seed=1).fit(graph)
+    assert "invalid" in str(seeded).splitlines()[2]
 
 
 def test_texts_contain_no_private_count(fitted, graph):
