@@ -1653,7 +1653,7 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gap-promise]",
+            "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gap-bounded-degree]",
             "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
             "tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-R]",
         ],
@@ -1706,7 +1706,7 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[self-training-undirected-edge]",
             "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[many labels-undirected-edge]",
             "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[both ends-undirected-edge]",
         ],
@@ -1720,7 +1720,7 @@ BUGS = [
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
         ],
-        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
+        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[self-training-undirected-edge]",
     ),
     dict(
         name="the_gate_weighs_validation_nodes_by_their_degrees",
@@ -1743,7 +1743,7 @@ BUGS = [
             )
         ],
         test=[
-            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[self-training-undirected-edge]",
             "tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[few labels-undirected-edge]",
         ],
     ),
@@ -1761,7 +1761,7 @@ BUGS = [
             "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[gap]",
             "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[classcode]",
         ],
-        reason="not what counts say",
+        reason="not the share of the counts",
     ),
     dict(
         name="a_candidate_is_chosen_by_exact_counts",

@@ -137,13 +137,13 @@ def test_the_claim_of_the_paper_is_below_the_exact_cost() -> None:
 
 
 def test_attention_learns_to_ignore_misleading_neighbors() -> None:
-    """Half of the nodes send the other class, and their last coordinate tells: a plain sum says nothing."""
+    """Half of the nodes send the other class, and a coordinate marks them: a plain sum is uninformative."""
     generator, count = torch.Generator().manual_seed(0), 400
     labels = torch.randint(0, 2, (count,), generator=generator)
-    lies = torch.arange(count) % 2 == 1
-    said = (labels != lies) * 2.0 - 1.0
-    none_before_fit = torch.zeros(count)
-    rows = torch.stack([said, lies * 2.0 - 1.0, none_before_fit, none_before_fit], dim=1) / 2**0.5
+    misleading = torch.arange(count) % 2 == 1
+    sent = (labels != misleading) * 2.0 - 1.0
+    zeros = torch.zeros(count)
+    rows = torch.stack([sent, misleading * 2.0 - 1.0, zeros, zeros], dim=1) / 2**0.5
     source = torch.randint(0, count, (20, count), generator=generator)
     alike = labels[source] == labels
     target = torch.arange(count).expand(20, -1)
@@ -156,8 +156,8 @@ def test_attention_learns_to_ignore_misleading_neighbors() -> None:
     release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
     network = trained(release, plan, rows, labels)
     noisy = release.answer(NeighborSumData(rows, attention_keys(network, rows)))
-    assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
-    assert told_apart(noisy, labels) > 0.9
+    assert linear_accuracy(sum_in_neighbors(adjacency, rows), labels) < 0.75
+    assert linear_accuracy(noisy, labels) > 0.9
 
 
 def trained(
@@ -169,7 +169,7 @@ def trained(
     return train_attention(release, query, start, rows, labels, targets, **more)
 
 
-def told_apart(rows: Tensor, labels: Tensor) -> float:
+def linear_accuracy(rows: Tensor, labels: Tensor) -> float:
     """Return the accuracy of the best linear classifier."""
     known = torch.cat([rows, torch.ones(len(rows), 1)], dim=1)
     signs = labels * 2.0 - 1.0
@@ -183,13 +183,13 @@ def test_attention_starts_as_a_plain_sum_and_reports_each_step() -> None:
         unit=UndirectedEdge(), dim=2, classes=2, targets=3, steps=5, multiplier=30.0, learning_rate=1e-9
     )
     plan = config.plan(1.0, 1e-5, num_nodes=3)
-    rows, labels, told = torch.eye(3)[:, :2], torch.tensor([0, 1, 1]), list[int]()
+    rows, labels, reported = torch.eye(3)[:, :2], torch.tensor([0, 1, 1]), list[int]()
     release = Release.open(plan, path, budget=MemoryLedger())
-    network = trained(release, plan, rows, labels, on_step=told.append)
+    network = trained(release, plan, rows, labels, on_step=reported.append)
     _, _, readout, offset = attention_keys(network, rows)
     assert readout.abs().max() < 1e-6
     assert float(torch.sigmoid(offset)) == pytest.approx(0.9526, abs=1e-3)
-    assert told == [1, 2, 3, 4, 5]
+    assert reported == [1, 2, 3, 4, 5]
 
 
 # -- in GAP ------------------------------------------------------------------------------------------------

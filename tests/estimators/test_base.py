@@ -111,7 +111,7 @@ class TestConfiguration:
         assert (type(model.seed), type(model.epochs)) == (int, int)
 
     def test_edge_subset_needs_a_released_graph(self, method):
-        if method == "mlp":  # which reads no edge, so that none has to be told from another
+        if method == "mlp":  # which reads no edge
             assert build(method, unit="edge-subset").distinguishes_private_edges is False
             return
         with pytest.raises(
@@ -225,9 +225,9 @@ class TestFit:
         model = build(method).fit(graph)
         other = make_graph(seed=1)
         narrow = other.replace(x=other.x[:, :5])
-        for ask in (model.predict_proba, model.privacy_cost):
+        for call in (model.predict_proba, model.privacy_cost):
             with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
-                ask(narrow)
+                call(narrow)
         assert ledger_of(narrow.edge_set).entries == ()
 
     @pytest.mark.parametrize("as_sparse", [False, True])
@@ -241,9 +241,9 @@ class TestFit:
         plain = build(method, feature_scaling="none")
         loud, model = with_column_five(3e38), plain.fit(make_graph(as_sparse=as_sparse))
         again = build(method, feature_scaling="none")
-        for ask in (model.predict_proba, model.privacy_cost, again.fit, again.preview):
+        for call in (model.predict_proba, model.privacy_cost, again.fit, again.preview):
             with pytest.raises(GraphError, match=r"beyond 2\^63, .* column 5, counted from 0; scale them"):
-                ask(loud)
+                call(loud)
         assert ledger_of(loud.edge_set).entries == ()
         assert build(method).fit(with_column_five(2.0**63)).predict_proba().isfinite().all()
 
@@ -319,20 +319,20 @@ class TestGuarantee:
     def test_paper_mode_lists_deviations(self, graph):
         model = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, delta=1e-7).fit(graph)
         assert not model.guarantee.valid
-        friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
+        undirected = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
         listed = " ".join(model.guarantee.deviations)
         assert "Renyi accounting" in listed
-        assert f"an undirected edge is protected at eps = {format_upper_bound(friendship)} only" in listed
+        assert f"an undirected edge is protected at eps = {format_upper_bound(undirected)} only" in listed
         assert (
-            f"is protected at eps = {format_upper_bound(friendship)}." in model.guarantee.formal_statement()
+            f"is protected at eps = {format_upper_bound(undirected)}." in model.guarantee.formal_statement()
         )
         assert model.guarantee.formal_statement().startswith("NOT A VALID GUARANTEE (paper mode)")
 
     def test_undirected_edges_have_one_epsilon_with_edge_weights(self, graph):
         found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")
-        promised = found.preview(graph)[1]
-        words = re.findall(r"is protected at eps = ([\d.]+\d)", promised.formal_statement())
-        assert words == [format_upper_bound(promised.mutual_epsilon)] * 2
+        guarantee = found.preview(graph)[1]
+        words = re.findall(r"is protected at eps = ([\d.]+\d)", guarantee.formal_statement())
+        assert words == [format_upper_bound(guarantee.mutual_epsilon)] * 2
 
     @pytest.mark.parametrize("other", [None, np.eye(3), "graph"])
     def test_rejects_other_types_than_graphs(self, method, other):
@@ -362,7 +362,7 @@ class TestGuarantee:
         plain = build("gap").preview(graph)[1]
         weighted = gv.load_dataset("synthetic/tiny", recipe="weighted")
         found = build("gap").preview(weighted)[1]
-        assert (plain.notes, found.notes) == ((), (NO_CROSSING,))  # that labels are public is said anyway
+        assert (plain.notes, found.notes) == ((), (NO_CROSSING,))  # the summary always lists public labels
         assert found.valid and build("gap", unit="none").preview(weighted)[1].notes == ()
 
     def test_a_noise_seed_invalidates_the_guarantee(self, graph):

@@ -22,7 +22,7 @@ from graphveil.estimators.saved import load_model
 from graphveil.ledger import ledger_of
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 3}
-OWNER: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}
+NODE_RECORD: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}
 LATER = pytest.mark.parametrize(
     "later",
     [
@@ -41,9 +41,9 @@ def test_later_parameters_do_not_affect_predictions_or_costs(
     graph: Graph, make_graph: MakeGraph, later: dict[str, Any]
 ) -> None:
     model, other = GAP(**EDGES).fit(graph), make_graph(seed=1)
-    privacy_cost, promised = model.privacy_cost(other), model.guarantee
+    privacy_cost, guarantee = model.privacy_cost(other), model.guarantee
     model.set_params(**later)
-    assert (model.privacy_cost(other), model.guarantee) == (privacy_cost, promised)
+    assert (model.privacy_cost(other), model.guarantee) == (privacy_cost, guarantee)
     model.predict_proba(other)
     (entry,) = ledger_of(other.edge_set).entries
     assert privacy_cost is not None
@@ -82,7 +82,7 @@ def test_rejects_assignments_of_fitted_attributes(graph: Graph) -> None:
 @pytest.mark.parametrize("method", ["classcode", "gap", "mlp"])
 def test_a_plan_follows_from_public_sizes_alone(make_graph: MakeGraph, method: str) -> None:
     unused = {"classcode": "epochs", "mlp": "out_degree_bound"}.get(method)
-    model = METHODS[method](**{name: value for name, value in OWNER.items() if name != unused})
+    model = METHODS[method](**{name: value for name, value in NODE_RECORD.items() if name != unused})
     before = model.plan(num_nodes=150, num_classes=3)
     model.preview(make_graph())
     assert model.plan(num_nodes=150, num_classes=3) == before
@@ -177,7 +177,7 @@ class TestOwnGraph:
         assert len(ledger_of(apart.edge_set).entries) == 1
 
     def test_predictions_withheld_from_a_release_raise(self, make_graph: MakeGraph, tmp_path: Path) -> None:
-        model = GAP(**OWNER).fit(make_graph())
+        model = GAP(**NODE_RECORD).fit(make_graph())
         model.save(tmp_path / "model")
         loaded = load_model(tmp_path / "model")
         loaded._set_fit(loaded.fitted, own=model.graph_fingerprint)
@@ -185,7 +185,7 @@ class TestOwnGraph:
             loaded.predict(make_graph())
 
     def test_a_saved_model_contains_no_fingerprint(self, graph: Graph, tmp_path: Path) -> None:
-        model = GAP(**OWNER).fit(graph)
+        model = GAP(**NODE_RECORD).fit(graph)
         model.save(tmp_path / "model", per_node=tmp_path / "rows")
         assert model.graph_fingerprint is not None
         secrets = [model.graph_fingerprint.key, model.graph_fingerprint.tag]
@@ -198,15 +198,15 @@ class TestOwnGraph:
 class TestThreads:
     """No release of a prediction is lost from the model's ledger, and equal questions are one."""
 
-    def together(self, asks: list[Callable[[], object]]) -> None:
+    def together(self, calls: list[Callable[[], object]]) -> None:
         """Run all at once, switching between threads as often as possible."""
-        barrier, interval = threading.Barrier(len(asks)), sys.getswitchinterval()
+        barrier, interval = threading.Barrier(len(calls)), sys.getswitchinterval()
 
-        def run(ask: Callable[[], object]) -> None:
+        def run(call: Callable[[], object]) -> None:
             barrier.wait()
-            ask()
+            call()
 
-        threads = [threading.Thread(target=run, args=(ask,)) for ask in asks]
+        threads = [threading.Thread(target=run, args=(call,)) for call in calls]
         sys.setswitchinterval(1e-6)
         try:
             for thread in threads:

@@ -1,4 +1,4 @@
-"""GAP: what it asks of the edges, what it learns from, resumes, ablations, and the reference's numbers."""
+"""GAP: plans, releases, options, resumed fits, and the accuracy of the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ class TestPlan:
         assert plan.noise_std == pytest.approx([2.5962], abs=1e-4)
         two = GAP(**PAPER).plan(num_nodes=1000, num_classes=6)
         assert two.noise_std == pytest.approx([2**0.5 / renyi.mu_of(2.0, 1e-7)] * 2)
-        friendship = GAP(**{**PAPER, "unit": "undirected-edge"}).plan(num_nodes=1000, num_classes=6)
-        assert friendship.noise_std[0] == pytest.approx(2**0.5 * two.noise_std[0])
+        undirected = GAP(**{**PAPER, "unit": "undirected-edge"}).plan(num_nodes=1000, num_classes=6)
+        assert undirected.noise_std[0] == pytest.approx(2**0.5 * two.noise_std[0])
 
 
 class TestRelease:
@@ -68,7 +68,7 @@ class TestRelease:
         )
 
     def test_the_noise_has_the_planned_size(self, make_graph):
-        """Two noise seeds ask the same first hop: their difference has variance 2 s^2."""
+        """Two noise seeds have the same first hop: their difference has variance 2 s^2."""
         one, two = (GAP(**STRICT, unsafe_noise_seed=seed).fit(make_graph(nodes=900)) for seed in (1, 2))
         difference = one.aggregates_["hop1"] - two.aggregates_["hop1"]
         assert float(difference.std()) == pytest.approx(2**0.5 * one.plan_.noise_std[0], rel=0.03)

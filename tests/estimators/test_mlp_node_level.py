@@ -15,20 +15,20 @@ from graphveil.privacy.gaussian import mu_of
 from graphveil.release import DPSGDQuery
 from tests.estimators.conftest import grouped
 
-OWNER: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
+NODE_RECORD: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
 SIZES = PublicSizes(nodes=20_000, classes=5, features=100, train_records=15_000)
 
 
 def fitted(graph: Graph, **options: Any) -> MLP:
-    return MLP(**{**OWNER, "unsafe_noise_seed": 1, **options}).fit(graph)
+    return MLP(**{**NODE_RECORD, "unsafe_noise_seed": 1, **options}).fit(graph)
 
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_every_record_is_charged_at_most_the_budget(counted: bool) -> None:
-    """Training records pay mu, and the others mu or nothing: validation records teach, or are counted."""
-    promise = {"unit": "node-bounded-degree", "max_degree": 40}
-    for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
-        mlp = MLP(**{**OWNER, **changes, "private_metrics": counted})
+    """Training records are charged mu, the others mu or nothing: validation records train or are counted."""
+    bounded_degree = {"unit": "node-bounded-degree", "max_degree": 40}
+    for changes in ({}, {"replace_one": True}, bounded_degree, {**bounded_degree, "replace_one": True}):
+        mlp = MLP(**{**NODE_RECORD, **changes, "private_metrics": counted})
         plan, unit = mlp.config.plan(SIZES), mlp.protected_unit
         assert plan is not None
         each: list[list[Any]] = [[], [], []]
@@ -37,14 +37,14 @@ def test_every_record_is_charged_at_most_the_budget(counted: bool) -> None:
             for group, events in enumerate(each):
                 events.append(event.events[group] if isinstance(event, ByGroup) else event)
         mu = mu_of(4.0, 1e-5)
-        paid = [total_mu(compose(*events)) or 0.0 for events in each]
-        assert paid == pytest.approx([mu, mu, mu if counted else 0.0], rel=1e-3)
-        assert max(paid) <= mu, "a record pays more than epsilon allows"
+        charged = [total_mu(compose(*events)) or 0.0 for events in each]
+        assert charged == pytest.approx([mu, mu, mu if counted else 0.0], rel=1e-3)
+        assert max(charged) <= mu, "a record is charged more than epsilon"
 
 
 def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     """z = sqrt(60) / mu with mu = 0.26805112 at epsilon 1, delta 1e-5."""
-    plan = MLP(**{**OWNER, "epsilon": 1.0}).config.plan(SIZES)
+    plan = MLP(**{**NODE_RECORD, "epsilon": 1.0}).config.plan(SIZES)
     assert plan is not None
     (steps,) = plan.queries
     assert isinstance(steps, DPSGDQuery)
@@ -56,17 +56,17 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
 )
 def test_network_keywords_and_paper_mode_select_the_small_mlp(options: dict[str, Any]) -> None:
-    assert isinstance(MLP(**OWNER).config, NodeLevelSoftmax)
-    assert isinstance(MLP(**OWNER, **options).config, PrivateMLP)
+    assert isinstance(MLP(**NODE_RECORD).config, NodeLevelSoftmax)
+    assert isinstance(MLP(**NODE_RECORD, **options).config, PrivateMLP)
 
 
 def test_the_small_one_can_be_asked_for() -> None:
-    assert isinstance(MLP(**OWNER, tuned=False).config, PrivateMLP)
+    assert isinstance(MLP(**NODE_RECORD, tuned=False).config, PrivateMLP)
 
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_labels_that_are_not_charged_are_not_read(counted: bool) -> None:
-    """Scramble every label that does not teach: no prediction changes by a bit."""
+    """Change every label that is not charged: predictions are bit-identical."""
     graph = grouped(nodes=60)
     silent = members(graph, "test")
     if counted:
@@ -74,11 +74,11 @@ def test_labels_that_are_not_charged_are_not_read(counted: bool) -> None:
     y = graph.y.clone()
     y[silent] = (y[silent] + 1) % graph.num_classes
     one, other = (fitted(part, private_metrics=counted) for part in (graph, graph.replace(y=y)))
-    assert torch.equal(one.predict_proba(), other.predict_proba()), "a label that pays for nothing is read"
+    assert torch.equal(one.predict_proba(), other.predict_proba()), "a label that is not charged is read"
 
 
 def test_settings_do_not_depend_on_the_number_of_labels() -> None:
-    """The step size follows from membership; that a teacher has no label changes no setting."""
+    """The step size follows from membership; a training record without a label changes no setting."""
     graph, seen = grouped(nodes=60), list[float]()
     y = graph.y.clone()
     y[members(graph, "train")[:20]] = -1
@@ -100,7 +100,7 @@ def test_learns_and_can_be_saved(tmp_path: Any) -> None:
 
     graph = grouped(nodes=600)
     model = fitted(graph, epsilon=16.0)
-    assert model.score(graph) > 0.5  # 1/3 is chance, and features tell no more than 0.6
+    assert model.score(graph) > 0.5  # 1/3 is chance, and features give at most 0.6
     model.save(tmp_path)
     again = load_model(tmp_path)
     other = grouped(nodes=50)

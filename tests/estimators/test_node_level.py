@@ -17,10 +17,10 @@ from graphveil.estimators.training import node_level
 from graphveil.ledger import ledger_of
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
-OWNER = {"unit": "node-record", "out_degree_bound": 4}
-PROMISE = {"unit": "node-bounded-degree", "max_degree": 60}
+NODE_RECORD = {"unit": "node-record", "out_degree_bound": 4}
+BOUNDED_DEGREE = {"unit": "node-bounded-degree", "max_degree": 60}
 COMMON: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-5, "seed": 0, "epochs": 4}
-UNITS = pytest.mark.parametrize("unit", [OWNER, PROMISE], ids=["owner", "promise"])
+UNITS = pytest.mark.parametrize("unit", [NODE_RECORD, BOUNDED_DEGREE], ids=["node-record", "bounded-degree"])
 METHOD = pytest.mark.parametrize("method", ["mlp", "gap"])
 MODES = pytest.mark.parametrize("mode", ["strict", "paper"])
 
@@ -76,11 +76,11 @@ class TestPrice:
     def test_an_mlp_reads_no_edge(self, graph):
         statement = make("mlp", unit="node-record").fit(graph).guarantee
         assert statement.edge_epsilon == 0.0
-        assert make("gap", **OWNER).preview(graph)[1].edge_epsilon > 0
+        assert make("gap", **NODE_RECORD).preview(graph)[1].edge_epsilon > 0
 
     def test_hops_have_the_budget_that_a_multiplier_leaves(self, graph):
-        plan = make("gap", **OWNER, sgd_multiplier=20.0, epochs=50).preview(graph)[0]
-        less = make("gap", **OWNER, sgd_multiplier=40.0, epochs=50).preview(graph)[0]
+        plan = make("gap", **NODE_RECORD, sgd_multiplier=20.0, epochs=50).preview(graph)[0]
+        less = make("gap", **NODE_RECORD, sgd_multiplier=40.0, epochs=50).preview(graph)[0]
         assert plan.noise_std[0] == plan.noise_std[-1] == 20.0
         assert less.noise_std[1] < plan.noise_std[1]
         assert 0.999 * 3 < plan.epsilon <= 3
@@ -116,7 +116,7 @@ class TestRefusals:
     @pytest.mark.parametrize("combine", ["sum", "attention"])
     def test_rejects_combinations_without_a_closed_form(self, combine):
         with pytest.raises(ConfigError, match="use 'concat'"):
-            make("gap", **OWNER, combine=combine)
+            make("gap", **NODE_RECORD, combine=combine)
 
     @METHOD
     def test_rejects_node_level_keywords_for_edge_units(self, method):
@@ -129,29 +129,29 @@ class TestRefusals:
     @MODES
     def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method, mode):
         with pytest.raises(ConfigError, match="batch of 91 is larger than the 90 records"):
-            make(method, **OWNER, batch_size=91, mode=mode).fit(graph)
+            make(method, **NODE_RECORD, batch_size=91, mode=mode).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_rejects_training_above_the_budget_before_a_charge(self, graph):
         with pytest.raises(CalibrationError, match="a part of it costs more for any scale"):
-            make("gap", **OWNER, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
+            make("gap", **NODE_RECORD, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
     @METHOD
     def test_rejects_an_empty_part_of_the_split(self, graph, method):
-        nobody = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        no_val = graph.with_split(graph.train_mask, nobody, graph.test_mask)
+        empty = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        no_val = graph.with_split(graph.train_mask, empty, graph.test_mask)
         with pytest.raises(GraphError, match="no val nodes"):
-            make(method, **OWNER, selection="private").preview(no_val)
+            make(method, **NODE_RECORD, selection="private").preview(no_val)
         with pytest.raises(GraphError, match="no val nodes"):
-            make(method, **OWNER, private_metrics=True).preview(no_val)
-        make(method, **OWNER).preview(no_val)
+            make(method, **NODE_RECORD, private_metrics=True).preview(no_val)
+        make(method, **NODE_RECORD).preview(no_val)
 
     @METHOD
     def test_errors_do_not_depend_on_protected_labels(self, graph, method):
-        """At edge level it is an error; here the error would tell about labels."""
+        """At edge level it is an error; here an error would reveal labels."""
         alike = graph.replace(y=torch.zeros_like(graph.y))
-        make(method, **OWNER).preview(alike)
+        make(method, **NODE_RECORD).preview(alike)
 
 
 class TestLabels:
@@ -174,8 +174,8 @@ class TestLabels:
     def test_missing_labels_do_not_change_the_plan(self, make_graph, method):
         graph = make_graph()
         graph.y[graph.train_mask.nonzero()[:5, 0]] = -1
-        model = make(method, **OWNER, unsafe_noise_seed=1).fit(graph)
-        assert model.plan_ == make(method, **OWNER).preview(make_graph())[0]
+        model = make(method, **NODE_RECORD, unsafe_noise_seed=1).fit(graph)
+        assert model.plan_ == make(method, **NODE_RECORD).preview(make_graph())[0]
 
 
 class TestResume:
@@ -206,7 +206,7 @@ class TestResume:
 
     @METHOD
     def test_a_fit_without_seeds_can_be_resumed(self, graph, tmp_path, method):
-        options = {**OWNER, "seed": None, "epochs": 110}
+        options = {**NODE_RECORD, "seed": None, "epochs": 110}
         with pytest.raises(InterruptedFit):
             make(method, **options).fit(
                 graph, workspace=tmp_path, on_progress=interrupted_at("classifier", 105)
@@ -216,12 +216,12 @@ class TestResume:
 
     @METHOD
     def test_a_noise_seed_reproduces_a_fit_and_invalidates_the_guarantee(self, make_graph, method):
-        fits = [make(method, **OWNER, unsafe_noise_seed=seed).fit(make_graph()) for seed in (5, 5, 6)]
+        fits = [make(method, **NODE_RECORD, unsafe_noise_seed=seed).fit(make_graph()) for seed in (5, 5, 6)]
         assert same(fits[0], fits[1])
         assert not same(fits[0], fits[2])
         assert not fits[0].guarantee.valid
         graph = make_graph()
-        first, second = (make(method, **OWNER).fit(graph) for _ in range(2))
+        first, second = (make(method, **NODE_RECORD).fit(graph) for _ in range(2))
         assert not same(first, second)
         assert len(ledger_of(graph.edge_set).entries) == 2
 
@@ -251,7 +251,7 @@ class TestSelection:
         monkeypatch.setattr(node_level, "fit_dpsgd", noting)
         graph = make_graph(nodes=900)
         budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
-        model = make(method, **OWNER, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
+        model = make(method, **NODE_RECORD, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
         kept = model.score(graph, "val")
         states = noted[-1]
         assert len(states) == 10
@@ -268,7 +268,7 @@ class TestSelection:
 
     @METHOD
     def test_there_are_at_most_as_many_candidates_as_steps(self, graph, method):
-        model = make(method, **OWNER, selection="private", epochs=3).fit(graph)
+        model = make(method, **NODE_RECORD, selection="private", epochs=3).fit(graph)
         assert model.plan_.queries[-1].candidates == 3
 
 
@@ -289,7 +289,7 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
 class TestPaper:
     @METHOD
     def test_paper_mode_lists_deviations(self, graph, method):
-        guarantee = make(method, **OWNER, mode="paper", batch_size=30).fit(graph).guarantee
+        guarantee = make(method, **NODE_RECORD, mode="paper", batch_size=30).fit(graph).guarantee
         assert not guarantee.valid
         listed = " ".join(guarantee.deviations)
         for words in ("Renyi accounting", "best exact validation accuracy"):
@@ -298,7 +298,9 @@ class TestPaper:
 
     def test_paper_mode_has_the_parameters_of_the_paper(self):
         for method in ("mlp", "gap"):
-            plan = make(method, **OWNER, mode="paper", epochs=None).plan(num_nodes=18_939, num_classes=6)
+            plan = make(method, **NODE_RECORD, mode="paper", epochs=None).plan(
+                num_nodes=18_939, num_classes=6
+            )
             steps = plan.queries[0]
             assert (steps.steps, steps.clip) == (554, 1.0)
             assert steps.sampling_rate == pytest.approx(256 / 14_204)
@@ -309,7 +311,7 @@ class TestPaper:
     )
     def test_one_multiplier_for_steps_and_hops(self, epsilon, multiplier):
         """Against dp-accounting's Renyi accountant on a fine grid of orders."""
-        model = make("gap", **OWNER, mode="paper", epochs=None, epsilon=epsilon)
+        model = make("gap", **NODE_RECORD, mode="paper", epochs=None, epsilon=epsilon)
         assert model.plan(num_nodes=18_939, num_classes=6).noise_std[1] == pytest.approx(multiplier, rel=2e-3)
 
 
@@ -325,7 +327,7 @@ class TestFolders:
         assert len(spent) == (0 if method == "mlp" else 2)
 
     def test_another_graph_is_charged_for_its_hops_only(self, graph, make_graph):
-        model, other = make("gap", **OWNER).fit(graph), make_graph(seed=1)
+        model, other = make("gap", **NODE_RECORD).fit(graph), make_graph(seed=1)
         privacy_cost = model.privacy_cost(other)
         assert privacy_cost.releases == 1
         assert len(privacy_cost.event.events) == 2

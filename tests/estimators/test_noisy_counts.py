@@ -28,10 +28,10 @@ NODES = 60
 
 def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: Any) -> Estimator:
     """Fit with these noisy counts in place of the release's own, in the order of the plan."""
-    ask, own = Release.answer, iter(counts)
+    answer_of, own = Release.answer, iter(counts)
 
     def instead(release: Release, data: Any) -> Any:
-        answer = ask(release, data)
+        answer = answer_of(release, data)
         counted = isinstance(data, AccuracyCountData | OutcomeCountData)
         return torch.tensor(next(own)).double() if counted else answer
 
@@ -46,25 +46,25 @@ def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: 
             **options,
         }
         model = METHODS[method](**settings).fit(grouped(nodes=NODES))
-    assert next(own, None) is None, "it asked for fewer counts than it should"
+    assert next(own, None) is None, "it queried fewer counts than expected"
     return model
 
 
 @pytest.mark.parametrize("method", CASES)
 def test_released_accuracies_follow_from_noisy_counts(method: str) -> None:
-    """The share of correct ones among those counted is what is said, whatever the labels are."""
+    """Accuracies are shares of the noisy counts, for any labels."""
     most = len(members(grouped(nodes=NODES), "test"))
     for val, test in (([2.25, 6.75], [5.5, 0.5]), ([-3.0, 8.0], [1e6, 1e6]), ([1.5, -9.0], [3.0, 1.0])):
         with pytest.MonkeyPatch.context() as patch:
             model = fitted(method, [val, test], patch, private_metrics=True)
-        said = [model.private_accuracy_[split] for split in ("val", "test")]
+        released = [model.private_accuracy_[split] for split in ("val", "test")]
         wanted = [max(0.0, correct) / max(1.0, min(correct + wrong, most)) for correct, wrong in (val, test)]
-        assert said == pytest.approx([min(1.0, one) for one in wanted]), "an accuracy is not what counts say"
+        assert released == pytest.approx([min(1.0, one) for one in wanted]), "not the share of the counts"
 
 
 @pytest.mark.parametrize("method", CHOOSING)
 def test_the_candidate_with_the_largest_noisy_count_is_kept(method: str) -> None:
-    """The weights that are kept are those whose noisy count is largest, whoever predicts best."""
+    """The kept parameters have the largest noisy count, not the best accuracy."""
     for best in (0, 6):
         passed = list[list[dict[str, Tensor]]]()
         counts = [float(place == best) for place in range(10)]
@@ -75,7 +75,7 @@ def test_the_candidate_with_the_largest_noisy_count_is_kept(method: str) -> None
         kept = network.state_dict()
         assert len(passed[-1]) == 10
         same = [all(torch.equal(kept[name], state[name]) for name in kept) for state in passed[-1]]
-        assert same[best], "another candidate was kept than the counts say"
+        assert same[best], "another candidate was kept than that of the largest count"
         assert sum(same) == 1
 
 

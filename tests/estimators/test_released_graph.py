@@ -33,9 +33,11 @@ def test_every_mechanism_is_charged_and_stated(mechanism: str) -> None:
     model = made(perturb=mechanism).fit(graph)
     assert len(ledger_of(graph.edge_set).entries) == 1
     assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
-    said = model.guarantee.formal_statement()
-    assert "the released graph and everything computed from it" in said
-    assert f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in said
+    statement = model.guarantee.formal_statement()
+    assert "the released graph and everything computed from it" in statement
+    assert (
+        f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in statement
+    )
 
 
 def with_public(graph: Graph) -> Graph:
@@ -48,10 +50,10 @@ def with_public(graph: Graph) -> Graph:
 def test_edge_subset_protects_private_edges(mechanism: str) -> None:
     graph = with_public(tiny())
     model = made(unit="edge-subset", perturb=mechanism).fit(graph)
-    said = model.guarantee.formal_statement()
+    statement = model.guarantee.formal_statement()
     assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
-    assert said.startswith("Public: the public edges and the list of nodes")
-    assert "predicts on it alone: no prediction reads a true edge" in said
+    assert statement.startswith("Public: the public edges and the list of nodes")
+    assert "predicts on it alone: no prediction reads a true edge" in statement
     assert model.plan_ is not None and model.plan_.delta == (
         1e-6 if "1e-6" in mechanism else model.guarantee.delta
     )

@@ -25,7 +25,7 @@ PAIRS: tuple[Pair, ...] = ((0, 1), (14, 15), (2, 16), (13, 5), (6, 7))
 ALONE = [0, 1, 2, 5, 14, 15, 16]  # nodes with one edge, to each other, and one without any
 ONLY = ((0, 1), (14, 15), (2, 16))
 SWITCH = {
-    "taught again": NODES,
+    "self-training": NODES,
     "many labels": 1,
     "few labels": NODES,
     "sums of codes": NODES,
@@ -36,8 +36,8 @@ SWITCH = {
 def sparse(unit: str, size: str) -> Graph:
     """Return a graph where one toggled edge isolates two nodes, or ends a node's isolation."""
     graph = drawn(unit, weighted=False)
-    friends = [node for node in range(NODES) if node not in ALONE]
-    alike = [(u, v) for u in friends for v in friends if u != v and graph.y[u] == graph.y[v]]
+    others = [node for node in range(NODES) if node not in ALONE]
+    alike = [(u, v) for u in others for v in others if u != v and graph.y[u] == graph.y[v]]
     ends = list(zip(*alike, *ONLY, strict=True))
     graph = graph.replace(adjacency=Adjacency.from_edges(*ends, num_nodes=NODES, directed=graph.directed))
     if size == "both ends":
@@ -48,8 +48,8 @@ def sparse(unit: str, size: str) -> Graph:
     return graph.with_split(part == 0, part == 1, part >= 2)
 
 
-def told_little(graph: Graph) -> Graph:
-    """Return the graph with features that say nothing, so that what rows say is heard."""
+def with_uninformative_features(graph: Graph) -> Graph:
+    """Return the graph with uninformative features, so that aggregates decide."""
     return graph.replace(x=torch.rand(graph.num_nodes, 4, generator=torch.Generator().manual_seed(1)))
 
 
@@ -60,7 +60,7 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
     with pytest.MonkeyPatch.context() as patch:
         with_little_training(patch)
         patch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
-        graph = told_little(sparse(unit, size))
+        graph = with_uninformative_features(sparse(unit, size))
         noise = "gaussian" if size == "sums of codes" else "auto"
         epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
         model = classcode.ClassCode(unit=unit, epsilon=epsilon, delta=1e-5, seed=5, noise=noise)
@@ -79,10 +79,10 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
 
 @pytest.mark.parametrize("size", SWITCH)
 def test_self_training_depends_on_the_number_of_labels(size: str, monkeypatch: Patch) -> None:
-    taught, shipped = list[str](), edge_method.distilled_posteriors
+    trained, shipped = list[str](), edge_method.distilled_posteriors
 
     def noted(*args: Any) -> Any:
-        taught.append(args[-1])
+        trained.append(args[-1])
         return shipped(*args)
 
     monkeypatch.setattr(edge_method, "distilled_posteriors", noted)
@@ -90,4 +90,4 @@ def test_self_training_depends_on_the_number_of_labels(size: str, monkeypatch: P
     monkeypatch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
     rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
-    assert len(taught) == rounds
+    assert len(trained) == rounds

@@ -31,35 +31,35 @@ from graphveil.training.clipped_sums import ClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records
 
 NODES, CLASSES = 24, 3
-OWNER: dict[str, Any] = {
+NODE_RECORD: dict[str, Any] = {
     "unit": "node-record",
     "epsilon": 8.0,
     "delta": 1e-5,
     "seed": 3,
     "unsafe_noise_seed": 1,
 }
-COMMON: dict[str, Any] = {**OWNER, "hidden": 4, "epochs": 3, "learning_rate": 0.1}
-PROMISE = {"unit": "node-bounded-degree", "max_degree": 2 * NODES}
-STARS: dict[str, Any] = {**OWNER, "module": Mean, "leaves": NODES, "epochs": 1, "batch_size": 20}  # all
+COMMON: dict[str, Any] = {**NODE_RECORD, "hidden": 4, "epochs": 3, "learning_rate": 0.1}
+BOUNDED_DEGREE = {"unit": "node-bounded-degree", "max_degree": 2 * NODES}
+STARS: dict[str, Any] = {**NODE_RECORD, "module": Mean, "leaves": NODES, "epochs": 1, "batch_size": 20}  # all
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("mlp", COMMON),
-    "mlp-tuned": ("mlp", OWNER),
-    "mlp-tuned-promise": ("mlp", {**OWNER, **PROMISE}),
+    "mlp-tuned": ("mlp", NODE_RECORD),
+    "mlp-tuned-bounded-degree": ("mlp", {**NODE_RECORD, **BOUNDED_DEGREE}),
     "mlp-sampled": ("mlp", {**COMMON, "batch_size": 6}),
     "gap": ("gap", {**COMMON, "out_degree_bound": 1}),
     "gap-sampled": ("gap", {**COMMON, "out_degree_bound": 5, "batch_size": 6, "hops": 3}),
     "gap-features": ("gap", {**COMMON, "out_degree_bound": 2, "use_encoder": False}),
-    "gap-promise": ("gap", {**COMMON, **PROMISE}),
-    "gap-promise-features": ("gap", {**COMMON, **PROMISE, "hops": 3, "use_encoder": False}),
-    "classcode-S": ("classcode", {**OWNER, "out_degree_bound": 2}),
-    "classcode-R": ("classcode", {**OWNER, "out_degree_bound": 3, "read_own_edges": True}),
-    "module": ("module", {**OWNER, "module": Records, "epochs": 3}),
+    "gap-bounded-degree": ("gap", {**COMMON, **BOUNDED_DEGREE}),
+    "gap-bounded-degree-features": ("gap", {**COMMON, **BOUNDED_DEGREE, "hops": 3, "use_encoder": False}),
+    "classcode-S": ("classcode", {**NODE_RECORD, "out_degree_bound": 2}),
+    "classcode-R": ("classcode", {**NODE_RECORD, "out_degree_bound": 3, "read_own_edges": True}),
+    "module": ("module", {**NODE_RECORD, "module": Records, "epochs": 3}),
     "gnn": ("gnn", STARS),
     "gnn-long": (
         "gnn",
         {**STARS, "leaves": 2, "out_degree_bound": 3, "module": Branching, "batch_size": 6, "epsilon": 2.0},
     ),
-    "classcode-targets": ("classcode", {**OWNER, "out_degree_bound": 2, "targets": "unlabeled"}),
+    "classcode-targets": ("classcode", {**NODE_RECORD, "out_degree_bound": 2, "targets": "unlabeled"}),
 }
 
 
@@ -81,7 +81,7 @@ class Replay:
     seen: Transcript = field(default_factory=Transcript)
 
     def step(self, gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
-        """Note the clipped sum of the batch that the transcript's noise draws."""
+        """Record the clipped sum of the batch that the transcript's noise draws."""
         place = len(self.seen.given)
         drawn = noise if self.known is None else self.known.noise[place]
         gradients.sums.zero_()
@@ -89,8 +89,8 @@ class Replay:
         self.seen.sums.append(gradients.sums / clip)
         return self._hand(MEAN(gradients, clip, drawn, number), drawn)
 
-    def ask(self, release: Release, data: Any) -> Any:
-        """Note what hops send and sum."""
+    def answer(self, release: Release, data: Any) -> Any:
+        """Record what hops send and sum."""
         if not isinstance(data, OutEdgeSumData | NeighborSumData):
             return ASK(release, data)
         query = release._plan.queries[release._position]
@@ -117,7 +117,7 @@ def drawn(seed: int = 0) -> Graph:
     rng = np.random.default_rng(seed)
     y = torch.from_numpy(rng.integers(CLASSES, size=NODES))
     x = torch.from_numpy((rng.random((NODES, 6)) < 0.4).astype(np.float32))
-    wanted = rng.random(NODES) ** 2  # some list nearly everybody
+    wanted = rng.random(NODES) ** 2  # some nodes list nearly all others
     wanted[0] = 0.0
     edges = rng.random((NODES, NODES)) < wanted[:, None]
     source, target = np.nonzero(edges)
@@ -137,11 +137,11 @@ def nulled(graph: Graph, q: int, *, all_edges: bool = False) -> Graph:
 
 
 def run(model: Estimator, graph: Graph, known: Transcript | None) -> Transcript:
-    """Fit with what a transcript says, or freely, and return what was seen."""
+    """Fit with what a transcript says, or freely, and return the transcript."""
     replay = Replay(known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_steps, "noisy_mean", replay.step)
-        patch.setattr(Release, "answer", lambda release, data: replay.ask(release, data))
+        patch.setattr(Release, "answer", lambda release, data: replay.answer(release, data))
         model.fit(graph)
     return replay.seen
 
@@ -184,21 +184,21 @@ def privacy_cost(model: Estimator, group: int) -> float:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_record_changes_sums_by_at_most_its_cost(case: str) -> None:
-    """Null every record under one transcript: sums move within their price, everybody else not at all."""
+    """Null every record under one transcript: sums change within their cost, other nodes not at all."""
     method, settings = CASES[case]
-    promised = settings["unit"] == "node-bounded-degree"
+    bounded = settings["unit"] == "node-bounded-degree"
     graph, model = drawn(), METHODS[method](**settings)
     transcript = run(model, graph, None)
     groups, noise, attained = record_groups(graph), scales(model), [0.0]
     assert len(noise) == len(transcript.sums)
     for q in range(NODES):
         other = METHODS[method](**settings)
-        seen = run(other, nulled(graph, q, all_edges=promised), transcript)
+        seen = run(other, nulled(graph, q, all_edges=bounded), transcript)
         others = torch.arange(NODES) != q
-        nobody_else_says_anything_else(transcript, seen, others)
+        check_other_messages_are_equal(transcript, seen, others)
         allowed = bounds(model, int(groups[q]))
         moved = [
-            change(was, now, q if promised else None)
+            change(was, now, q if bounded else None)
             for was, now in zip(transcript.sums, seen.sums, strict=True)
         ]
         for found, bound in zip(moved, allowed, strict=True):
@@ -206,14 +206,14 @@ def test_a_record_changes_sums_by_at_most_its_cost(case: str) -> None:
         attained += [found / bound for found, bound in zip(moved, allowed, strict=True) if bound]
         shift = math.hypot(*(found / std for found, std in zip(moved, noise, strict=True)))
         assert sampled(model) or shift <= privacy_cost(model, int(groups[q])) * (1 + 1e-5)
-        assert torch.equal(model.proba_[others], other.proba_[others]), "others are predicted otherwise"
+        assert torch.equal(model.proba_[others], other.proba_[others]), "predictions of other nodes changed"
     assert max(attained) > 0.999
 
 
-def nobody_else_says_anything_else(was: Transcript, now: Transcript, others: Tensor) -> None:
+def check_other_messages_are_equal(was: Transcript, now: Transcript, others: Tensor) -> None:
     """Check that levels, and the messages of all others, are the same bits."""
     for (before, levels), (after, again) in zip(was.sent, now.sent, strict=True):
-        assert torch.equal(before[others], after[others]), "somebody else sends another message"
+        assert torch.equal(before[others], after[others]), "another node sends a different message"
         assert levels is None or torch.equal(levels, again), "a level follows from more than the answers"
 
 

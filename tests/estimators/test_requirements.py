@@ -32,7 +32,7 @@ class EdgesOnly(Double):
     node_units: ClassVar[tuple[str, ...]] = ()
 
 
-EDGE, OWNER, PROMISE = (
+EDGE, NODE_RECORD, BOUNDED_DEGREE = (
     {"unit": name, "epsilon": 1.0} for name in ("undirected-edge", "node-record", "node-bounded-degree")
 )
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
@@ -41,25 +41,25 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
 @pytest.mark.parametrize(
     ("cls", "parameters", "error", "words"),
     [
-        (EdgesOnly, OWNER, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
+        (EdgesOnly, NODE_RECORD, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
         (Double, {"unit": "node-record"}, ConfigError, "needs a budget: pass epsilon="),
         (Double, {**EDGE, "out_degree_bound": 5}, UnitError, "drop it (--out-degree-bound)"),
         (
             Double,
-            {**PROMISE, "max_degree": 5, "out_degree_bound": 5},
+            {**BOUNDED_DEGREE, "max_degree": 5, "out_degree_bound": 5},
             UnitError,
             "drop it (--out-degree-bound)",
         ),
-        (Double, {**OWNER, "out_degree_bound": 0}, ConfigError, "out_degree_bound=0"),
+        (Double, {**NODE_RECORD, "out_degree_bound": 0}, ConfigError, "out_degree_bound=0"),
         (Double, {**EDGE, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
-        (Double, {**OWNER, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
-        (Double, PROMISE, UnitError, "--max-degree"),
+        (Double, {**NODE_RECORD, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
+        (Double, BOUNDED_DEGREE, UnitError, "--max-degree"),
         (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
         (Double, {**EDGE, "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),
         (LPGNN, {**LOCAL, "replace_one": True}, UnitError, "compares any two already"),
-        (GAP, OWNER, UnitError, "pass out_degree_bound= (--out-degree-bound)"),
+        (GAP, NODE_RECORD, UnitError, "pass out_degree_bound= (--out-degree-bound)"),
     ],
 )
 def test_rejects_parameters_that_do_not_fit_the_unit(cls, parameters, error, words):
@@ -69,9 +69,9 @@ def test_rejects_parameters_that_do_not_fit_the_unit(cls, parameters, error, wor
 
 
 def test_accepts_parameters_that_fit_the_unit():
-    Double(**OWNER, replace_one=True, private_metrics=True)
-    GAP(**OWNER, out_degree_bound=1)
-    GAP(**PROMISE, max_degree=5)
+    Double(**NODE_RECORD, replace_one=True, private_metrics=True)
+    GAP(**NODE_RECORD, out_degree_bound=1)
+    GAP(**BOUNDED_DEGREE, max_degree=5)
     GAP(**EDGE)
 
 
@@ -88,19 +88,19 @@ def test_rejects_a_violated_degree_assumption_without_private_values(graph):
     check_max_degree(graph, NodeBoundedDegree(max_degree=4))
     with pytest.raises(UnitError) as refused:
         check_max_degree(graph, NodeBoundedDegree(max_degree=3))
-    assert "above 3" in str(refused.value)  # the promise itself, which is public
+    assert "above 3" in str(refused.value)  # the assumption, which is public
     assert not any(number in str(refused.value) for number in "01245")
 
 
 def test_fit_rejects_a_violated_assumption_before_a_charge():
     graph = star(False)
     with pytest.raises(UnitError, match="violates the assumption"):
-        GAP(**PROMISE, max_degree=2).fit(graph)
+        GAP(**BOUNDED_DEGREE, max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_summaries_of_node_level_guarantees_list_what_is_treated_as_public(make_graph):
     graph = make_graph().replace(notes=("something else",))
-    guarantee = GAP(**OWNER, out_degree_bound=1).preview(graph).guarantee
+    guarantee = GAP(**NODE_RECORD, out_degree_bound=1).preview(graph).guarantee
     assert guarantee.notes == ("classes, vocabulary and split are treated as public", "something else")
     assert GAP(**EDGE).preview(graph).guarantee.notes == ("something else",)

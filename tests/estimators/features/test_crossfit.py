@@ -64,11 +64,11 @@ def crossfitted(
 def test_a_clearly_worse_candidate_is_stopped_early() -> None:
     candidates = (crossfit.Candidate(8, hidden=8), crossfit.Candidate(8, hidden=8, weight_decay=1e4))
     stages: list[tuple[str, int]] = []
-    session = Session(streams=PublicStreams(0), on_progress=lambda *said: stages.append(said[:2]))
+    session = Session(streams=PublicStreams(0), on_progress=lambda *report: stages.append(report[:2]))
     trained = crossfitted(small(), session, candidates)
     assert trained.candidate == candidates[0]
     assert len(trained.networks) == crossfit.FOLDS
-    last = dict(stages)  # the last epoch that was told of each stage
+    last = dict(stages)  # the last epoch that was reported of each stage
     assert last == {
         "posterior candidate 1 of 2": 8,
         "posterior candidate 2 of 2": 4,
@@ -76,8 +76,8 @@ def test_a_clearly_worse_candidate_is_stopped_early() -> None:
     }
 
 
-@pytest.mark.parametrize(("above", "told"), [(0, False), (1, True)])
-def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, told: bool) -> None:
+@pytest.mark.parametrize(("above", "tried"), [(0, False), (1, True)])
+def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, tried: bool) -> None:
     graph = small()
     labels = int((graph.mask("train") | graph.mask("val")).sum())
     usual = crossfit.Candidate(40, hidden=8)
@@ -89,5 +89,5 @@ def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, tol
         return crossfitted(graph, session, candidates).log, stages
 
     (alone, _), (beside, stages) = log_of(usual), log_of(usual, worse)
-    assert ("posterior candidate for few labels" in stages) is told
+    assert ("posterior candidate for few labels" in stages) is tried
     assert torch.equal(alone, beside)

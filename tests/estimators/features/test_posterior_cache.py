@@ -33,9 +33,9 @@ def test_the_second_fit_trains_nothing_and_is_bit_identical(tmp_path: Path) -> N
     graph = small()
     alone = public_posteriors(graph, Session(streams=PublicStreams(0)))
     first = posteriors(graph, tmp_path)
-    heard: list[str] = []
+    stages: list[str] = []
     session = Session(
-        streams=PublicStreams(0), cache=tmp_path, on_progress=lambda *said: heard.append(said[0])
+        streams=PublicStreams(0), cache=tmp_path, on_progress=lambda *report: stages.append(report[0])
     )
     again = public_posteriors(graph, session)
     assert torch.equal(first, alone.log)
@@ -43,7 +43,7 @@ def test_the_second_fit_trains_nothing_and_is_bit_identical(tmp_path: Path) -> N
     assert again.candidate == alone.candidate
     for one, other in zip(again.networks, alone.networks, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert heard == ["posteriors from the cache"]  # and no stage of a training
+    assert stages == ["posteriors from the cache"]  # and no stage of a training
 
 
 def test_the_digest_depends_on_neither_edges_nor_test_labels() -> None:

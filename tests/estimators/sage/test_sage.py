@@ -66,7 +66,7 @@ class TestOverSubgraphs:
             SAGE(unit="none", batch_size=9)
 
     def test_paper_mode_has_the_parameters_of_the_paper(self):
-        """Noise 2 z (D + 1) on the sums, z on the aggregation, whose price alone is most of the budget."""
+        """Noise 2 z (D + 1) on the sums, z on the aggregation, whose cost alone is most of the budget."""
         model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "out_degree_bound": 100})
         steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
         assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100**2 + 1)
@@ -129,9 +129,9 @@ class TestOverSubgraphs:
         restored = model.fitted.method.restore(model.fitted.trained.state(), model.fitted.sizes, {})
         with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
             restored.plan_for(model.fitted.sizes)
-        for ask in (model.predict, model.privacy_cost):
+        for call in (model.predict, model.privacy_cost):
             with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
-                ask(make_graph(seed=1))
+                call(make_graph(seed=1))
 
 
 @pytest.mark.slow

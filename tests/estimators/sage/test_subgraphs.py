@@ -71,8 +71,8 @@ def one_root(model: SageNetwork, x: Tensor, edges: Adjacency, root: int, label: 
     """Return the gradient of one root's loss by all weights, in the order of the sums."""
     model.zero_grad()
     rows = model.rows(x.double())
-    heard = edges.indices[edges.indptr[root] : edges.indptr[root + 1]].long()
-    logits = model.read(rows[root : root + 1], rows[heard].sum(dim=0, keepdim=True))
+    senders = edges.indices[edges.indptr[root] : edges.indptr[root + 1]].long()
+    logits = model.read(rows[root : root + 1], rows[senders].sum(dim=0, keepdim=True))
     cross_entropy(logits, torch.tensor([label])).backward()
     maps = model.maps()
     linears = [*maps.before, maps.own, maps.incoming, *maps.after]

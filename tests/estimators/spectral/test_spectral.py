@@ -145,12 +145,14 @@ def test_the_best_rule_uses_informative_votes_only() -> None:
     rows, y, voters = world()
     flat = torch.full((VOTES_NODES, CLASSES), 1 / CLASSES).log()
     sure = torch.eye(CLASSES)[y].mul(5).log_softmax(dim=1)
-    heard, decided = best_rule(flat, rows, voters, y[voters])
-    assert heard.share == 1.0 and float((decided.argmax(dim=1) == y).float().mean()) > 0.9
-    again = heard.decided(flat, heard.votes(rows, voters, y[voters], CLASSES))
+    rule, decided = best_rule(flat, rows, voters, y[voters])
+    assert rule.share == 1.0 and float((decided.argmax(dim=1) == y).float().mean()) > 0.9
+    again = rule.decided(flat, rule.votes(rows, voters, y[voters], CLASSES))
     assert torch.equal(decided, again)
-    lies = torch.eye(CLASSES)[(y + torch.arange(VOTES_NODES) // 3) % CLASSES]
-    assert torch.allclose(best_rule(sure, lies, voters, y[voters])[1].exp(), sure.exp().double(), atol=0.05)
+    misleading = torch.eye(CLASSES)[(y + torch.arange(VOTES_NODES) // 3) % CLASSES]
+    assert torch.allclose(
+        best_rule(sure, misleading, voters, y[voters])[1].exp(), sure.exp().double(), atol=0.05
+    )
 
 
 def test_the_best_rule_uses_few_directions_if_the_others_are_noise() -> None:
@@ -183,9 +185,9 @@ def test_charges_one_release_and_states_it() -> None:
     assert (model.guarantee.epsilon, model.guarantee.delta, model.guarantee.valid) == (6.0, 0.0, True)
     assert len(ledger_of(graph.edge_set).entries) == 1
     assert list(model.aggregates_) == ["graph"]
-    said = model.guarantee.formal_statement()
-    assert "the released graph and everything computed from it" in said
-    assert "drawn once by edge-rand, and predicts on it alone: no prediction reads a true edge" in said
+    statement = model.guarantee.formal_statement()
+    assert "the released graph and everything computed from it" in statement
+    assert "drawn once by edge-rand, and predicts on it alone: no prediction reads a true edge" in statement
 
 
 def test_charges_nothing_without_privacy() -> None:
@@ -220,10 +222,12 @@ def test_a_saved_model_predicts_another_graph(tmp_path: Path) -> None:
 
 def test_rejects_a_graph_without_labels_before_a_charge() -> None:
     model, other = Spectral(**EDGES).fit(listed()), listed(seed=1)
-    nobody = Graph.from_edges(other.x, other.y, *other.adjacency.edge_index(), directed=False, num_classes=3)
+    unlabeled = Graph.from_edges(
+        other.x, other.y, *other.adjacency.edge_index(), directed=False, num_classes=3
+    )
     with pytest.raises(GraphError, match="predicts a node from labeled nodes of the same graph"):
-        model.predict_proba(nobody)
-    assert not ledger_of(nobody.edge_set).entries
+        model.predict_proba(unlabeled)
+    assert not ledger_of(unlabeled.edge_set).entries
 
 
 def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
