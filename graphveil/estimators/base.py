@@ -41,7 +41,7 @@ from graphveil.estimators.inference import (
 )
 from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
+from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import (
     as_graph,
@@ -399,34 +399,15 @@ class Estimator(ABC):
             ready = prepared or method.prepare(graph, self._scaling(method, graph))
         for folder in filter(None, (session.workspace, session.cache)):
             check_writable(folder)
-        graph, (session.plan, session.guarantee, rows) = ready.scaled, ready.preview
+        graph, (session.plan, session.guarantee, _) = ready.scaled, ready.preview
         spends = (
             "nothing is queried under a budget" if session.plan is None else "its release is recorded first"
         )
         _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
-        outcome = method.fit(graph, session)
-        guarantee = ready.preview.guarantee
-        fitted = FittedModel(
-            method=method,
-            parameters=self.recorded_params(),
-            sizes=ready.sizes,
-            guarantee=guarantee.with_deviations_everywhere(SEEDED) if session.reproducible else guarantee,
-            trained=outcome.trained,
-            plan=session.plan,
-            proba=outcome.proba,
-            released=outcome.released,
-            rows=rows,
-            sampler=None if session.plan is None else session.plan.sampler.__name__,
-            private_accuracy=outcome.private_accuracy,
-            learned=outcome.learned,
-            class_names=method.head.names(graph),
-            ids=graph.ids,
-            scaling=ready.scaling,
-            encoding=graph.encoding,
-            history=session.history,
-            seconds={**session.seconds, "total": time.perf_counter() - started},
-        )
+        result = method.fit(graph, session)
+        session.seconds["total"] = time.perf_counter() - started
+        fitted = FittedModel.from_result(result, ready, session, self.recorded_params())
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
             self._prediction_manager.keep(graph, self._cached_prediction(fitted))

@@ -94,21 +94,17 @@ class EdgeWeighting:
             return graph.x
         if self.similarity.reads == "rows":
             return rows
+
+        @torch.no_grad()
+        def compute() -> dict[str, Tensor]:
+            """Return the output of the network if there is one, otherwise the encoder's probabilities."""
+            if network is not None:
+                return {"keys": network.eval()(rows.float())}
+            assert encoder is not None  # from_config rejects such weights without an encoder
+            return {"keys": encoder.eval()(batch_of(graph.x)).softmax(dim=1)}
+
         # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
-        return session.load_or_compute("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})[
-            "keys"
-        ]
-
-
-@torch.no_grad()
-def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn.Module | None) -> Tensor:
-    """Return the output of the network if there is one, otherwise the encoder's probabilities."""
-    if network is not None:
-        learned: Tensor = network.eval()(rows.float())
-        return learned
-    assert encoder is not None
-    logits: Tensor = encoder.eval()(batch_of(graph.x))
-    return logits.softmax(dim=1).cpu()
+        return session.load_or_compute("weights", compute)["keys"]
 
 
 def _train_weight_network(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:

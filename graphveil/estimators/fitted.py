@@ -14,8 +14,10 @@ from graphveil.artifacts.snapshot import ReleaseRow, Snapshot, no_predictions_no
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.method import Method, State, TrainedModel
+from graphveil.estimators.method import FitResult, Method, PreparedFit, State, TrainedModel
+from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.session import Session
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan
 from graphveil.training import EpochRecord
@@ -66,6 +68,33 @@ class FittedModel:
     encoding: Encoding | None = None
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_result(
+        cls, result: FitResult, ready: PreparedFit, session: Session, parameters: Mapping[str, Any]
+    ) -> "FittedModel":
+        """Return the fit that a method computed in a session, from what was prepared for it."""
+        plan, guarantee, rows = ready.preview
+        return cls(
+            method=ready.method,
+            parameters=parameters,
+            sizes=ready.sizes,
+            guarantee=guarantee.with_deviations_everywhere(SEEDED) if session.reproducible else guarantee,
+            trained=result.trained,
+            plan=plan,
+            proba=result.proba,
+            released=result.released,
+            rows=rows,
+            sampler=None if plan is None else plan.sampler.__name__,
+            private_accuracy=result.private_accuracy,
+            learned=result.learned,
+            class_names=ready.method.head.names(ready.scaled),
+            ids=ready.scaled.ids,
+            scaling=ready.scaling,
+            encoding=ready.scaled.encoding,
+            history=session.history,
+            seconds=dict(session.seconds),
+        )
 
     @property
     def own_proba(self) -> Tensor:
