@@ -152,7 +152,9 @@ def sum_in_c(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
     rows.fill(x / x.norm(dim=1, keepdim=True), torch.tensor([[1024.0]], dtype=torch.float64), None)
     (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
     noise = torch.zeros(graph.num_nodes, DIM, dtype=torch.int32)
-    return lambda: rows.add_sums(block, None, noise, 2.0**-10, out)
+    return lambda: _kernels.add_noisy_sums(
+        block.offsets, block.sources, None, rows.rows, rows.bits, noise, out, 2.0**-10
+    )
 
 
 def capacity(graph: Adjacency, turns: int = 3) -> float:

@@ -29,7 +29,7 @@ from graphveil.data import RECIPES, load_dataset
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.mechanisms import StepNoise
-from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_lists import BoundedTrees
 from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64

@@ -55,6 +55,8 @@ def empty_rows(count: int, dim: int) -> Tensor:
 def truncate_rows(vectors: Tensor, bounds: Tensor, kinds: Tensor | None, rows: Tensor) -> None:
     """Write trunc(bounds[kind of i, h] vectors[i]) into row i of copy h; zeros if that exceeds its bound.
 
+    A row exceeds its bound only if its vector is longer than one, or its length is undefined.
+
     Args:
         vectors: Floats, (N, dim).
         bounds: float64, (kinds, copies).

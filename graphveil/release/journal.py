@@ -141,7 +141,14 @@ class FolderJournal(Journal):
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Compare with the fingerprint on disk, or write the first one."""
         record = self._read()
-        computed = fingerprint(self._fingerprint_key(record["release_id"]))
+        try:
+            key = self._fingerprint_keys.load(record["release_id"])
+        except ReleaseError:
+            raise ReleaseError(
+                "the key by which this folder recognizes its data is gone, so it cannot determine whether "
+                "the release is about these: start a new run in a new folder, which is a new release"
+            ) from None
+        computed = fingerprint(key)
         known = record["fingerprints"].get(name)
         if known is None and not record["closed"]:
             record["fingerprints"][name] = computed
@@ -178,15 +185,6 @@ class FolderJournal(Journal):
         record = self._read()
         self._write({**record, "closed": True})
         self._keys.erase(record["release_id"])
-
-    def _fingerprint_key(self, release_id: str) -> bytes:
-        try:
-            return self._fingerprint_keys.load(release_id)
-        except ReleaseError:
-            raise ReleaseError(
-                "the key by which this folder recognizes its data is gone, so it cannot determine whether "
-                "the release is about these: start a new run in a new folder, which is a new release"
-            ) from None
 
     @property
     def _path(self) -> Path:

@@ -20,6 +20,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
+    NoiseGrid,
     PreparedData,
     PublicInputs,
     Query,
@@ -163,19 +164,9 @@ class NeighborCountQuery(Query):
         return (self.law.sigma,)
 
     @property
-    def contribution_steps(self) -> float:
-        """Return as many steps as any sampler needs: the plan's sampler draws none of this noise."""
-        return 2.0**GRID_BITS
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Return as many steps as any sampler needs."""
-        return 2.0**GRID_BITS
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws none of this noise."""
-        return 0.0
+    def grid(self) -> NoiseGrid:
+        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
+        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
 
     @property
     def linear_group_scaling(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil import _kernels
 from graphveil._util import checks
 from graphveil.data import Features
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
@@ -24,6 +25,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
+    NoiseGrid,
     PreparedData,
     PublicInputs,
     Query,
@@ -274,9 +276,9 @@ class NeighborSumQuery(Query):
         return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
 
     @property
-    def contribution_steps(self) -> float:
-        """Grid steps in the largest contribution, up to a factor of two."""
-        return 2.0**self.contribution_bits
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid; the largest contribution is exact up to a factor of two."""
+        return super().grid._replace(contribution=2.0**self.contribution_bits)
 
     @property
     def linear_group_scaling(self) -> bool:
@@ -310,7 +312,7 @@ def grid_table(
     table = torch.empty((query.groups * count, query.dim)) if table is None else table
     weights = np.array(query.weights.table) * query.vector_steps
     if isinstance(table, CompactRows):
-        table.fill(vectors, torch.from_numpy(weights), groups)
+        _kernels.truncate_rows(vectors, torch.from_numpy(weights), groups, table.rows[:-1])
         return table
     at_once = max(1, _ENTRIES // query.dim)
     scratch = np.empty((min(count, at_once), query.dim))

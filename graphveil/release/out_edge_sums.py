@@ -33,6 +33,7 @@ from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     MAX_DIM,
+    NoiseGrid,
     PreparedData,
     PublicInputs,
     Query,
@@ -319,19 +320,13 @@ class OutEdgeSumQuery(Query):
         return grid_steps(max(self.bounds), self.grid_bits)
 
     @property
-    def contribution_steps(self) -> float:
-        """Grid steps in the largest bound, in rows of the largest level, which have the least noise."""
-        return max(self.bounds) * self.unit_steps / max(self.weights)
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Grid steps in the standard deviation of the noise, in rows of the largest level."""
-        return self.sigma * self.unit_steps / max(self.weights)
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Grid steps in the standard deviation of the noise, in released rows of the smallest level."""
-        return self.sigma * self.unit_steps / min(weight for weight in self.weights if weight)
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid: rows of the largest level have the least noise, and set both lower bounds."""
+        smallest, largest = min(weight for weight in self.weights if weight), max(self.weights)
+        steps = self.unit_steps
+        return NoiseGrid(
+            max(self.bounds) * steps / largest, self.sigma * steps / largest, self.sigma * steps / smallest
+        )
 
     @property
     def caps(self) -> list[int]:

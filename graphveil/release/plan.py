@@ -60,12 +60,13 @@ class ReleasePlan:
                 "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
                 "does not set aside; use DiscreteGaussian"
             )
-        if min(query.contribution_steps for query in self.queries) < self.sampler.min_steps:
+        grids = [query.grid for query in self.queries]
+        if min(grid.contribution for grid in grids) < self.sampler.min_steps:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
                 "contribution; raise grid_bits of the queries"
             )
-        if min(query.min_noise_steps for query in self.queries) < self.sampler.min_sigma:
+        if min(grid.min_noise for grid in grids) < self.sampler.min_sigma:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
                 "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise "
@@ -117,11 +118,10 @@ def slack_of(
 ) -> float:
     """Return the share of delta that a sampler uses: the maximum over its widest and its narrowest noise."""
     changed = sum(query.changed(unit) for query in queries)
-    min_noise_steps = min(query.min_noise_steps for query in queries)
-    max_noise_steps = max(min_noise_steps, *(query.max_noise_steps for query in queries))
+    narrowest = min(query.grid.min_noise for query in queries)
+    widest = max(narrowest, *(query.grid.max_noise for query in queries))
     return max(
-        sampler(sigma).slack(epsilon=epsilon, delta=delta, changed=changed)
-        for sigma in (max_noise_steps, min_noise_steps)
+        sampler(sigma).slack(epsilon=epsilon, delta=delta, changed=changed) for sigma in (widest, narrowest)
     )
 
 
@@ -185,60 +185,47 @@ def calibrate_plan(
     first = queries(calibrate_mu(epsilon, delta))
     sampler = type(
         choose_sampler(  # the exact one, unless the grid is too coarse for it
-            max(1.0, *(query.max_noise_steps for query in first)),
+            max(1.0, *(query.grid.max_noise for query in first)),
             epsilon=epsilon,
             delta=delta,
             changed=sum(query.changed(unit) for query in first),
-            steps=int(min(query.contribution_steps for query in first)),
+            steps=int(min(query.grid.contribution for query in first)),
         )
     )
+
+    def cost(scale: float, *, interval: float | None = None) -> float:
+        """Return epsilon at a scale; ``interval`` is the discretization of the privacy loss."""
+        try:
+            event = compose(*(query.event(unit) for query in queries(scale)))
+        except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
+            return math.inf
+        return privacy_curve(event, interval=interval).epsilon(delta - slack)
+
     slack = slack_of(sampler, first, unit, epsilon, delta)
-    plan = _spending(unit, epsilon, delta, slack, queries, sampler)
-    for _ in range(_SLACKS):
+    for _ in range(1 + _SLACKS):
+        mu = calibrate_mu(epsilon, delta, slack=slack)
+        final = queries(mu)
+        event = compose(*(query.event(unit) for query in final))
+        total = total_mu(event)
+        if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled differently
+            scale = _largest_scale(cost, mu, epsilon, search_interval(event, mu))
+            if scale is None:
+                raise CalibrationError(
+                    f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
+                    "part of it costs more for any scale, none of it depends on the scale, or delta is too "
+                    "small for so many training steps. Change that part, or use a larger epsilon or delta."
+                )
+            final = queries(scale)
+        plan = ReleasePlan(unit, final, delta, slack, sampler)
         if plan.slack <= slack:
             break
         slack = plan.slack  # depends slightly on the noise
-        plan = _spending(unit, epsilon, delta, slack, queries, sampler)
     if not plan.epsilon <= epsilon * (1 + 1e-12):
         raise CalibrationError(
             f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
             "this is a defect of the library and nothing was spent"
         )
     return plan
-
-
-def _spending(
-    unit: Unit, epsilon: float, delta: float, slack: float, queries: Queries, sampler: type[IntegerNoise]
-) -> ReleasePlan:
-    """Return the plan that uses a budget with the given slack, or with its own, which may be larger."""
-    mu = calibrate_mu(epsilon, delta, slack=slack)
-    final = queries(mu)
-    event = compose(*(query.event(unit) for query in final))
-    total = total_mu(event)
-    if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled differently
-        coarse = search_interval(event, mu)
-        scale = _largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse)
-        if scale is None:
-            raise CalibrationError(
-                f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
-                "part of it costs more for any scale, none of it depends on the scale, or delta is too "
-                "small for so many training steps. Change that part, or use a larger epsilon or delta."
-            )
-        final = queries(scale)
-    return ReleasePlan(unit, final, delta, slack, sampler)
-
-
-def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
-    """Return the cost of a scale as a function of the discretization of the privacy loss."""
-
-    def cost(scale: float, *, interval: float | None = None) -> float:
-        try:
-            event = compose(*(query.event(unit) for query in queries(scale)))
-        except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
-            return math.inf
-        return privacy_curve(event, interval=interval).epsilon(delta)
-
-    return cost
 
 
 def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float | None:

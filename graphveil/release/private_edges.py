@@ -126,9 +126,14 @@ class PrivateEdges:
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
         """Return memory for a table of entries with this many bits, as ``memory`` does."""
-        if not isinstance(self._memory, CompactRows) or not self._memory.fits(rows, dim, bits):
-            self._memory = CompactRows.empty(rows, dim, bits)
-        return self._memory
+        kept = self._memory
+        if not isinstance(kept, CompactRows) or (len(kept.rows), kept.dim, kept.bits) != (
+            rows + 1,
+            dim,
+            bits,
+        ):
+            kept = self._memory = CompactRows.empty(rows, dim, bits)
+        return kept
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

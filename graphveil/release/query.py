@@ -6,7 +6,7 @@ Cost and implementation are in one file for each kind of query, so that they sta
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,6 +64,20 @@ class PreparedData:
     arrays: tuple[Tensor, ...]
 
 
+class NoiseGrid(NamedTuple):
+    """Sizes in grid steps that determine whether a sampler's proof is valid, and its share of delta.
+
+    Attributes:
+        contribution: Lower bound on the largest contribution, in any row.
+        min_noise: Smallest standard deviation of the noise, for any sampler.
+        max_noise: Largest standard deviation that the plan's sampler draws; 0 if it draws none of the noise.
+    """
+
+    contribution: float
+    min_noise: float
+    max_noise: float
+
+
 @dataclass(frozen=True)
 class Query(ABC):
     """One step of a release. Its fields are public; the data are passed when it is answered."""
@@ -104,19 +118,10 @@ class Query(ABC):
         return math.inf
 
     @property
-    def contribution_steps(self) -> float:
-        """Grid steps in the largest contribution: a lower bound, in any row."""
-        return self.unit_steps
-
-    @property
-    def min_noise_steps(self) -> float:
-        """The smallest standard deviation of the noise in grid steps, for any sampler."""
-        return min(self.noise) * self.unit_steps
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
-        return max(self.noise) * self.unit_steps if self.sampled else 0.0
+    def grid(self) -> NoiseGrid:
+        """Sizes of the contributions and of the noise on the grid, which the plan checks its sampler with."""
+        sampled = max(self.noise) * self.unit_steps if self.sampled else 0.0
+        return NoiseGrid(self.unit_steps, min(self.noise) * self.unit_steps, sampled)
 
     def describe(self) -> QueryDescription:
         """Return the public description of the query."""

@@ -155,7 +155,7 @@ class AccuracyCountQuery(RecordCountQuery):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy counts, float64; the exact ones are discarded here."""
         (correct,) = data.arrays
-        noise = data.public.sampler(self.max_noise_steps)
+        noise = data.public.sampler(self.sigma * self.unit_steps)
         return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
 
 
@@ -231,5 +231,5 @@ class OutcomeCountQuery(RecordCountQuery):
         """Return the noisy counts, float64; the exact ones are discarded here."""
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
-        noise = data.public.sampler(self.max_noise_steps)
+        noise = data.public.sampler(self.sigma * self.unit_steps)
         return noisy_counts(exact, self.unit_steps, noise, RowStream(key))

@@ -21,7 +21,7 @@ from graphveil.privacy import within_partition
 from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.backends import AggregationBackend
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_process, joined, keyed_digest
+from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_process, keyed_digest
 from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
@@ -64,7 +64,7 @@ class Release:
         """Store what ``open`` has read and recorded; do not call it directly."""
         self._plan, self._private, self._public = plan, private, public
         self._ledger, self._key, self._journal, self._alone = ledger, key, journal, alone
-        self._public_commitment = {name: canonical(part) for name, part in commitment.items()}
+        self._commitment = commitment
         self._process, self._lock = os.getpid(), threading.RLock()
         self._position = 0
         self._edges_digest = ""
@@ -176,15 +176,22 @@ class Release:
                     f"the plan's next query is {type(query).__name__}; answer it with {query.data.__name__}"
                 )
             prepared = query.prepare(data, self._public)
-            index, key = self._commit(prepared.arrays)
+            index, arrays = self._position, prepared.arrays
+            self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *arrays))
+            if index == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
+                self._ledger.commit(self.release_id)
+            self._position += 1  # a rejected query can be repeated with valid data
+            descriptor = b"" if self._key.erased else self._descriptor(index, arrays)
+            if descriptor:
+                self._journal.commit(index, descriptor)
             stored: Any = self._journal.load(index)
-            if stored is None and not key:
+            if stored is None and not descriptor:
                 raise ReleaseError(
                     "this release is closed and its noise key erased, but an answer is missing from the "
                     "run's internal folder; start a new run in a new folder, which is a new release"
                 )
             if stored is None:
-                stored = query.answer(self._private, prepared, key)
+                stored = query.answer(self._private, prepared, self._key.query_key(descriptor))
                 self._journal.store(index, stored)
             answer: Answer = stored
             return answer
@@ -208,19 +215,6 @@ class Release:
                     "published whole"
                 )
             self._journal.close()
-
-    def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
-        """Commit the next query's descriptor; return its index and its key, which a closed release lacks."""
-        index = self._position
-        self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *data))
-        if index == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
-            self._ledger.commit(self.release_id)
-        self._position += 1  # a rejected query can be repeated with valid data
-        if self._key.erased:
-            return index, b""
-        descriptor = self._descriptor(index, data)
-        self._journal.commit(index, descriptor)
-        return index, self._key.query_key(descriptor)
 
     def _record(self, label: str, commitment: dict[str, object]) -> None:
         """Charge the budget for a new release, once: its id is stored before, in case of an interruption."""
@@ -251,7 +245,7 @@ class Release:
             "input": self._digest(*data),
             "groups": "" if groups is None else self._digest(groups),
         }
-        return joined(self._public_commitment | {name: canonical(part) for name, part in own.items()})
+        return canonical(self._commitment | own)
 
     def _digest(self, *arrays: Tensor) -> str:
         """Return the keyed digest of a query's inputs, if its key could be used with other inputs.

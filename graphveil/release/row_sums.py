@@ -48,49 +48,10 @@ class CompactRows:
         rows[-1] = 0
         return cls(rows, dim, bits)
 
-    def fits(self, count: int, dim: int, bits: int) -> bool:
-        """Return whether this memory has the size for such rows."""
-        return (self.count, self.dim, self.bits) == (count, dim, bits)
-
-    @property
-    def count(self) -> int:
-        """The number of rows, without the final row of zeros."""
-        return self.rows.shape[0] - 1
-
     @property
     def plain(self) -> Tensor:
         """The contributions in float32, (count, dim)."""
         return self.rows[:-1, : self.dim].to(torch.float32)
-
-    def fill(self, vectors: Tensor, bounds: Tensor, kinds: Tensor | None) -> None:
-        """Write truncated contributions: a copy of all for each column of the bounds.
-
-        Row i of copy h is trunc(bounds[kind of i, h] vectors[i]). A row that exceeds its bound contributes
-        nothing. This happens only for a vector longer than one or with an undefined length.
-
-        Args:
-            vectors: Floats, (N, dim).
-            bounds: float64, (kinds, copies).
-            kinds: Kinds of the sources, int64 (N); None for 0.
-        """
-        _kernels.truncate_rows(vectors, bounds, kinds, self.rows[:-1])
-
-    def add_sums(
-        self, edges: EdgeBlock, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor
-    ) -> bool:
-        """Write the sums over a block's edges with their noise; return False if a row is too long.
-
-        Args:
-            edges: The block.
-            shift: Offset of the sources of each row's edges, int32 (rows); None for zero.
-            noise: Integers, int32 (rows, dim).
-            scale: Factor of the result, a power of two.
-            out: Noisy sums, float32 (rows, dim), each rounded once.
-        """
-        if edges.most << self.bits >= 1 << _SUM_BITS or not _kernels.available():
-            return False
-        _kernels.add_noisy_sums(edges.offsets, edges.sources, shift, self.rows, self.bits, noise, out, scale)
-        return True
 
 
 def can_compact(dim: int, bits: int) -> bool:
@@ -235,22 +196,24 @@ class NoisyRows(BlockWork):
         for piece in edges.pieces(max(1, entries // sums.dim), at_once):
             drawn, kinds = noise_rows(piece, self.noise, stream, sums.dim), self.noise.of(piece)
             rows = out[piece.start - edges.start : piece.stop - edges.start]
-            if _add_in_c(piece, sums, self.noise, drawn, rows):
+            table, scale = sums.rows, self.noise.scaled
+            if (
+                isinstance(table, CompactRows)
+                and scale is not None
+                and self.noise.real == torch.float32
+                and piece.most << table.bits < 1 << _SUM_BITS
+                and _kernels.available()
+            ):
+                # Start of the copy for each row's kind; None if there is one copy.
+                shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
+                _kernels.add_noisy_sums(
+                    piece.offsets, piece.sources, shift, table.rows, table.bits, drawn, rows, scale
+                )
                 continue
             total = exact_sum(piece, sums, kinds)
             noisy = drawn.to(self.noise.real).add_(total)
             self.noise.scale(noisy, kinds)
             rows.copy_(noisy)
-
-
-def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
-    """Write answers with the C loop, if it is available and supports them; return whether it did."""
-    if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
-        return False
-    kinds = noise.of(edges)
-    # Start of the copy for each row's kind; None if there is one copy.
-    shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
-    return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
 
 
 def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:

@@ -335,8 +335,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._commit(prepared.arrays)",
-                "self._commit(prepared.arrays[:1])",
+                "self._position, prepared.arrays",
+                "self._position, prepared.arrays[:1]",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[pushes_share_no_noise_under_one_key]",
@@ -346,8 +346,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._commit(prepared.arrays)",
-                "self._commit((torch.zeros(1),))",
+                "self._position, prepared.arrays",
+                "self._position, (torch.zeros(1),)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[training_noise_is_bound_to_its_data]",
@@ -356,9 +356,9 @@ BUGS = [
         name="all_training_steps_of_a_release_share_their_noise",
         edits=[
             (
-                "graphveil.release.release:Release._commit",
-                "self._descriptor(index, data)",
-                "self._descriptor(0, data)",
+                "graphveil.release.release:Release.answer",
+                "self._descriptor(index, arrays)",
+                "self._descriptor(0, arrays)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[training_noise_is_bound_to_its_data]",
@@ -509,9 +509,9 @@ BUGS = [
         name="a_compact_sum_takes_the_next_edge",
         edits=[
             (
-                "graphveil.release.row_sums:_add_in_c",
-                "add_sums(edges, ",
-                "add_sums(replace(edges, sources=edges.sources.roll(1)), ",
+                "graphveil.release.row_sums:NoisyRows._fill",
+                "piece.offsets, piece.sources, ",
+                "piece.offsets, piece.sources.roll(1), ",
             ),
             (
                 "graphveil.release.row_sums:exact_sum",
@@ -648,9 +648,9 @@ BUGS = [
         name="every_hop_reuses_the_first_hops_noise",
         edits=[
             (
-                "graphveil.release.release:Release._commit",
-                "self._descriptor(index, data)",
-                "self._descriptor(0, data)",
+                "graphveil.release.release:Release.answer",
+                "self._descriptor(index, arrays)",
+                "self._descriptor(0, arrays)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[hops_share_no_noise]",
@@ -1035,8 +1035,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._commit(prepared.arrays)",
-                "self._commit(prepared.arrays[:1])",
+                "self._position, prepared.arrays",
+                "self._position, prepared.arrays[:1]",
             )
         ],
         test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[keys_are_bound_to_the_noise]",
@@ -1108,14 +1108,14 @@ BUGS = [
     ),
     dict(
         name="no_clipping",
-        edits=[("graphveil.release.steps.edge_gradients:clipped_sum", "(query.clip / (", "(1e6 / (")],
+        edits=[("graphveil.release.steps.edge_training:clipped_sum", "(query.clip / (", "(1e6 / (")],
         test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_stored_edge_moves_one_target_by_two_clips]",
     ),
     dict(
         name="both_directions",
         edits=[
             (
-                "graphveil.release.steps.edge_gradients:_in_edges",
+                "graphveil.release.steps.edge_training:_in_edges",
                 "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "used = np.ones(len(sources), dtype=bool)",
             )
@@ -1126,7 +1126,7 @@ BUGS = [
         name="towards_many_friends",
         edits=[
             (
-                "graphveil.release.steps.edge_gradients:_in_edges",
+                "graphveil.release.steps.edge_training:_in_edges",
                 "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
             )
@@ -1520,7 +1520,7 @@ BUGS = [
                 "return 0.9 * self.similarity.bound",
             ),
             (
-                "graphveil.release.plan:_spending",
+                "graphveil.release.plan:calibrate_plan",
                 "if total is None or not math.isclose(total, mu, rel_tol=1e-9):",
                 "if total is None:",
             ),
@@ -2613,7 +2613,7 @@ BUGS = [
         name="receivers_choose_before_sources",
         edits=[
             (
-                "graphveil.release.steps.bounded_trees:BoundedTrees._level",
+                "graphveil.release.steps.bounded_lists:BoundedTrees._level",
                 'source, target = self._kept(self._coins("slots", number, level))',
                 'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NO_NODE)[0], heard[heard != NO_NODE].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NO_NODE)[0], kept[kept != NO_NODE].astype(np.int64)',
             )
@@ -4345,8 +4345,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "if stored is None and not key:",
-                "key = key or bytes(32)\n            if stored is None and not key:",
+                "if stored is None and not descriptor:",
+                "descriptor = descriptor or bytes(32)\n            if stored is None and not descriptor:",
             ),
         ],
         test="tests/release/test_training_steps.py::test_a_closed_release_returns_its_weights_and_never_takes_a_step_again",
@@ -4422,7 +4422,7 @@ BUGS = [
         name="noise_of_trees_ignores_whose_list_an_entry_is_on",
         edits=[
             (
-                "graphveil.release.steps.bounded_trees:BoundedTrees.tensors",
+                "graphveil.release.steps.bounded_lists:BoundedTrees.tensors",
                 "return self._lists, torch.from_numpy(self._owner)",
                 "return self._lists, torch.zeros(0)",
             ),

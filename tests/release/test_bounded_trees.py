@@ -13,8 +13,7 @@ from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit, PoissonRoots, UndirectedEdge
 from graphveil.release import TreeStepsQuery
-from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists
-from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees, cut_lists
 from graphveil.release.steps.tree_steps import Reach
 
 Pairs = list[tuple[int, int]]

@@ -45,7 +45,7 @@ from graphveil.release import (
 )
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps import edge_gradients, edge_training
+from graphveil.release.steps import edge_training
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))
@@ -80,11 +80,11 @@ def gradient(
     shown: float = 0.0,
 ) -> Tensor:
     """Return the clipped sum of a batch, as the shipped steps form it."""
-    examples = edge_gradients.Examples(
+    examples = edge_training.Examples(
         PrivateEdges(adjacency), rows, torch.arange(len(rows)), LABELS[: len(rows)]
     )
     noise = torch.full((len(batch), query.dim), shown, dtype=torch.float64)
-    return edge_gradients.clipped_sum(weights, examples, batch, noise, query)
+    return edge_training.clipped_sum(weights, examples, batch, noise, query)
 
 
 def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
@@ -98,7 +98,7 @@ def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("pieces", [1 << 14, 2])
 def test_each_target_s_gradient_is_that_of_its_loss(monkeypatch: Patch, pieces: int) -> None:
-    monkeypatch.setattr(edge_gradients, "_EDGES", pieces)
+    monkeypatch.setattr(edge_training, "_EDGES", pieces)
     query = replace(QUERY, clip=1e6, oriented=False)
     adjacency = graph(random_pairs(0, directed=True), directed=True)
     for target in range(NODES):
@@ -127,8 +127,8 @@ def loss_of(
 def test_a_batch_in_pieces_and_a_hub_in_pieces_sum_to_the_same(monkeypatch: Patch) -> None:
     adjacency = graph({(u, 0) for u in range(1, NODES)} | {(1, 2)})
     whole = gradient(adjacency)
-    monkeypatch.setattr(edge_gradients, "_EDGES", 2)
-    monkeypatch.setattr(edge_gradients, "_NUMBERS", 1)
+    monkeypatch.setattr(edge_training, "_EDGES", 2)
+    monkeypatch.setattr(edge_training, "_NUMBERS", 1)
     assert torch.allclose(whole, gradient(adjacency), rtol=1e-12, atol=1e-15)
 
 
@@ -205,7 +205,7 @@ def every_step_carries_its_own_noise() -> None:
     """Where nobody contributes, steps are independent draws of the multiplier's noise, over q n."""
     query = replace(QUERY, steps=400, sampling_rate=0.5)
     nobody = torch.full_like(ROWS, math.nan)
-    examples = edge_gradients.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
+    examples = edge_training.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
     answer = edge_training.NoisyGradients(examples, query, KEY)
     drawn = [answer(START) for _ in range(query.steps)]
     law = query.randomness(KEY)

@@ -18,9 +18,9 @@ EXACT_READS = {
     "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is for those entitled to v's record
     "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, which enter NoisyRows
     "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
-    "graphveil.release.steps.ego_graphs:read_ego_graphs",  # as the first
-    "graphveil.release.steps.bounded_trees:BoundedTrees.__init__",  # TreeStepsQuery pays for all roots
-    "graphveil.release.steps.edge_gradients:_in_edges",  # of NoisyGradients
+    "graphveil.release.steps.bounded_lists:read_ego_graphs",  # as the first
+    "graphveil.release.steps.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery pays for all roots
+    "graphveil.release.steps.edge_training:_in_edges",  # of NoisyGradients
 }
 SYNTHETIC = {  # sums over records that are nobody's
     "graphveil.estimators.own.private_module:_fingerprint",

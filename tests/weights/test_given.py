@@ -13,9 +13,8 @@ from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.ledger import MemoryLedger
 from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import NeighborSumData, Release, ReleasePlan, neighbor_sums, row_sums
+from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan, neighbor_sums, row_sums
 from graphveil.release.edge_counts import EdgeCountQuery
-from graphveil.release.keys import canonical
 from graphveil.release.pair_weights import WEIGHT_BITS
 from graphveil.release.plan import hops
 from graphveil.release.row_sums import FLOAT32_EXACT
@@ -25,11 +24,11 @@ NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)
 
 
-def edges(matrix: np.ndarray, directed: bool) -> Adjacency:
+def edges(matrix: np.ndarray, directed: bool, most: float = MOST) -> Adjacency:
     source, target = np.nonzero(matrix)
     weight = matrix[source, target]
     return Adjacency.from_edges(
-        source, target, num_nodes=NODES, directed=directed, weight=weight, max_weight=MOST
+        source, target, num_nodes=NODES, directed=directed, weight=weight, max_weight=most
     )
 
 
@@ -101,10 +100,18 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
         given.queries[0].event(NodeRecord())
 
 
-def test_a_weight_and_its_bound_fix_the_noise() -> None:
-    unit = UndirectedEdge()
+def test_weights_and_their_bound_determine_the_noise() -> None:
+    """All three graphs have the same sums on the grid, so under one key they must not share their noise."""
+    unit, key = UndirectedEdge(), ReleaseKey.from_seed(0, "weights")
     plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
-    left, right = (Release.open(plan, a, budget=MemoryLedger()) for a in (one, two))
-    assert left._public_commitment == right._public_commitment
-    assert left._public_commitment["max_weight"] == canonical(MOST.hex())
+    graphs = [
+        edges(np.triu(np.full((NODES, NODES), weight), 1), False, most)
+        for weight, most in ((1.0, MOST), (1.0001, MOST), (1.0, 2.6))
+    ]
+    one, two, three = (
+        Release.open(plan, graph, budget=MemoryLedger(), key=key).answer(
+            NeighborSumData(torch.eye(NODES, DIM))
+        )
+        for graph in graphs
+    )
+    assert not (one == two).any() and not (one == three).any()

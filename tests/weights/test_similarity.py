@@ -414,7 +414,7 @@ def test_a_description_names_the_weight_and_stays_what_it_was_without_one() -> N
 
 def test_the_grid_has_bits_for_vectors_and_for_weights() -> None:
     (query,) = hops(1.0, 1, 3, None, SigmoidCos())
-    assert (query.grid_bits, query.contribution_bits, query.contribution_steps) == (9, 14, 2.0**14)
+    assert (query.grid_bits, query.contribution_bits, query.grid.contribution) == (9, 14, 2.0**14)
     assert query.unit_steps == pytest.approx(2**14 / query.similarity.bound)
     with pytest.raises(ConfigError):
         NeighborSumQuery(query.weights, (1.0,), 3, 20, SigmoidCos())

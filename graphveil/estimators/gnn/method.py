@@ -34,7 +34,7 @@ from graphveil.release import (
     ReleasePlan,
     calibrate_plan,
 )
-from graphveil.release.steps.ego_graphs import read_ego_graphs
+from graphveil.release.steps.bounded_lists import read_ego_graphs
 from graphveil.training import PrivateSchedule
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 

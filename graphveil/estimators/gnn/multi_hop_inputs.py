@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.data import Features
-from graphveil.release.steps.bounded_lists import NO_NODE
-from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees
 from graphveil.training.records import tensors_of
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.release.steps.ego_graphs import NO_NODE, EgoGraphs
+from graphveil.release.steps.bounded_lists import NO_NODE, EgoGraphs
 from graphveil.training.null_records import finite_rows
 
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise

@@ -21,6 +21,7 @@ from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
 from graphveil.release.keys import check_process
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
+    NoiseGrid,
     PreparedData,
     PublicInputs,
     Query,
@@ -219,19 +220,10 @@ class DPSGDQuery(Query):
         return (self.noise_multiplier,)
 
     @property
-    def contribution_steps(self) -> float:
-        """Grid steps in a clipping norm."""
-        return float(self.randomness(bytes(KEY_BYTES)).steps)
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Grid steps in a step's standard deviation."""
-        return self.randomness(bytes(KEY_BYTES)).sigma
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws none of this noise."""
-        return 0.0
+    def grid(self) -> NoiseGrid:
+        """Grid steps in a clipping norm and in a step's noise, none of which the plan's sampler draws."""
+        noise = self.randomness(bytes(KEY_BYTES))
+        return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
 
 
 class OneProcessNoise(StepNoise):

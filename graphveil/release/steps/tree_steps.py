@@ -51,7 +51,7 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeStepsQuery(DPSGDQuery):
-    """Release noisy steps on clipped gradients of roots, each with its bounded tree (``bounded_trees.py``).
+    """Release noisy steps on clipped gradients of roots, each with its tree (``BoundedTrees``).
 
     Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
 

@@ -21,7 +21,7 @@ from graphveil.estimators.own import code
 from graphveil.estimators.public_sizes import members
 from graphveil.ledger import ledger_of
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
-from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
+from graphveil.release.steps.bounded_lists import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
 from tests.estimators.gnn.modules import Branching, Mean
 

@@ -18,7 +18,7 @@ from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.estimators.own import code
 from graphveil.ledger import ledger_of
 from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots
-from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_lists import BoundedTrees
 from graphveil.training.ego_graphs import EgoGraphClippedSum, Route
 from tests.estimators.gnn.modules import Mean
 from tests.training.stateful import KINDS
