@@ -82,7 +82,9 @@ class AnalyticGaussian(FeatureMechanism):
         base = super().claim
         if math.isinf(self.epsilon):
             return base
-        deviations = base.deviations if self._proved else (*base.deviations, REAL_VALUED)
+        small = math.sqrt(self.dim) <= _PROVED_MU * self._target_sigma and self.delta >= _PROVED_DELTA
+        proved = small and self._noise.sigma >= _PROVED_STEPS
+        deviations = base.deviations if proved else (*base.deviations, REAL_VALUED)
         return LocalDPClaim(self.epsilon, self.delta, deviations)
 
     @property
@@ -106,11 +108,6 @@ class AnalyticGaussian(FeatureMechanism):
         """Grid steps in a feature's range: as many as the exact sampler's largest sigma allows."""
         room = MAX_SIGMA / self._target_sigma
         return min(_MAX_STEPS, 1 << max(0, math.floor(math.log2(room)))) if room > 1 else 1
-
-    @property
-    def _proved(self) -> bool:
-        small = math.sqrt(self.dim) <= _PROVED_MU * self._target_sigma and self.delta >= _PROVED_DELTA
-        return small and self._noise.sigma >= _PROVED_STEPS
 
     def _check(self) -> None:
         _check_delta(self.delta)

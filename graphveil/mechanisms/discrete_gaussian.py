@@ -180,8 +180,15 @@ class _Strips:
             high = (first << (64 - _WIDE_BITS)) | rest
             exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
             slot = (int(words[i]) >> self.place_bits) & ((1 << _SLOT_BITS) - 1)
-            accepted[i] = exact < self._probability(int(n[i]), slot)
+            accepted[i] = exact < self.acceptance(int(n[i]), slot)
         return n, accepted
+
+    def acceptance(self, n: int, slot: int) -> decimal.Decimal:
+        """Return the probability that the candidate n of a slot is accepted, to 80 digits."""
+        ratio, count = 1 + int(self.more[slot]), int(self.count[slot])
+        with decimal.localcontext(prec=80):
+            exponent = decimal.Decimal(n * n * DENOMINATOR**2) / (2 * self.numerator**2)
+            return self.scale * ratio * (-exponent).exp() / count
 
     def _compared(self, words: Halves, more: Words) -> tuple[Integers, Flags, Integers]:
         """Return the candidates, which of them are accepted, and which are too close to a tie to decide."""
@@ -195,13 +202,6 @@ class _Strips:
         u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
         p = self.share[slot] * np.exp(_exponent(n, self.numerator))
         return n, u < p, np.flatnonzero(np.abs(u - p) < self.ambiguous)
-
-    def _probability(self, n: int, slot: int) -> decimal.Decimal:
-        """Return the probability to accept the candidate n of a slot, to 80 digits."""
-        ratio, count = 1 + int(self.more[slot]), int(self.count[slot])
-        with decimal.localcontext(prec=80):
-            exponent = decimal.Decimal(n * n * DENOMINATOR**2) / (2 * self.numerator**2)
-            return self.scale * ratio * (-exponent).exp() / count
 
 
 @lru_cache(maxsize=16)

@@ -116,10 +116,21 @@ class Bins:
 
     @cached_property
     def estimates(self) -> Floats:
-        """The number that each output bin is decoded to."""
-        if self.decode == "unbiased":
-            return self._unbiased(self.values)
-        return np.arange(1, self.k + 1) / self.k if self.mode == "ceil" else self.values
+        """The number that each output bin is decoded to.
+
+        Without bias these are g with sum_u g_u Pr(u|t) = values_t. The inverse of rho^|u-t| is tridiagonal.
+        """
+        if self.decode == "naive":
+            return np.arange(1, self.k + 1) / self.k if self.mode == "ceil" else self.values
+        step = -self.epsilon / (self.k - 1)
+        rho, gap = math.exp(step), -math.expm1(2 * step)
+        w = self.values * self._powers.sum(axis=1)
+        g = (1 + rho**2) * w
+        g[1:] -= rho * w[:-1]
+        g[:-1] -= rho * w[1:]
+        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbor
+        unbiased: Floats = g / gap
+        return unbiased
 
     def distribution(self, z: float) -> StepDistribution:
         """Return the law of the estimate of a value in [0, 1]."""
@@ -165,18 +176,6 @@ class Bins:
         out[line, below] = 1 - (position - below)
         out[line, below + 1] = position - below
         return out
-
-    def _unbiased(self, values: Floats) -> Floats:
-        """Return g with sum_u g_u Pr(u|t) = values_t: the inverse of rho^|u-t| is tridiagonal."""
-        step = -self.epsilon / (self.k - 1)
-        rho, gap = math.exp(step), -math.expm1(2 * step)
-        w = values * self._powers.sum(axis=1)
-        g = (1 + rho**2) * w
-        g[1:] -= rho * w[:-1]
-        g[:-1] -= rho * w[1:]
-        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbor
-        unbiased: Floats = g / gap
-        return unbiased
 
 
 @lru_cache(maxsize=4096)
@@ -260,7 +259,10 @@ class FeatureRR(FeatureMechanism):
     @cached_property
     def _laws(self) -> tuple[Bins, ...]:
         """The distinct mechanisms of the features."""
-        return tuple(self._bins(budget) for budget in self._groups[0].tolist())
+        return tuple(
+            Bins(budget, best_bins(budget) if isinstance(self.k, str) else self.k, self.mode, self.decode)
+            for budget in self._groups[0].tolist()
+        )
 
     @property
     def _which(self) -> Integers:
@@ -282,10 +284,6 @@ class FeatureRR(FeatureMechanism):
             raise ConfigError("allocation must be Split() or Weights(theta); MultiBit samples features")
         if not math.isinf(self.epsilon):
             _ = self._sampler  # checks that the bins support every feature's budget
-
-    def _bins(self, budget: float) -> Bins:
-        k = best_bins(budget) if isinstance(self.k, str) else self.k
-        return Bins(budget, k, self.mode, self.decode)
 
     @cached_property
     def _sizes(self) -> Floats:

@@ -359,14 +359,6 @@ class FeatureMechanism(ABC):
         out[:] = 0.5
         np.put_along_axis(out, reports.indices, reported_values, axis=1)
 
-    def _real(self, reported_values: Single, indices: npt.NDArray[np.int32] | None) -> None:
-        """Rescale reported values to the features' own ranges, in place."""
-        if indices is None or not isinstance(self.bounds.low, tuple):
-            self.bounds.real(reported_values)
-            return
-        reported_values *= self.bounds.width.astype(np.float32)[indices]
-        reported_values += np.asarray(self.bounds.low, dtype=np.float32)[indices]
-
     def reported_values(self, reports: LDPReports) -> Single:
         """Return the estimates of the features that LDP reports cover, float32 (records, k).
 
@@ -385,7 +377,12 @@ class FeatureMechanism(ABC):
         out = np.empty(reports.values.shape, dtype=np.float32)
         for part in row_blocks(len(reports), reports.values.shape[1]):
             self._reported_values(reports.part(part), out[part])
-            self._real(out[part], None if reports.indices is None else reports.indices[part])
+            if reports.indices is None or not isinstance(self.bounds.low, tuple):
+                self.bounds.real(out[part])
+            else:  # features have their own ranges
+                indices = reports.indices[part]
+                out[part] *= self.bounds.width.astype(np.float32)[indices]
+                out[part] += np.asarray(self.bounds.low, dtype=np.float32)[indices]
         return out
 
     def variance(self, x: Real) -> Floats:

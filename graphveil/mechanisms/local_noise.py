@@ -72,14 +72,25 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
             ReleaseError: If one of them was used before, or this is another process.
         """
         self._check_process()
-        new = _ranges(np.sort(rows))
+        rows = np.sort(rows)
+        breaks = np.flatnonzero(np.diff(rows) != 1)
+        firsts, lasts = np.r_[0, breaks + 1][: len(rows)], np.r_[breaks, -1][: len(rows)]
+        new = np.stack([rows[firsts], rows[lasts]], axis=1)
         with self._lock:  # two threads must not both be the first
-            if _overlap(self._reserved, new):
+            # Both tables are disjoint and ascending: only the first used range that does not end before a new
+            # one can overlap it.
+            after = np.searchsorted(self._reserved[:, 1], new[:, 0])
+            inside = after < len(self._reserved)
+            if (self._reserved[after[inside], 0] <= new[inside, 1]).any():
                 raise ReleaseError(
                     "a record's noise was used before, and equal noise on two reveals their difference; "
                     "give records other numbers (rows=), or make a new LocalNoise for a new release"
                 )
-            self._reserved = _joined(np.concatenate([self._reserved, new]))
+            ranges = np.concatenate([self._reserved, new])
+            ranges = ranges[np.argsort(ranges[:, 0])]
+            starts = np.r_[True, ranges[1:, 0] != ranges[:-1, 1] + 1][: len(ranges)]  # others are adjacent
+            ends = np.r_[starts[1:], True][: len(ranges)]
+            self._reserved = np.stack([ranges[starts, 0], ranges[ends, 1]], axis=1)
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
@@ -147,25 +158,3 @@ twice with the "
                 )
             self._used.add(purpose)
         return LocalStream(hmac.new(self._key, purpose.encode(), "sha256").digest())
-
-
-def _ranges(rows: Integers) -> Integers:
-    """Return ascending numbers as ranges, first and last of each, shape (ranges, 2)."""
-    breaks = np.flatnonzero(np.diff(rows) != 1)
-    firsts, lasts = np.r_[0, breaks + 1][: len(rows)], np.r_[breaks, -1][: len(rows)]
-    return np.stack([rows[firsts], rows[lasts]], axis=1)
-
-
-def _overlap(served: Integers, new: Integers) -> bool:
-    """Return whether ranges share a number; each argument is disjoint and ascending."""
-    after = np.searchsorted(served[:, 1], new[:, 0])  # the first range that does not end before the new one
-    inside = after < len(served)
-    return bool((served[after[inside], 0] <= new[inside, 1]).any())
-
-
-def _joined(ranges: Integers) -> Integers:
-    """Return disjoint ranges in order, with adjacent ranges merged."""
-    ranges = ranges[np.argsort(ranges[:, 0])]
-    starts = np.r_[True, ranges[1:, 0] != ranges[:-1, 1] + 1][: len(ranges)]
-    ends = np.r_[starts[1:], True][: len(ranges)]
-    return np.stack([ranges[starts, 0], ranges[ends, 1]], axis=1)

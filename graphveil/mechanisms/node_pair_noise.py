@@ -257,9 +257,7 @@ class EdgeRandomizedResponse:
         0.959517
         """
         q = self.flip
-        slope = (
-            1 - 2 * q
-        )  # below epsilon 1e-16 it has no digits left, and the limit of the formula is 1 / epsilon
+        slope = 1 - 2 * q  # 0 below epsilon 1e-16, where the limit of the formula is 1 / epsilon
         return float((q * (1 - q)) ** 0.5 / slope) if slope else 1 / self.epsilon
 
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
@@ -514,16 +512,13 @@ class NoisyCells:
         if len(ones):
             place = np.minimum(np.searchsorted(ones, passed), len(ones) - 1)
             passed = passed[ones[place] != passed]
-        zeros = passed << SHIFT | self.zeros[tier].draw(words, passed, _LEVEL)
-        found = [zeros, self._of_ones(stream.blocks(ones, np.array(_KEEP))[:, 0], ones, tier)]
-        return np.sort(np.concatenate(found), kind="stable")  # merges two sorted runs
-
-    def _of_ones(self, words: Words, ones: Integers, tier: int) -> Integers:
-        """Return the cells of 1 that are in a tier."""
-        inside = under(words, self.ones.words_from(self._first_levels[tier]))
+        of_zeros = passed << SHIFT | self.zeros[tier].draw(words, passed, _LEVEL)
+        coins = stream.blocks(ones, np.array(_KEEP))[:, 0]
+        inside = under(coins, self.ones.words_from(self._first_levels[tier]))
         if tier:
-            inside &= ~under(words, self.ones.words_from(self._first_levels[0]))
-        return ones[inside] << SHIFT | self.ones.levels(words[inside])
+            inside &= ~under(coins, self.ones.words_from(self._first_levels[0]))
+        of_ones = ones[inside] << SHIFT | self.ones.levels(coins[inside])
+        return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable")  # merges two sorted runs
 
     @staticmethod
     def joined(first: Integers, rest: Integers) -> Integers:

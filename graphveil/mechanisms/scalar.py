@@ -357,9 +357,9 @@ class PiecewiseFamily(ScalarMechanism):
         return 3
 
     @property
-    @abstractmethod
     def bound(self) -> float:
-        """A, the largest output."""
+        """A = s (t + 1), the largest output."""
+        return self._scale * (1 + 1 / self._t)
 
     @property
     def grid(self) -> WindowGrid:
@@ -376,10 +376,6 @@ class PiecewiseFamily(ScalarMechanism):
         return (1 + math.exp(self.epsilon / self.root - self.epsilon)) / -math.expm1(-self.epsilon)
 
     @property
-    def _bound(self) -> float:
-        return self._scale * (1 + 1 / self._t)
-
-    @property
     def _worst(self) -> float:
         return 1.0
 
@@ -387,7 +383,7 @@ class PiecewiseFamily(ScalarMechanism):
         ratio, inverse = math.exp(self.epsilon / self.root - self.epsilon), math.exp(-self.epsilon)
         inside = self._t * -math.expm1(-self.epsilon) / (2 * (1 + ratio) ** 2)
         left, right = self._scale * (x - 1 / self._t), self._scale * (x + 1 / self._t)
-        edges = np.array([-self._bound, left, right, self._bound])
+        edges = np.array([-self.bound, left, right, self.bound])
         none = np.empty(0)
         return StepDistribution(none, none, edges, inside * np.array([inverse, 1.0, inverse]))
 
@@ -420,11 +416,6 @@ class Piecewise(PiecewiseFamily):
     name: ClassVar[str] = "piecewise"
     root: ClassVar[float] = 2.0
 
-    @property
-    def bound(self) -> float:
-        """(t + 1)/(t - 1)."""
-        return self._bound
-
 
 class PMSub(PiecewiseFamily):
     """PM-SUB: t = e^(epsilon/3), simpler than the optimal t and close to it (Zhao et al. 2020).
@@ -441,11 +432,6 @@ class PMSub(PiecewiseFamily):
 
     name: ClassVar[str] = "pm-sub"
     root: ClassVar[float] = 3.0
-
-    @property
-    def bound(self) -> float:
-        """s (t + 1)."""
-        return self._bound
 
 
 _ROOTS = [(6353 + sign * 405 * math.sqrt(241)) ** (1 / 3) for sign in (-1, 1)]
@@ -525,7 +511,11 @@ class ThreeOutputs(KnotMechanism):
             return 0.0
         if self.epsilon > _HIGH:
             return 1 / (1 + 2 * math.exp(-self.epsilon))
-        return _root(math.exp(self.epsilon))
+        e = math.exp(self.epsilon)
+        d0 = e**4 + 14 * e**3 + 50 * e**2 - 2 * e + 25
+        d1 = -2 * e**6 - 42 * e**5 - 270 * e**4 - 404 * e**3 - 918 * e**2 + 30 * e - 250
+        angle = math.pi / 3 + math.acos(-d1 / (2 * d0**1.5)) / 3
+        return -(-(e**2) - 4 * e - 5 + 2 * math.sqrt(d0) * math.cos(angle)) / 6
 
     @property
     def bound(self) -> float:
@@ -559,14 +549,6 @@ class ThreeOutputs(KnotMechanism):
 
     def _variance(self, x: Floats) -> Floats:
         return self.bound**2 * (1 - self.zero + self._slope * np.abs(x)) - x**2
-
-
-def _root(e: float) -> float:
-    """Return a between the two simple cases."""
-    d0 = e**4 + 14 * e**3 + 50 * e**2 - 2 * e + 25
-    d1 = -2 * e**6 - 42 * e**5 - 270 * e**4 - 404 * e**3 - 918 * e**2 + 30 * e - 250
-    angle = math.pi / 3 + math.acos(-d1 / (2 * d0**1.5)) / 3
-    return -(-(e**2) - 4 * e - 5 + 2 * math.sqrt(d0) * math.cos(angle)) / 6
 
 
 _FINE = 10  # the noise has at least 2^10 grid steps, and so has the range of x

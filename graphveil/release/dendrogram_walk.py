@@ -345,17 +345,24 @@ class DendrogramChain:
         ``plain`` runs them in Python; the C loop is bit-identical. Two leaves have only one tree, so there is
         nothing to choose.
         """
-        take = _run_python if plain or not _kernels.available() else _kernels.walk
         last = self._steps + steps
         while self._steps < last and self._leaves > 2:
             row, within = divmod(self._steps, STEPS)
             count = min(STEPS - within, last - self._steps)
             some = slice(within, within + count)
-            pick, turn, coin = _draws(stream, row, self._leaves)
-            take(
-                (count, self._steps, self._leaves, *schedule.numbers),
-                (schedule.weights, pick[some], turn[some], coin[some], *self._arrays),
-            )
+            words = stream.words(np.array([row]), words_per_row=2 * STEPS)[0].reshape(-1, 2)[some]
+            pick = uniform_below(words[:, 0], self._leaves - 2)
+            turn = (words[:, 1] & np.uint64(3)).astype(np.int64)
+            coin = (words[:, 1] >> np.uint64(11)) * _UNIT
+            numbers = count, self._steps, self._leaves, *schedule.numbers
+            arrays = schedule.weights, pick, turn, coin, *self._arrays
+            if _kernels.available() and not plain:
+                _kernels.walk(numbers, arrays)
+            else:  # on lists of plain numbers, which are faster to read one by one
+                lists = [array.tolist() for array in arrays]
+                walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
+                for array, changed in zip(arrays, lists, strict=True):
+                    array[:] = changed
             self._steps += count
         self._steps = last
 
@@ -376,13 +383,6 @@ def no_pairs() -> Pairs:
     return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
 
 
-def _draws(stream: RowStream, row: int, leaves: int) -> tuple[Ints, Ints, Floats]:
-    """Return the random choices of the steps of one row: node, turn, and a uniform."""
-    words = stream.words(np.array([row]), words_per_row=2 * STEPS)[0].reshape(-1, 2)
-    turn = (words[:, 1] & np.uint64(3)).astype(np.int64)
-    return uniform_below(words[:, 0], leaves - 2), turn, (words[:, 1] >> np.uint64(11)) * _UNIT
-
-
 def _lists(at: Ints, nodes: int) -> tuple[Ints, Ints]:
     """Return the edges of each node as linked lists: its first, and the next of each edge; -1 ends them."""
     head, following = np.full(nodes, -1), np.full(len(at), -1)
@@ -399,14 +399,6 @@ def _scores(tree: Dendrogram, counts: Ints) -> Floats:
         public, private = counts[2 * node : 2 * node + 2].tolist()
         found[2 * node : 2 * node + 2] = score(pairs, public), score(pairs - public, private)
     return found
-
-
-def _run_python(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-    """Run steps in Python, on lists of plain numbers, written back at the end."""
-    lists = [array.tolist() for array in arrays]
-    walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
-    for array, changed in zip(arrays, lists, strict=True):
-        array[:] = changed
 
 
 _START = 1 << 60  # the row of a stream for the first tree, far behind those of steps

@@ -72,7 +72,12 @@ class _NeighborSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         adjacency: Adjacency = ctx.adjacency
-        return _bag(_reversed(adjacency) if adjacency.directed else adjacency, grads[0].contiguous()), None
+        if adjacency.directed:
+            source, target = adjacency.edge_index()
+            adjacency = Adjacency.from_edges(
+                target, source, num_nodes=adjacency.num_nodes, directed=True, edge_set=adjacency.edge_set
+            )
+        return _bag(adjacency, grads[0].contiguous()), None
 
 
 def _bag(adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -80,11 +85,4 @@ def _bag(adjacency: Adjacency, x: Tensor) -> Tensor:
     offsets = adjacency.indptr.to(torch.int32 if small else torch.int64)
     return embedding_bag(
         adjacency.indices.to(offsets.dtype), x, offsets, mode="sum", include_last_offset=True
-    )
-
-
-def _reversed(adjacency: Adjacency) -> Adjacency:
-    source, target = adjacency.edge_index()
-    return Adjacency.from_edges(
-        target, source, num_nodes=adjacency.num_nodes, directed=True, edge_set=adjacency.edge_set
     )

@@ -104,13 +104,12 @@ class GroupWeights:
     @cached_property
     def largest(self) -> float:
         """The largest weight: the norm bound of one contribution."""
-        return max(max(row) for row in self.table)
+        return float(np.max(self.table))
 
     @property
     def symmetric(self) -> bool:
         """Whether both directions of every edge have the same weight."""
-        groups = range(len(self.table))
-        return all(self.table[g][h] == self.table[h][g] for g in groups for h in groups)
+        return np.array_equal(self.table, np.transpose(self.table))
 
     def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
         """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
@@ -122,7 +121,7 @@ class GroupWeights:
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity of the weighted sum: the worst pair of groups."""
-        return max(max(row) for row in self.shifts(unit))
+        return float(np.max(self.shifts(unit)))
 
 
 SIMILARITY_GRID_BITS = 9  # its weight has WEIGHT_BITS more; float32 adds 1,024 products exactly
@@ -187,7 +186,7 @@ class NeighborSumQuery(Query):
                 rows are not public.
         """
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
-        return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))
+        return PairwiseGaussian(self.weights.partition, tuple(map(tuple, np.square(shifts).tolist())))
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity before noise."""

@@ -1097,19 +1097,19 @@ BUGS = [
                 "self.clip *",
             )
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[two_clips_are_declared_and_attained]",
+        test="tests/release/test_edge_training.py::test_two_clips_are_declared_and_attained",
     ),
     dict(
         name="the_wrong_relation",
         edits=[
             ("graphveil.release.steps.edge_training:EdgeAttentionQuery.event", '"replace"', '"add_remove"')
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[two_clips_are_declared_and_attained]",
+        test="tests/release/test_edge_training.py::test_two_clips_are_declared_and_attained",
     ),
     dict(
         name="no_clipping",
         edits=[("graphveil.release.steps.edge_training:clipped_sum", "(query.clip / (", "(1e6 / (")],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_stored_edge_moves_one_target_by_two_clips]",
+        test="tests/release/test_edge_training.py::test_one_edge_moves_one_target_by_two_clips[directed]",
     ),
     dict(
         name="both_directions",
@@ -1120,7 +1120,7 @@ BUGS = [
                 "used = np.ones(len(sources), dtype=bool)",
             )
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_friendship_moves_one_target_by_two_clips]",
+        test="tests/release/test_edge_training.py::test_one_edge_moves_one_target_by_two_clips[undirected]",
     ),
     dict(
         name="towards_many_friends",
@@ -1131,7 +1131,7 @@ BUGS = [
                 "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
             )
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_friendship_moves_one_target_by_two_clips]",
+        test="tests/release/test_edge_training.py::test_one_edge_moves_one_target_by_two_clips[undirected]",
     ),
     dict(
         name="no_noise",
@@ -1142,7 +1142,7 @@ BUGS = [
                 "0 * super().noise(step)",
             )
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[every_step_carries_its_own_noise]",
+        test="tests/release/test_edge_training.py::test_every_step_has_its_own_noise",
     ),
     dict(
         name="the_same_noise_in_every_step",
@@ -1153,7 +1153,7 @@ BUGS = [
                 "super().noise(0)",
             )
         ],
-        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[every_step_carries_its_own_noise]",
+        test="tests/release/test_edge_training.py::test_every_step_has_its_own_noise",
     ),
     dict(
         name="probabilities_are_rounded_the_other_way",
@@ -1197,7 +1197,7 @@ BUGS = [
                 "stream.blocks(np.arange(len(edges)), np.array(_KEEP))",
             )
         ],
-        test="tests/mechanisms/test_edge_response.py::test_one_edge_moves_its_own_slot_alone",
+        test="tests/mechanisms/test_edge_response.py::test_one_edge_changes_its_own_node_pair_only",
     ),
     dict(
         name="a_friendship_is_flipped_in_both_of_its_rows",
@@ -1213,7 +1213,7 @@ BUGS = [
                 "return own, 0, self.slots.total",
             ),
         ],
-        test="tests/release/test_edge_response.py::test_one_edge_changes_one_slot_at_most[undirected]",
+        test="tests/release/test_edge_response.py::test_one_edge_changes_at_most_one_node_pair[undirected]",
     ),
     dict(
         name="noise_of_counts_is_a_fifth_too_small",
@@ -1257,7 +1257,7 @@ BUGS = [
                 "-np.expm1(-1.25 * self.epsilon *",
             ),
         ],
-        test="tests/mechanisms/test_noisy_cells.py::test_no_level_tells_more_than_epsilon[1.0-1000-20]",
+        test="tests/mechanisms/test_noisy_cells.py::test_no_level_has_a_larger_loss_than_epsilon[1.0-1000-20]",
     ),
     dict(
         name="the_second_tier_forgets_the_first",
@@ -1275,8 +1275,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.mechanisms.node_pair_noise:NoisyCells.draw",
-                'return np.sort(np.concatenate(found), kind="stable")',
-                'return np.sort(np.concatenate(found), kind="stable") | 127',
+                'return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable")',
+                'return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable") | 127',
             )
         ],
         test="tests/mechanisms/test_noisy_cells.py::test_every_set_is_as_likely_as_brute_force_says[2.0-NoisyCells]",
@@ -1396,7 +1396,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one[one_end]",
     ),
     dict(
         name="the_direction_between_equals_follows_how_many_edges_there_are",
@@ -1407,7 +1407,7 @@ BUGS = [
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
         ],
-        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one[one_end]",
     ),
     dict(
         name="counts_at_both_ends_are_booked_once",
@@ -1418,7 +1418,7 @@ BUGS = [
                 "return 1",
             )
         ],
-        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one[both_ends]",
     ),
     dict(
         name="counts_of_neighbors_have_less_noise",
@@ -2312,7 +2312,7 @@ BUGS = [
         ],
         test=[
             "tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
-            "tests/release/test_ray_worker.py::test_values_arrive_as_they_were_and_parts_tell_nothing[1048576]",
+            "tests/release/test_ray_worker.py::test_sealed_values_are_restored_and_reveal_nothing[1048576]",
         ],
     ),
     dict(
@@ -2372,7 +2372,7 @@ BUGS = [
                 "return str(error)",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+        test="tests/release/test_ray_worker.py::test_worker_errors_contain_no_private_value",
     ),
     dict(
         name="a_worker_keeps_its_work_and_its_key",
@@ -2383,7 +2383,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+        test="tests/release/test_ray_worker.py::test_worker_errors_contain_no_private_value",
     ),
     dict(
         name="a_late_end_ends_whatever_is_done_by_then",
@@ -2394,7 +2394,7 @@ BUGS = [
                 "if True:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it",
+        test="tests/release/test_ray_worker.py::test_an_abandoned_query_cannot_end_or_read_the_next_one",
     ),
     dict(
         name="values_are_as_long_as_they_are",
@@ -2405,7 +2405,7 @@ BUGS = [
                 "return size",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
+        test="tests/release/test_ray_worker.py::test_the_size_of_a_sealed_block_reveals_no_degree",
     ),
     dict(
         name="a_worker_answers_from_blocks_of_another_graph",
@@ -2427,7 +2427,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened",
+        test="tests/release/test_ray_worker.py::test_a_worker_rejects_a_folder_that_changed",
     ),
     dict(
         name="a_block_on_disk_is_numbered_from_zero",
@@ -2438,7 +2438,7 @@ BUGS = [
                 "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
         ],
-        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
+        test="tests/release/test_disk_backend.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
     ),
     dict(
         name="rows_have_the_noise_of_their_places",
@@ -2460,7 +2460,7 @@ BUGS = [
                 "rows[np.arange(first, min(first + count, len(rows))) % count]",
             )
         ],
-        test="tests/mechanisms/test_exact_kernels.py::test_chunks_of_any_size_draw_the_same",
+        test="tests/mechanisms/test_exact_kernels.py::test_rows_of_several_chunks_draw_the_same_as_rows_of_one",
     ),
     dict(
         name="later_chunks_have_no_noise",
@@ -2471,7 +2471,7 @@ BUGS = [
                 "out[count:] = 0\n    return np.concatenate(where)",
             )
         ],
-        test="tests/mechanisms/test_exact_kernels.py::test_chunks_of_any_size_draw_the_same",
+        test="tests/mechanisms/test_exact_kernels.py::test_rows_of_several_chunks_draw_the_same_as_rows_of_one",
     ),
     dict(
         name="all_noise_has_one_key",
@@ -2487,7 +2487,7 @@ BUGS = [
                 "np.flatnonzero(decisions & 4)",
             )
         ],
-        test="tests/mechanisms/test_exact_kernels.py::test_what_comes_near_a_tie_is_decided_in_arbitrary_precision",
+        test="tests/mechanisms/test_exact_kernels.py::test_near_ties_are_decided_in_arbitrary_precision",
     ),
     dict(
         name="every_candidate_of_a_narrow_strip_is_taken",
@@ -2618,7 +2618,7 @@ BUGS = [
                 'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NO_NODE)[0], heard[heard != NO_NODE].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NO_NODE)[0], kept[kept != NO_NODE].astype(np.int64)',
             )
         ],
-        test="tests/release/test_bounded_trees.py::test_receivers_that_choose_first_let_a_hub_change_everybody[20]",
+        test="tests/release/test_bounded_trees.py::test_caps_before_list_bounds_would_let_a_hub_change_all_trees[20]",
     ),
     dict(
         name="coins_are_for_places_in_the_table",
@@ -2629,7 +2629,7 @@ BUGS = [
                 "RowStream(key).blocks(long, np.zeros(1, dtype=np.int64))",
             )
         ],
-        test="tests/release/test_bounded_trees.py::test_coins_that_a_list_shifts_let_a_record_change_strangers[by_position]",
+        test="tests/release/test_bounded_trees.py::test_hash_values_by_position_would_let_a_record_change_unrelated_trees[by_position]",
     ),
     dict(
         name="a_record_pays_for_its_own_root_alone",
@@ -2640,7 +2640,7 @@ BUGS = [
                 "return cls(kept, 1)",
             )
         ],
-        test="tests/release/test_bounded_trees.py::test_steps_are_priced_for_all_roots_that_a_record_reaches",
+        test="tests/release/test_bounded_trees.py::test_steps_are_charged_for_all_roots_that_a_record_reaches",
     ),
     dict(
         name="the_deepest_level_of_a_tree_is_not_paid_for",
@@ -2673,7 +2673,7 @@ BUGS = [
                 "others = slots * below",
             )
         ],
-        test="tests/release/test_bounded_trees.py::test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised[2-1-4]",
+        test="tests/release/test_bounded_trees.py::test_a_node_that_loses_all_edges_changes_at_most_its_reach_of_trees[2-1-4]",
     ),
     dict(
         name="removals_are_charged_as_additions",
@@ -2960,7 +2960,7 @@ BUGS = [
     dict(
         name="a_forked_copy_of_a_release_answers",
         edits=[("graphveil.release.release:Release.answer", "check_process(self._process)", "pass")],
-        test="tests/release/test_one_process.py::test_a_forked_copy_of_a_release_is_refused",
+        test="tests/release/test_one_process.py::test_a_forked_copy_of_a_release_is_rejected",
     ),
     dict(
         name="a_forked_copy_draws_training_noise",
@@ -2976,7 +2976,7 @@ BUGS = [
                 "pass",
             ),
         ],
-        test="tests/release/test_one_process.py::test_forked_copies_of_training_noise_are_refused",
+        test="tests/release/test_one_process.py::test_forked_copies_of_training_noise_are_rejected",
     ),
     dict(
         name="every_feature_has_the_whole_budget",
@@ -3012,6 +3012,28 @@ BUGS = [
         ],
         test="tests/mechanisms/test_multibit.py::test_the_best_number_of_features",
         reason="takes 2",
+    ),
+    dict(
+        name="a_sampled_allocation_reports_every_feature",
+        edits=[
+            (
+                "graphveil.mechanisms.per_feature:PerFeature.samples",
+                "return self.allocation.size(self.epsilon, self.dim)",
+                "return self.dim",
+            )
+        ],
+        test="tests/mechanisms/test_multibit.py::test_golden_worst_variances_of_samples[50-3.0-wanted0]",
+    ),
+    dict(
+        name="every_sampled_feature_has_the_whole_budget",
+        edits=[
+            (
+                "graphveil.mechanisms.per_feature:PerFeature.scalars",
+                "self.epsilon / self.samples",
+                "self.epsilon",
+            )
+        ],
+        test="tests/mechanisms/test_local.py::test_the_whole_vector_keeps_the_budget[duchi, SampledAllocation]",
     ),
     dict(
         name="the_own_class_is_said_as_if_it_had_to_be_alone",
@@ -3944,7 +3966,7 @@ BUGS = [
                 "RowStream(key).blocks(owner[long], _places(owner[long]))",
             )
         ],
-        test="tests/release/test_bounded_trees.py::test_a_node_that_leaves_long_lists_moves_no_choice_among_the_others[1-5]",
+        test="tests/release/test_bounded_trees.py::test_a_node_leaving_long_lists_changes_no_choice_among_other_nodes[1-5]",
     ),
     dict(
         name="a_second_tier_of_cells_has_the_noise_of_the_first",
@@ -3955,7 +3977,7 @@ BUGS = [
                 "key",
             )
         ],
-        test="tests/release/test_top_slots.py::test_a_second_tier_has_noise_of_its_own[0]",
+        test="tests/release/test_edge_response.py::test_a_second_tier_has_noise_of_its_own[0]",
     ),
     dict(
         name="a_piece_has_the_noise_of_the_first_piece",
@@ -3966,7 +3988,7 @@ BUGS = [
                 "np.arange(len(edges))",
             )
         ],
-        test="tests/release/test_compact.py::test_pieces_of_any_size_give_the_same_bytes[90]",
+        test="tests/release/test_compact_rows.py::test_pieces_give_the_same_bytes_as_the_whole",
         paths=("compiled",),
     ),
     dict(
@@ -3978,13 +4000,13 @@ BUGS = [
                 "out[: len(piece)]",
             )
         ],
-        test="tests/release/test_compact.py::test_pieces_of_any_size_give_the_same_bytes[90]",
+        test="tests/release/test_compact_rows.py::test_pieces_give_the_same_bytes_as_the_whole",
         paths=("compiled",),
     ),
     dict(
         name="a_record_at_the_rate_itself_is_in_the_batch",
         edits=[("graphveil.mechanisms.steps:StepNoise.batch", ">= low", "> low")],
-        test="tests/mechanisms/test_steps.py::test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on[0]",
+        test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
     dict(
         name="a_move_is_not_priced_for_edges_in_x_both_times",
@@ -4017,7 +4039,7 @@ BUGS = [
                 "larger(was_x + then_y, was_x + then_x)",
             ),
         ],
-        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes0-0]",
+        test="tests/dendrogram/test_privacy.py::test_the_weight_of_a_move_bounds_all_three_kinds_of_edges[sizes0-0]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -4034,7 +4056,7 @@ BUGS = [
                 "larger(was_y + then_x, was_x + then_x)",
             ),
         ],
-        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes2-1]",
+        test="tests/dendrogram/test_privacy.py::test_the_weight_of_a_move_bounds_all_three_kinds_of_edges[sizes2-1]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -4047,7 +4069,7 @@ BUGS = [
             ),
             ("graphveil._native:", "s->size[j] - at_y[0])", "s->size[j] - at_y[0] - at_y[1])"),
         ],
-        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes0-0]",
+        test="tests/dendrogram/test_privacy.py::test_the_weight_of_a_move_bounds_all_three_kinds_of_edges[sizes0-0]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -4098,14 +4120,14 @@ BUGS = [
                 'f"{flat.shape}"',
             )
         ],
-        test="tests/mechanisms/test_steps.py::test_a_fingerprint_tells_keys_and_data_apart",
+        test="tests/mechanisms/test_steps.py::test_fingerprints_differ_by_key_and_data",
     ),
     dict(
         name="a_keyed_digest_forgets_the_types_of_arrays",
         edits=[
             ("graphveil.release.keys:keyed_digest", 'f"{flat.dtype}{flat.shape}"', 'f"{flat.shape}"'),
         ],
-        test="tests/release/test_keys.py::test_digests_are_keyed_and_tell_shapes_and_types_apart",
+        test="tests/release/test_keys.py::test_digests_are_keyed_and_differ_by_shape_and_type",
     ),
     dict(
         name="predictions_of_a_network_for_loud_records_are_not_finite",
@@ -4127,7 +4149,7 @@ BUGS = [
         edits=[
             ("graphveil.mechanisms.steps:StepNoise.batch", "_OWN + records)", "np.full(records.size, _OWN))"),
         ],
-        test="tests/mechanisms/test_steps.py::test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on[0]",
+        test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
     dict(
         name="ties_of_a_record_have_the_same_coin_in_every_step",
@@ -4138,14 +4160,14 @@ BUGS = [
                 "np.zeros(records.size, dtype=np.int64)",
             ),
         ],
-        test="tests/mechanisms/test_steps.py::test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on[0]",
+        test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
     dict(
         name="ties_are_decided_by_the_coins_of_other_records",
         edits=[
             ("graphveil.mechanisms.steps:", "_OWN = 1 << 31", "_OWN = 0"),
         ],
-        test="tests/mechanisms/test_steps.py::test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on[0]",
+        test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
     dict(
         name="a_large_step_has_noise_of_the_step_before",
@@ -4163,7 +4185,7 @@ BUGS = [
         edits=[
             ("graphveil.mechanisms.steps:_Ahead.__call__", "if count != self._count or not", "if not"),
         ],
-        test="tests/mechanisms/test_steps.py::test_a_record_s_coin_does_not_depend_on_how_many_others_there_are",
+        test="tests/mechanisms/test_steps.py::test_sampling_of_a_record_does_not_depend_on_the_number_of_records",
     ),
     dict(
         name="truncation_of_one_sum_is_covered_and_that_of_its_neighbor_is_not",
@@ -4259,7 +4281,7 @@ BUGS = [
                 "self.steps)",
             ),
         ],
-        test="tests/release/test_training_steps.py::test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_nulling_it",
+        test="tests/release/test_training_steps.py::test_replacing_a_record_moves_steps_twice_as_far_and_accuracy_counts_as_far_as_nulling",
     ),
     dict(
         name="replaced_records_of_full_steps_pay_as_removed_ones",
@@ -4270,7 +4292,7 @@ BUGS = [
                 "full = Gaussian(math.sqrt",
             ),
         ],
-        test="tests/release/test_training_steps.py::test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_nulling_it",
+        test="tests/release/test_training_steps.py::test_replacing_a_record_moves_steps_twice_as_far_and_accuracy_counts_as_far_as_nulling",
     ),
     dict(
         name="gradients_that_read_a_record_are_charged_for_one_clip_each",
@@ -4281,7 +4303,7 @@ BUGS = [
                 "(self.reach + own) * whole",
             ),
         ],
-        test="tests/release/test_training_steps.py::test_a_record_that_others_read_pays_for_all_gradients_that_it_reaches",
+        test="tests/release/test_training_steps.py::test_a_record_is_charged_for_all_gradients_that_read_it",
     ),
     dict(
         name="the_sensitivity_of_a_reach_counts_one_clip_each",
@@ -4292,7 +4314,7 @@ BUGS = [
                 "(self.reach + 1)",
             ),
         ],
-        test="tests/release/test_training_steps.py::test_a_record_that_others_read_pays_for_all_gradients_that_it_reaches",
+        test="tests/release/test_training_steps.py::test_a_record_is_charged_for_all_gradients_that_read_it",
     ),
     dict(
         name="the_slack_covers_one_step_of_many",
@@ -4325,7 +4347,7 @@ BUGS = [
                 'if name != "clip" and value != getattr(self, name):',
             ),
         ],
-        test="tests/release/test_training_steps.py::test_a_training_that_is_not_the_planned_one_is_refused[clip-other2]",
+        test="tests/release/test_training_steps.py::test_rejects_a_training_that_differs_from_the_plan[clip-other2]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -4337,7 +4359,7 @@ BUGS = [
                 'if name != "steps" and value != getattr(self, name):',
             ),
         ],
-        test="tests/release/test_training_steps.py::test_a_training_that_is_not_the_planned_one_is_refused[steps-other0]",
+        test="tests/release/test_training_steps.py::test_rejects_a_training_that_differs_from_the_plan[steps-other0]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -4427,7 +4449,7 @@ BUGS = [
                 "return self._lists, torch.zeros(0)",
             ),
         ],
-        test="tests/release/test_bounded_trees.py::test_noise_is_bound_to_whose_list_an_entry_is_on",
+        test="tests/release/test_bounded_trees.py::test_noise_is_bound_to_the_owner_of_each_list_entry",
     ),
     dict(
         name="a_record_is_not_charged_for_its_own_slots_under_a_promise",
@@ -4438,7 +4460,7 @@ BUGS = [
                 "others = unit.max_degree * below",
             ),
         ],
-        test="tests/release/test_bounded_trees.py::test_reach_in_figures[unit4-1-2-expected4]",
+        test="tests/release/test_bounded_trees.py::test_golden_reach[unit4-1-2-expected4]",
     ),
     dict(
         name="the_ball_of_a_promised_degree_leaves_out_friends_of_friends",
@@ -4449,7 +4471,7 @@ BUGS = [
                 "ball = unit.max_degree * sum((unit.max_degree - 2) ** level",
             ),
         ],
-        test="tests/release/test_bounded_trees.py::test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised[2-9-3]",
+        test="tests/release/test_bounded_trees.py::test_a_node_that_loses_all_edges_changes_at_most_its_reach_of_trees[2-9-3]",
     ),
     dict(
         name="steps_on_trees_have_noise_without_a_proved_law",
@@ -4460,7 +4482,7 @@ BUGS = [
                 "if event.change > 2 * MAX_SHIFT * self.noise_multiplier:",
             ),
         ],
-        test="tests/release/test_bounded_trees.py::test_unusable_steps_are_refused",
+        test="tests/release/test_bounded_trees.py::test_rejects_invalid_tree_steps",
     ),
     dict(
         name="two_layers_of_trees_are_charged_as_one",
@@ -4479,7 +4501,7 @@ BUGS = [
                 "found.arrays",
             ),
         ],
-        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_slots_the_number_and_the_tree",
+        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree",
     ),
     dict(
         name="noise_of_slots_ignores_public_edges",
@@ -4490,7 +4512,7 @@ BUGS = [
                 "(torch.from_numpy(self.nodes),)",
             ),
         ],
-        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_slots_the_number_and_the_tree",
+        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree",
     ),
     dict(
         name="noise_of_slots_ignores_the_share",
@@ -4501,7 +4523,7 @@ BUGS = [
                 "data.domain.arrays",
             ),
         ],
-        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_slots_the_number_and_the_tree",
+        test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree",
     ),
     dict(
         name="public_edges_are_drawn_by_randomized_response",
@@ -4734,7 +4756,7 @@ BUGS = [
                 "if result is None:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_words_of_a_worker_are_no_rows",
+        test="tests/release/test_ray_worker.py::test_a_worker_error_is_not_a_result",
         reason="'str' object has no attribute",
     ),
     dict(
@@ -4746,7 +4768,7 @@ BUGS = [
                 "if place > sealed_blob.size:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_refused",
+        test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_rejected",
     ),
     dict(
         name="small_blocks_tell_how_many_edges_they_have",
@@ -4757,7 +4779,7 @@ BUGS = [
                 "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
+        test="tests/release/test_ray_worker.py::test_the_size_of_a_sealed_block_reveals_no_degree",
     ),
     dict(
         name="one_worker_more_than_allowed_is_lost",
@@ -4768,7 +4790,7 @@ BUGS = [
                 "if self._losses < -1 or",
             ),
         ],
-        test="tests/release/test_dealing.py::test_too_many_losses_are_refused",
+        test="tests/release/test_block_scheduler.py::test_too_many_worker_failures_are_rejected",
     ),
     dict(
         name="one_block_is_tried_once_too_often",
@@ -4779,7 +4801,7 @@ BUGS = [
                 "self._tries[block] > _TRIES",
             ),
         ],
-        test="tests/release/test_dealing.py::test_a_block_that_everybody_dies_of_is_refused",
+        test="tests/release/test_block_scheduler.py::test_a_block_that_kills_every_worker_is_rejected",
     ),
     dict(
         name="other_blocks_of_a_lost_worker_are_forgotten",
@@ -4790,7 +4812,7 @@ BUGS = [
                 "back = [block]",
             ),
         ],
-        test="tests/release/test_dealing.py::test_what_lost_workers_had_is_asked_again_and_what_was_handed_on_is_not[0]",
+        test="tests/release/test_block_scheduler.py::test_blocks_of_failed_workers_are_retried_and_yielded_once[0]",
     ),
     dict(
         name="blocks_are_handed_on_as_they_arrive",
@@ -4801,7 +4823,7 @@ BUGS = [
                 "while done:\n                yield done.pop(min(done))",
             ),
         ],
-        test="tests/release/test_dealing.py::test_every_block_is_answered_once_and_in_order[7-1]",
+        test="tests/release/test_block_scheduler.py::test_every_block_is_answered_once_and_in_order[7-1]",
     ),
     dict(
         name="blocks_of_the_last_graph_are_used_for_the_next_one",

@@ -74,7 +74,7 @@ def test_without_the_loop_the_plain_way_is_taken() -> None:
 
 
 @pytest.mark.parametrize("leaves", [2, 3])
-def test_two_leaves_have_nothing_to_choose(leaves: int) -> None:
+def test_two_leaves_have_one_tree(leaves: int) -> None:
     chain = DendrogramChain(Dendrogram.balanced(leaves, np.random.default_rng(0)), no_pairs(), no_pairs())
     chain.run(50, ChainSchedule(), STREAM)
     assert chain.accepted == (0 if leaves == 2 else 50)
@@ -113,7 +113,7 @@ def test_golden_likelihoods_of_four_leaves() -> None:
         assert chain.likelihood[1] == pytest.approx(value, abs=1e-9)
 
 
-def test_private_slots_are_those_without_a_public_edge() -> None:
+def test_private_node_pairs_exclude_public_edges() -> None:
     tree = all_trees(5)[17]
     public, private = ends(5, 0b11), ends(5, 0b100)
     chain, expected = DendrogramChain(tree, public, private), 0.0

@@ -21,7 +21,7 @@ def cliques(groups: int, each: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_those_that_merge_are_each_others_closest(seed: int) -> None:
+def test_merged_groups_are_mutually_closest(seed: int) -> None:
     rng = np.random.default_rng(seed)
     edges = np.array([pair for pair in combinations(range(12), 2) if rng.random() < 0.3]).T
     tree = average_linkage(12, *edges, rng)
@@ -39,7 +39,7 @@ def test_those_that_merge_are_each_others_closest(seed: int) -> None:
         groups[node] = under[node]
 
 
-def test_groups_that_keep_to_themselves_are_subtrees() -> None:
+def test_separate_cliques_are_subtrees() -> None:
     wanted = cliques(6, 8)
     one, other = np.array([pair for group in wanted for pair in combinations(group, 2)]).T
     tree = average_linkage(48, one, other, np.random.default_rng(1))
@@ -48,7 +48,7 @@ def test_groups_that_keep_to_themselves_are_subtrees() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 3, 1000])
-def test_what_is_left_is_joined_by_size(rounds: int) -> None:
+def test_remaining_groups_merge_by_size(rounds: int) -> None:
     star = np.zeros(20, dtype=np.int64), np.arange(1, 21)
     tree = average_linkage(40, *star, np.random.default_rng(0), rounds)
     assert tree.size[tree.root] == 40 and (tree.left[40:] >= 0).all()

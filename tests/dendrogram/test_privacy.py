@@ -59,7 +59,7 @@ def test_no_move_changes_by_more_than_kappa_where_the_public_part_makes_all_move
 @pytest.mark.parametrize(
     ("sizes", "kind"), [((4, 4, 1), 0), ((1, 4, 4), 2), ((4, 1, 4), 1), ((1, 1, 1), 2), ((2, 3, 5), 2)]
 )
-def test_a_move_is_priced_by_all_three_kinds_of_edges(
+def test_the_weight_of_a_move_bounds_all_three_kinds_of_edges(
     sizes: tuple[int, int, int], kind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An edge i-j is in the old y and the new x, i-k in the old x and the new y, j-k in x both times."""
@@ -105,7 +105,7 @@ def _most_of_one_edge(slots: int) -> float:
 
 
 @pytest.mark.parametrize("steps", [1, 4, 16])
-def test_a_walk_of_any_length_stays_within_what_is_claimed(steps: int) -> None:
+def test_walks_of_any_length_meet_the_claim(steps: int) -> None:
     epsilon, delta = 1.0, 1e-7
     schedule = ChainSchedule(every=1, kappa=step_loss(epsilon, delta, steps, 5))
     laws = [np.linalg.matrix_power(transitions(5, g, schedule), steps) for g in (ONE_EDGE, 0, PATH, PATH ^ 2)]
@@ -114,7 +114,7 @@ def test_a_walk_of_any_length_stays_within_what_is_claimed(steps: int) -> None:
         assert ((laws[one] > 0) == (laws[other] > 0)).all()  # one private edge against none, too
 
 
-def test_a_step_is_met_by_three_of_the_nodes_at_most() -> None:
+def test_an_edge_affects_at_most_three_proposals() -> None:
     # touched_steps rests on this: an edge belongs to one node, which is y or x of at most three proposals
     for tree in all_trees(6)[::40]:
         parents = tree.parents
@@ -184,7 +184,7 @@ def test_quantiles_of_touched_steps() -> None:
 
 
 @pytest.mark.parametrize(("steps", "leaves", "kappa"), [(5000, 1000, 0.0256), (50_000, 1000, 0.0046)])
-def test_steps_lose_at_least_what_pure_composition_allows(steps: int, leaves: int, kappa: float) -> None:
+def test_lazy_steps_use_at_least_the_pure_composition(steps: int, leaves: int, kappa: float) -> None:
     assert step_loss(1.0, 1e-7, steps, leaves) >= kappa * 0.99
 
 
@@ -218,7 +218,7 @@ def _caterpillar(leaves: int) -> Dendrogram:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 5.0, 100.0])
-def test_every_slot_is_in_one_block(epsilon: float) -> None:
+def test_every_node_pair_is_in_one_block(epsilon: float) -> None:
     one, other = np.triu_indices(6, 1)
     for tree in all_trees(6)[::31]:
         public = np.array([3, 8])

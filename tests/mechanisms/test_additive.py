@@ -114,7 +114,7 @@ def test_known_words_give_the_documented_normals() -> None:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
-def test_noise_of_no_width_is_refused(sampler: type[IntegerNoise], sigma: float) -> None:
+def test_noise_of_no_width_is_rejected(sampler: type[IntegerNoise], sigma: float) -> None:
     with pytest.raises(ConfigError, match="sigma="):
         sampler(sigma)
 
@@ -126,7 +126,7 @@ def test_the_exact_sampler_rounds_its_scale_up_to_what_it_can_draw() -> None:
         assert DiscreteGaussian(kept).sigma == kept
 
 
-def test_a_scale_beyond_the_exact_sampler_is_refused() -> None:
+def test_a_scale_beyond_the_exact_sampler_is_rejected() -> None:
     with pytest.raises(ConfigError, match="allow a larger epsilon or delta"):
         DiscreteGaussian(2.0**27)
 

@@ -52,7 +52,7 @@ def test_the_counts_are_those_of_the_law(name: str, epsilon: float) -> None:
     assert law.channel.loss == pytest.approx(epsilon, abs=1e-9)
 
 
-def test_more_than_64_bits_resolve_is_refused() -> None:
+def test_rejects_budgets_below_64_bit_resolution() -> None:
     with pytest.raises(ConfigError, match="below what 64 bits resolve"):
         Channel.from_probabilities(Duchi(1e-9).table, 1e-12)
 
@@ -109,7 +109,7 @@ def test_several_channels_keep_to_themselves() -> None:
         fits(np.bincount(out[:, column], minlength=law.k), law.table[1], seen=0.3)
 
 
-def test_a_uniform_channel_tells_nothing() -> None:
+def test_a_uniform_channel_has_loss_zero() -> None:
     channel = Bins(0.0, 5, "ceil", "naive").channel
     assert channel.loss == 0
     assert Channel(channel.counts[:1]).counts[0] == pytest.approx([TOTAL / 5] * 5, rel=1e-15)

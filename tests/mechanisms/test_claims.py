@@ -28,7 +28,7 @@ TEXT = (
         (LocalDPClaim(1e-7), LocalDPClaim(1e-7), ("1e-7", "1e-7", "2e-7")),
     ],
 )
-def test_the_words_are_those_of_the_contract(
+def test_the_statement_is_the_documented_one(
     x: LocalDPClaim, y: LocalDPClaim, figures: tuple[str, ...]
 ) -> None:
     assert node_features_statement(x, y) == TEXT.format(*figures)
@@ -47,7 +47,7 @@ def test_deviations_come_first() -> None:
     )
 
 
-def test_on_devices_nobody_held_the_raw_data() -> None:
+def test_the_statement_for_clients_claims_no_raw_data_elsewhere() -> None:
     text = node_features_statement(LocalDPClaim(1.0), LocalDPClaim(1.0), on_clients=True)
     assert "held the raw data" not in text
     assert text.endswith("Each node's own device ran the randomizer; the guarantee covers its output.")

@@ -1,7 +1,5 @@
 """Whole numbers from words: uniform ones, subsets, and rounding that keeps expectations."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from graphveil.mechanisms.sampling import (
     halves,
     round_up_or_down,
     row_blocks,
-    subsets,
     uniform_below,
 )
 
@@ -35,29 +32,7 @@ def test_a_whole_position_stays(position: float) -> None:
     assert (round_up_or_down(np.full(3, position), words) == position).all()
 
 
-def test_all_subsets_are_equally_likely() -> None:
-    words = stream().words(np.arange(1_000_000), words_per_row=2)
-    chosen = subsets(words, 5)
-    pairs = list(combinations(range(5), 2))
-    code = {10 * a + b: place for place, (a, b) in enumerate(pairs)}
-    found = np.array([code[c] for c in range(100) if c in code])
-    counts = np.bincount(10 * chosen[:, 0] + chosen[:, 1], minlength=100)
-    assert counts.sum() == counts[list(code)].sum(), "a subset has two different features, ascending"
-    fits(counts[list(code)][found], np.full(10, 0.1))
-
-
-def test_larger_subsets_have_every_feature_once_at_most() -> None:
-    chosen = subsets(stream().words(np.arange(500), words_per_row=30), 40)
-    assert (np.diff(chosen, axis=1) > 0).all()
-    assert chosen.min() == 0
-    assert chosen.max() == 39
-
-
-def test_a_subset_of_all_is_all() -> None:
-    assert subsets(np.zeros((2, 3), dtype=np.uint64), 3).tolist() == [[0, 1, 2], [0, 1, 2]]
-
-
-def test_every_value_has_blocks_of_its_own_for_more() -> None:
+def test_every_value_has_its_own_further_words() -> None:
     draws = stream()
     place = ExtraWords(draws, np.array([5, 9]), 3)
     more = [place.more(np.arange(6), attempt) for attempt in range(3)]

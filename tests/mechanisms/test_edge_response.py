@@ -62,19 +62,14 @@ def largest_loss(response: EdgeRandomizedResponse) -> Decimal:
         return max(losses)
 
 
-def keeps_its_budget(epsilon: float, share: float) -> None:
-    """No answer is more than e^epsilon times as likely for one of two neighbors, in exact arithmetic."""
-    response = EdgeRandomizedResponse(epsilon, share)
-    if response.keep or response.add:
-        assert largest_loss(response) <= Decimal(epsilon), f"loses more than epsilon={epsilon}"
-
-
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_answer_loses_more_than_epsilon(epsilon: float, share: float) -> None:
     if share == 1e-9 and epsilon > 20:
         share = 1e-6  # so few words are left otherwise that none is an answer
-    keeps_its_budget(epsilon, share)
+    response = EdgeRandomizedResponse(epsilon, share)
+    if response.keep or response.add:
+        assert largest_loss(response) <= Decimal(epsilon), f"loses more than epsilon={epsilon}"
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-6])
@@ -89,11 +84,8 @@ def test_all_of_epsilon_is_used(epsilon: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, 1.0), (2.0, 0.5), (0.3, 1.0), (1.0, 0.05)])
 def test_every_graph_is_drawn_as_often_as_brute_force_says(epsilon: float, share: float) -> None:
-    follows_its_law(epsilon, share)
-
-
-def follows_its_law(epsilon: float, share: float, repeats: int = 20_000) -> None:
     """Compare with the product of all slots' probabilities, over all graphs of four nodes."""
+    repeats = 20_000
     response, stream = EdgeRandomizedResponse(epsilon, share), RowStream(bytes(31) + b"g")
     edges = (EDGES + SLOTS * np.arange(repeats)[:, None]).reshape(-1)  # one graph after the other
     found = response.draw(stream, edges, 0, SLOTS * repeats)
@@ -109,11 +101,7 @@ def follows_its_law(epsilon: float, share: float, repeats: int = 20_000) -> None
     assert stats.chisquare(both[0], both[1] * both[0].sum() / both[1].sum()).pvalue > 1e-4, "another law"
 
 
-def test_one_edge_moves_its_own_slot_alone() -> None:
-    moves_one_slot()
-
-
-def moves_one_slot() -> None:
+def test_one_edge_changes_its_own_node_pair_only() -> None:
     """Neighbors draw the same noise: with one key they differ in the slot that differs, or nowhere."""
     response = EdgeRandomizedResponse(1.0)
     for seed in range(60):
@@ -133,7 +121,7 @@ def test_any_partition_draws_the_same() -> None:
     assert np.concatenate(parts).tolist() == response.draw(stream, edges, 0, 1000).tolist()
 
 
-def test_the_estimate_of_a_slot_is_unbiased_with_the_stated_variance() -> None:
+def test_the_estimate_of_a_node_pair_is_unbiased_with_the_stated_variance() -> None:
     q = EdgeRandomizedResponse(1.3).flip
     for truth in (0, 1):
         said = np.array([0.0, 1.0])
@@ -146,12 +134,12 @@ def test_the_estimate_of_a_slot_is_unbiased_with_the_stated_variance() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.0, 1.0), (math.inf, 1.0), (math.nan, 1.0), (1.0, 1.5)])
-def test_numbers_out_of_range_are_refused(epsilon: float, share: float) -> None:
+def test_numbers_out_of_range_are_rejected(epsilon: float, share: float) -> None:
     with pytest.raises(ConfigError):
         EdgeRandomizedResponse(epsilon, share)
 
 
-def test_edges_outside_the_range_are_refused() -> None:
+def test_edges_outside_the_range_are_rejected() -> None:
     with pytest.raises(ConfigError, match="range"):
         EdgeRandomizedResponse(1.0).draw(RowStream(bytes(32)), np.array([5]), 0, 5)
 

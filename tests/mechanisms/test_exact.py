@@ -69,7 +69,7 @@ def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: 
     assert start[-1] + width[-1] >= 14 * sigma
     closest = np.where(start >= 0, start, -start - width + 1)
     for n, slot in zip(closest.tolist(), first.tolist(), strict=True):
-        assert strips._probability(n, slot) <= 1, (n, slot)
+        assert strips.acceptance(n, slot) <= 1, (n, slot)
 
 
 @pytest.mark.parametrize("numerator", [100, 1331, 5 * 1024 + 1, 46_421, 100 * 1024, 4791 * 1024 + 7])
@@ -83,7 +83,7 @@ def test_the_law_of_one_attempt_is_the_target_everywhere_the_tail_included(numer
         first, width = int(strips.start[slot]), wide << strips.place_bits
         proposed = float(strips.count[slot]) / (1 << 15) / width
         for n in {first, first + width // 2, first + width - 1}:
-            law[n] = proposed * float(strips._probability(n, slot))
+            law[n] = proposed * float(strips.acceptance(n, slot))
     sigma = numerator / discrete_gaussian.DENOMINATOR
     for n, chance in law.items():
         if abs(n) < 12 * sigma:
@@ -95,7 +95,7 @@ def test_a_threshold_accepts_only_what_arbitrary_precision_accepts() -> None:
     for slot in np.unique(strips.start, return_index=True)[1].tolist():
         first, width = int(strips.start[slot]), (int(strips.more[slot]) + 1) << strips.place_bits
         farthest = max(abs(first), abs(first + width - 1))
-        least = strips._probability(farthest, slot)
+        least = strips.acceptance(farthest, slot)
         assert Fraction(int(strips.sure[slot]), 1 << 32) <= Fraction(str(least))
 
 

@@ -42,14 +42,15 @@ def test_rows_of_any_number_and_order_are_the_same(rows: np.ndarray) -> None:
     assert np.array_equal(drawn, in_numpy(rows, 7, 3000))
 
 
-def test_chunks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = discrete_gaussian.exact_samples(RowStream(KEY), np.arange(50), 6, 9999)
-    for chunk in (1, 13, 100):
-        monkeypatch.setattr(discrete_gaussian, "_CHUNK", chunk)
-        assert np.array_equal(discrete_gaussian.exact_samples(RowStream(KEY), np.arange(50), 6, 9999), whole)
+def test_rows_of_several_chunks_draw_the_same_as_rows_of_one() -> None:
+    rows = np.arange(20_000)  # a chunk of six columns has 8,192 rows
+    parts = [discrete_gaussian.exact_samples(RowStream(KEY), part, 6, 9999) for part in np.split(rows, 20)]
+    whole = discrete_gaussian.exact_samples(RowStream(KEY), rows, 6, 9999)
+    assert np.array_equal(whole, np.concatenate(parts))
+    assert np.array_equal(whole, in_numpy(rows, 6, 9999))
 
 
-def test_what_comes_near_a_tie_is_decided_in_arbitrary_precision() -> None:
+def test_near_ties_are_decided_in_arbitrary_precision() -> None:
     rows, wide = np.arange(640), 2.0**-9  # as near as one sample in some hundred
     words = RowStream(KEY).words(rows, words_per_row=4).reshape(-1)
     _, _, near = discrete_gaussian._strips(5000, wide)._in_c.decide(words.astype(np.uint32), words, wide)
@@ -68,7 +69,7 @@ def test_another_key_is_another_noise() -> None:
 
 
 @pytest.mark.parametrize("dim", [3, 16])
-def test_a_machine_without_the_loops_draws_with_numpy(dim: int) -> None:
+def test_noise_is_bit_identical_without_the_c_extension(dim: int) -> None:
     law, rows = DiscreteGaussian(300.0), np.arange(64)
     here = law.draw(RowStream(KEY), rows, dim)
     with no_kernels():
@@ -76,7 +77,7 @@ def test_a_machine_without_the_loops_draws_with_numpy(dim: int) -> None:
         assert np.array_equal(law.draw(RowStream(KEY), rows, dim), here)
 
 
-def test_tables_that_do_not_fit_each_other_are_refused() -> None:
+def test_tables_that_do_not_fit_each_other_are_rejected() -> None:
     tables = vars(discrete_gaussian._strips(3000, discrete_gaussian.AMBIGUOUS)._in_c)
     for name in ("slots", "start", "sure", "share", "mask"):
         with pytest.raises(ValueError, match="every slot"):

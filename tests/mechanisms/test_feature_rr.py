@@ -172,7 +172,7 @@ def test_the_paper_s_decoding_reads_a_bin_as_its_upper_end() -> None:
     assert estimates[0] == pytest.approx([0.1, 0.2, 0.5, 1.0])
 
 
-def test_a_weight_of_zero_tells_nothing_and_has_no_unbiased_estimate() -> None:
+def test_a_feature_of_weight_zero_is_uniform_and_has_no_unbiased_estimate() -> None:
     theta = WeightedAllocation([1.0, 0.0])
     with pytest.raises(ConfigError, match="no unbiased estimate"):
         FeatureRR(epsilon=1.0, dim=2, k=3, allocation=theta)
@@ -193,7 +193,7 @@ def test_a_weight_of_zero_tells_nothing_and_has_no_unbiased_estimate() -> None:
         {"mode": "ceil"},
     ],
 )
-def test_parameters_outside_their_range_are_refused(wrong: dict) -> None:
+def test_parameters_outside_their_range_are_rejected(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=r"k=|mode=|decode="):
         FeatureRR(**{"epsilon": 1.0, "dim": 3} | wrong)
 

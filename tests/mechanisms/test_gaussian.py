@@ -55,23 +55,23 @@ def test_the_noise_has_the_law() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1000.0, 1e-10), (1.0, 1e-13)])
-def test_where_the_proof_does_not_reach_the_claim_says_so(epsilon: float, delta: float) -> None:
+def test_the_claim_has_a_deviation_outside_the_proof(epsilon: float, delta: float) -> None:
     claim = AnalyticGaussian(epsilon=epsilon, dim=5, delta=delta).claim
     assert claim.deviations == ("real-valued sampler",)
 
 
-def test_noise_beyond_the_exact_sampler_takes_a_coarser_grid_or_is_refused() -> None:
+def test_large_noise_uses_a_coarser_grid_or_is_rejected() -> None:
     assert AnalyticGaussian(epsilon=0.01, dim=100_000)._steps < AnalyticGaussian(epsilon=1.0, dim=100)._steps
     with pytest.raises(ConfigError, match="more noise than the exact sampler"):
         AnalyticGaussian(epsilon=1e-5, dim=1 << 20, delta=1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan])
-def test_a_delta_that_is_none_is_refused(delta: float) -> None:
+def test_rejects_an_invalid_delta(delta: float) -> None:
     with pytest.raises(ConfigError, match="delta="):
         AnalyticGaussian(epsilon=1.0, dim=5, delta=delta)
 
 
-def test_a_device_s_entropy_does_not_draw_gaussian_noise() -> None:
+def test_gaussian_noise_needs_a_keyed_stream() -> None:
     with pytest.raises(ConfigError, match="keyed stream"):
         AnalyticGaussian(epsilon=1.0, dim=2).perturb(np.zeros((1, 2)), stream=Unkeyed())

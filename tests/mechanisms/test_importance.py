@@ -1,12 +1,13 @@
 """Public weights: the scores of HeteroRR, what they are refused for, and importance from two sources."""
 
 import math
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms import (
     FeatureRR,
     WeightedAllocation,
@@ -50,7 +51,7 @@ def test_the_size_of_the_sum_is_that_of_the_specification() -> None:
     assert combined(np.ones(50), np.eye(50)[0], 0.5).sum() == pytest.approx(25)
 
 
-def test_important_features_that_tell_little_get_most() -> None:
+def test_important_insensitive_features_have_the_largest_weight() -> None:
     theta = public_weights([[9.0, 1, 1]], [[0.0, 0, 5]], public_records=True).theta
     assert theta[0] > theta[1] > theta[2]
     alone = public_weights([[9.0, 1, 0], [3.0, 1, 0]], public_records=True).theta
@@ -74,7 +75,7 @@ def test_masking_that_changes_nothing_weighs_by_importance_alone() -> None:
     assert theta == pytest.approx((0.55, 0.45))  # the shares of zeros are even
 
 
-def test_weights_from_private_records_are_refused() -> None:
+def test_weights_from_private_records_are_rejected() -> None:
     for word in (False, None, 1):
         with pytest.raises(UnsupportedGuaranteeError, match="computed from private records depend on them"):
             public_weights([[1.0, 2.0]], public_records=word)
@@ -94,7 +95,7 @@ def test_weights_from_private_records_are_refused() -> None:
         ({"importance": [1.0, 2.0], "allocation": "square"}, "allocation='square'"),
     ],
 )
-def test_scores_that_are_none_are_refused(given: dict, why: str) -> None:
+def test_scores_that_are_none_are_rejected(given: dict, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         public_weights(**given, public_records=True)
 
@@ -134,7 +135,7 @@ def test_shuffling_works_for_a_model_of_the_whole_graph() -> None:
 
 
 @pytest.mark.parametrize("predict", [lambda x: x[:, 0], lambda x: x[:1]])
-def test_a_model_without_probabilities_is_refused(predict: object) -> None:
+def test_rejects_a_model_without_probabilities(predict: object) -> None:
     with pytest.raises(ConfigError, match="must return probabilities"):
         permutation_importance(predict, np.ones((3, 2)), np.zeros(3, int), rng=np.random.default_rng(0))
 
@@ -154,7 +155,9 @@ def test_shap_values_of_a_linear_model_are_its_terms() -> None:
     assert public_weights(values, public_records=True).theta[2] == 0
 
 
-def test_without_shap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "shap", None)
-    with pytest.raises(MissingDependencyError, match=r"graphveil\[shap\].*permutation_importance"):
-        shap_importance(logistic, np.ones((2, 4)), np.ones((2, 4)))
+def test_a_missing_shap_is_a_clear_error() -> None:
+    code = "import sys; sys.modules['shap'] = None; from graphveil.mechanisms import shap_importance; "
+    code += "shap_importance(lambda x: x, [[1.0]], [[1.0]])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingDependencyError" in done.stderr
+    assert "graphveil[shap]" in done.stderr and "permutation_importance" in done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms import LabelRR
+from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, SubsetSelection
 
 from .fits import fits, stream
 
@@ -35,7 +35,7 @@ BUDGETS = [1e-9, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0]
 
 
 @pytest.mark.parametrize("classes", [2, 7, 1000])
-def test_the_words_keep_the_budget(classes: int) -> None:
+def test_label_probabilities_meet_the_budget_exactly(classes: int) -> None:
     for law in (LabelRR(epsilon=epsilon, classes=classes) for epsilon in BUDGETS):
         keep, change = law.counts
         assert keep + (classes - 1) * change == 1 << 64
@@ -59,7 +59,7 @@ def test_a_missing_label_keeps_the_budget_too(classes: int) -> None:
                 assert Decimal(one) <= bound * other
 
 
-def test_a_missing_label_says_every_class_alike_and_changes_no_other() -> None:
+def test_missing_labels_report_uniform_classes_and_affect_no_other_record() -> None:
     law, labels = LabelRR(epsilon=3.0, classes=5), np.arange(400_000) % 5
     gaps = np.where(np.arange(400_000) % 2, labels, -1)
     whole, some = (law.perturb(given, stream=stream(3)) for given in (labels, gaps))
@@ -125,23 +125,30 @@ def test_frequencies_are_unbiased_by_an_exact_sum_and_have_the_variance() -> Non
     assert variance == pytest.approx(r * (1 - r) / (records * (law.keep - law.change) ** 2))
 
 
-def test_no_noise_leaves_the_labels() -> None:
-    law = LabelRR(epsilon=math.inf, classes=3)
-    assert law.perturb(np.array([2, 0, 1]), stream=stream()).tolist() == [2, 0, 1]
-    assert (law.keep, law.change) == (1, 0)
-    assert (law.transition == np.eye(3)).all()
-
-
 @pytest.mark.parametrize(
     "labels",
     [np.array([3]), np.array([-2]), np.array([0.0]), np.array([[0]]), np.array([True]), np.array(["1"])],
 )
-def test_labels_that_are_no_classes_are_refused_without_saying_which(labels: np.ndarray) -> None:
+def test_rejects_labels_that_are_no_classes_without_naming_them(labels: np.ndarray) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 2|whole numbers of shape"):
         LabelRR(epsilon=1.0, classes=3).perturb(labels, stream=stream())
 
 
+# -- all three mechanisms ----------------------------------------------------------------------------------
+
+KINDS = [LabelRR, SubsetSelection, LocalHashing]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("classes", [1, 70_000])
-def test_numbers_of_classes_outside_their_range_are_refused(classes: int) -> None:
+def test_rejects_numbers_of_classes_outside_their_range(kind: type[LabelMechanism], classes: int) -> None:
     with pytest.raises(ConfigError, match="classes="):
-        LabelRR(epsilon=1.0, classes=classes)
+        kind(epsilon=1.0, classes=classes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_noise_leaves_the_labels(kind: type[LabelMechanism]) -> None:
+    law, labels = kind(epsilon=math.inf, classes=9), np.array([3, -1, 8])
+    assert (law.size, law.keep, law.change, law.information) == (1, 1, 0, pytest.approx(math.log(9)))
+    assert law.perturb(labels, stream=stream()).reshape(-1).tolist() == labels.tolist()
+    assert (law.transition == np.eye(9)).all()

@@ -28,7 +28,7 @@ PERTURB: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("name", PERTURB)
-def test_a_row_serves_one_record_once(name: str) -> None:
+def test_a_row_of_noise_is_used_for_one_record(name: str) -> None:
     stream = LocalNoise(unsafe_noise_seed=1).stream("test")
     PERTURB[name](np.array([8, 2, 3, 4]), stream)
     for rows in ([0, 1, 4, 9], [8, 9, 10, 11], None):
@@ -37,7 +37,7 @@ def test_a_row_serves_one_record_once(name: str) -> None:
     PERTURB[name](np.array([0, 1, 5, 9]), stream)
 
 
-def test_knowing_one_batch_s_labels_does_not_tell_the_other_s() -> None:
+def test_one_batch_does_not_reveal_the_noise_of_another() -> None:
     # y' = y + noise (mod c): the same noise for two batches would tell y2 from y1, y1' and y2', for certain
     known, secret = np.array([0, 1, 2, 3, 4, 0, 1, 2]), np.array([3, 3, 0, 4, 1, 1, 2, 0])
     stream = LocalNoise(unsafe_noise_seed=2).stream("labels")
@@ -47,7 +47,7 @@ def test_knowing_one_batch_s_labels_does_not_tell_the_other_s() -> None:
         assert ((said - shift) % 5 != secret).any()
 
 
-def test_served_rows_are_remembered_as_a_set_would() -> None:
+def test_used_rows_are_stored_exactly() -> None:
     rng = np.random.default_rng(0)
     stream, served = LocalNoise(unsafe_noise_seed=1).stream("test"), set[int]()
     for _ in range(300):
@@ -62,7 +62,7 @@ def test_served_rows_are_remembered_as_a_set_would() -> None:
     assert len(served) > 200
 
 
-def test_of_two_threads_one_is_served() -> None:
+def test_one_of_several_threads_reserves_a_row() -> None:
     for _ in range(20):
         stream, gate, served = LocalNoise().stream("test"), threading.Barrier(4), []
 
@@ -90,7 +90,7 @@ def test_noise_is_not_copied(make: Callable[[], object], copied: Callable[[objec
         copied(make())
 
 
-def test_a_forked_child_has_no_part_in_its_parent_s_noise() -> None:
+def test_noise_is_rejected_in_a_forked_child() -> None:
     noise = LocalNoise()
     stream = noise.stream("labels")
     uses: dict[str, Callable[[], object]] = {

@@ -45,16 +45,12 @@ def test_golden_values(epsilon: float, dim: int, m: int, scale: float, variance:
     assert float(law.variance(np.zeros((1, dim)))[0, 0]) == pytest.approx(middle(law) - 0.25)
 
 
-def has_the_golden_choices() -> None:
+def test_the_best_number_of_features() -> None:
     for epsilon, floor, at_floor, best, at_best in BEST:
         for m, count, variance in (("floor", floor, at_floor), ("best", best, at_best)):
             law = MultiBit(epsilon=epsilon, dim=100, m=m)
             assert law.samples == count, f"m={m!r} takes {law.samples} at epsilon={epsilon}, not {count}"
             assert middle(law) == pytest.approx(variance, rel=1e-7)
-
-
-def test_the_best_number_of_features() -> None:
-    has_the_golden_choices()
     for switch, before in ((3.0571, 1), (5.3199, 2)):
         assert MultiBit(epsilon=switch - 2e-4, dim=100).samples == before
         assert MultiBit(epsilon=switch + 2e-4, dim=100).samples == before + 1
@@ -113,6 +109,6 @@ def test_reports_follow_the_law() -> None:
 
 
 @pytest.mark.parametrize("m", [0, -1, 4, 1.5, "most", True])
-def test_a_number_of_features_that_is_none_is_refused(m: int) -> None:
+def test_rejects_an_invalid_number_of_features(m: int) -> None:
     with pytest.raises(ConfigError, match="m="):
         MultiBit(epsilon=1.0, dim=3, m=m)

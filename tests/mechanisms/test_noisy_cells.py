@@ -1,6 +1,7 @@
 """The largest noisy cells: the loss of one cell, and the law of the set against brute force."""
 
 import math
+from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations
@@ -12,7 +13,7 @@ from scipy import stats
 from graphveil._util.random import RowStream
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, NoisyCells
+from graphveil.mechanisms.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, LevelSampler, NoisyCells, under
 from graphveil.perturb import LapGraph
 
 ONES, CELLS, WANTED = (1, 2, 5), 6, 3
@@ -40,7 +41,8 @@ def laws(cells: NoisyCells) -> tuple[list[Fraction], list[Fraction]]:
     return [1 - sum(zero), *zero], [1 - sum(one), *one]
 
 
-def keeps_its_budget(epsilon: float, cells: int, wanted: int) -> None:
+@pytest.mark.parametrize(("epsilon", "cells", "wanted"), CASES)
+def test_no_level_has_a_larger_loss_than_epsilon(epsilon: float, cells: int, wanted: int) -> None:
     """No level is more than e^epsilon times as likely for a cell of 1, in exact arithmetic."""
     zero, one = laws(NoisyCells(epsilon, cells, wanted))
     with localcontext(prec=80):
@@ -51,18 +53,8 @@ def keeps_its_budget(epsilon: float, cells: int, wanted: int) -> None:
             assert ratio.numerator <= most * ratio.denominator, f"a level tells more than {epsilon}"
 
 
-@pytest.mark.parametrize(("epsilon", "cells", "wanted"), CASES)
-def test_no_level_tells_more_than_epsilon(epsilon: float, cells: int, wanted: int) -> None:
-    keeps_its_budget(epsilon, cells, wanted)
-
-
 @pytest.mark.parametrize(("epsilon", "cells", "wanted"), TIERED)
 def test_two_tiers_have_the_law_of_one(epsilon: float, cells: int, wanted: int) -> None:
-    tiers_have_the_law_of_one(epsilon, cells, wanted)
-
-
-def tiers_have_the_law_of_one(epsilon: float, cells: int, wanted: int) -> None:
-    """Compare the exact probabilities with the channel's."""
     found = NoisyCells(epsilon, cells, wanted)
     assert found.tiers == 2 and found.bound < found.first_bound <= 1
     for law, counts in zip(laws(found), found.channel.counts, strict=True):
@@ -125,29 +117,18 @@ def top(cells: NoisyCells, stream: RowStream, ones: np.ndarray, rest: bytes = by
     return cells.largest(stream, found)
 
 
-def drawn(kind: type[NoisyCells], epsilon: float, repeats: int) -> dict[tuple[int, ...], int]:
-    """Return how often each set came out of so many graphs."""
-    cells, seen = kind(epsilon, CELLS, WANTED), dict[tuple[int, ...], int]()
-    for graph in range(repeats):
-        keys = graph.to_bytes(32, "big"), graph.to_bytes(32, "little")
-        found = tuple(top(cells, RowStream(keys[0]), np.array(ONES), keys[1]).tolist())
-        seen[found] = seen.get(found, 0) + 1
-    return seen
-
-
-def follows_its_law(epsilon: float, kind: type[NoisyCells] = NoisyCells, repeats: int = 4000) -> None:
-    """Compare with brute force over all sets."""
-    expected, seen = brute_force(epsilon), drawn(kind, epsilon, repeats)
-    assert sum(expected.values()) == pytest.approx(1, abs=1e-6)
-    counts = [seen.get(chosen, 0) for chosen in expected]
-    hoped = np.array(list(expected.values()))
-    assert stats.chisquare(counts, hoped / hoped.sum() * repeats).pvalue > 1e-4, "another law"
-
-
 @pytest.mark.parametrize("kind", [NoisyCells, Tiered])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_every_set_is_as_likely_as_brute_force_says(epsilon: float, kind: type[NoisyCells]) -> None:
-    follows_its_law(epsilon, kind)
+    expected, cells, repeats = brute_force(epsilon), kind(epsilon, CELLS, WANTED), 4000
+    assert sum(expected.values()) == pytest.approx(1, abs=1e-6)
+    seen = Counter[tuple[int, ...]]()
+    for graph in range(repeats):
+        keys = graph.to_bytes(32, "big"), graph.to_bytes(32, "little")
+        seen[tuple(top(cells, RowStream(keys[0]), np.array(ONES), keys[1]).tolist())] += 1
+    hoped = np.array(list(expected.values()))
+    counts = [seen[chosen] for chosen in expected]
+    assert stats.chisquare(counts, hoped / hoped.sum() * repeats).pvalue > 1e-4, "another law"
 
 
 def test_fewer_ones_than_wanted_cost_a_second_tier_and_no_edge() -> None:
@@ -185,7 +166,7 @@ def test_any_partition_draws_the_same(epsilon: float, rest: RowStream | None) ->
     assert 50 < len(whole) < 1000
 
 
-def test_more_cells_than_numbers_with_levels_are_refused() -> None:
+def test_rejects_too_many_cells() -> None:
     assert NoisyCells(8.0, MAX_CELLS, 10).tiers
     last = np.array([MAX_CELLS - 1]) << SHIFT | (1 << SHIFT) - 1
     assert last > 0 and last >> SHIFT == MAX_CELLS - 1
@@ -193,7 +174,7 @@ def test_more_cells_than_numbers_with_levels_are_refused() -> None:
         NoisyCells(8.0, MAX_CELLS + 1, 10)
 
 
-def test_a_graph_of_more_slots_is_refused_before_anything_is_booked() -> None:
+def test_a_graph_with_too_many_node_pairs_is_rejected_uncharged() -> None:
     class Large(Domain):
         @property
         def size(self) -> int:
@@ -201,3 +182,37 @@ def test_a_graph_of_more_slots_is_refused_before_anything_is_booked() -> None:
 
     with pytest.raises(ConfigError, match="cells="):
         LapGraph(epsilon=4.0).queries(Large.whole(9, directed=False))
+
+
+# -- levels by words ---------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+LEVELS = {
+    "small": (3, 1, 9),
+    "close": (5, 1, 1, 1 << 40, 7),
+    "all words": (TOTAL // 3, TOTAL // 5, TOTAL - TOTAL // 3 - TOTAL // 5),
+    "many": tuple(RNG.integers(1, 1 << 50, size=131).tolist()),
+}
+
+
+@pytest.mark.parametrize("counts", LEVELS.values(), ids=LEVELS)
+def test_first_bits_decide_as_whole_words_do(counts: tuple[int, ...]) -> None:
+    ladder = LevelSampler(counts, lowest=2)
+    ends = np.array([ladder.words_from(2 + k) for k in range(len(counts))], dtype=object)
+    near = [int(end) + step for end in ends for step in (-1, 0) if 0 <= end + step < ladder.total]
+    words = np.array([*near, *RNG.integers(ladder.total, size=500, dtype=np.uint64)], dtype=np.uint64)
+    expected = [1 + sum(int(word) < end for end in ends) for word in words]
+    assert ladder.levels(words).tolist() == expected
+    times = -(-(1 << 14) // len(words))  # from so many words on, a table of first bits is used
+    assert ladder.levels(np.tile(words, times)).tolist() == expected * times
+
+
+def test_drawn_levels_are_as_likely_as_they_have_words() -> None:
+    drawn = LevelSampler((3, 1, 9), lowest=1).draw(RowStream(bytes(32)), np.arange(26_000), 5)
+    seen = np.bincount(drawn)[1:]
+    assert np.abs(seen - [6000, 2000, 18_000]).max() < 300
+
+
+def test_words_under_all_of_them() -> None:
+    words = np.array([0, TOTAL - 1], dtype=np.uint64)
+    assert under(words, TOTAL).tolist() == [True, True] and under(words, TOTAL - 1).tolist() == [True, False]

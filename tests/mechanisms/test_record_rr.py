@@ -81,7 +81,7 @@ def test_the_sampler_of_tails_covers_every_bin_with_its_probability(k: int, budg
         assert found == pytest.approx(table[t - 1], abs=0.012)
 
 
-def test_strict_mode_refuses_and_says_what_would_be_lost() -> None:
+def test_strict_mode_rejects_record_weights_and_states_the_loss() -> None:
     with pytest.raises(
         UnsupportedGuaranteeError,
         match=r"loses up to 11\.5736 of a budget of 9, .*public_weights, or mode='paper'",
@@ -91,7 +91,7 @@ def test_strict_mode_refuses_and_says_what_would_be_lost() -> None:
         RecordFeatureRR(epsilon=9.0, dim=50, mode="strict")
 
 
-def test_the_claim_is_void_and_prints_the_true_loss() -> None:
+def test_the_claim_is_invalid_and_states_the_actual_loss() -> None:
     claim = paper(epsilon=9.0, dim=50, k=10).claim
     assert (claim.certified, claim.epsilon) == (False, 9.0)
     text = node_features_statement(claim, LabelRR(epsilon=1.0, classes=2).claim)
@@ -134,12 +134,12 @@ def test_a_bin_is_read_as_its_upper_end_inside_the_bounds() -> None:
         ([[0.5] * 3] * 2, [[0.5, 0.3, 0.2]], "do not go together"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(x: list, theta: list, why: str) -> None:
+def test_weights_that_do_not_fit_are_rejected(x: list, theta: list, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         paper().perturb(np.array(x), np.array(theta), stream=stream())
 
 
-def test_features_and_parameters_that_are_none_are_refused() -> None:
+def test_rejects_invalid_features_and_parameters() -> None:
     theta = np.array([[0.5, 0.3, 0.2]])
     with pytest.raises(GraphError, match="NaN or infinite"):
         paper().perturb(np.array([[0.5, math.nan, 0.1]]), theta, stream=stream())

@@ -257,7 +257,7 @@ def test_a_huge_budget_overflows_nowhere(name: str) -> None:
         assert abs(samples.mean() + 0.25) < 0.1
 
 
-def test_an_unknown_mechanism_is_refused() -> None:
+def test_an_unknown_mechanism_is_rejected() -> None:
     with pytest.raises(ConfigError, match="did you mean 'hybrid'"):
         scalar("hybird", 1.0)
 

@@ -55,13 +55,13 @@ def test_a_public_rate_is_the_next_multiple_above() -> None:
 
 
 @pytest.mark.parametrize("expected", [1001, 0, 2.5, -1])
-def test_a_batch_that_the_data_cannot_hold_is_refused(expected: int) -> None:
+def test_rejects_a_batch_larger_than_the_data(expected: int) -> None:
     with pytest.raises(ConfigError, match=r"expected=|is larger than the 1000 records"):
         public_rate(expected, 1000)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.0, -0.5, 1.5, math.nan, 2.0**-33])
-def test_a_rate_that_32_bits_cannot_meet_is_refused(rate: float) -> None:
+def test_rejects_rates_that_are_no_multiple_of_2_to_minus_32(rate: float) -> None:
     with pytest.raises(ConfigError, match="sampling_rate="):
         noise_of(sampling_rate=rate)
 
@@ -118,7 +118,7 @@ def test_the_last_16_bits_decide_where_the_first_leave_it_open() -> None:
 
 
 @pytest.mark.parametrize("own", [0, 1, 0x7FFF, 0xFFFF])
-def test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on(own: int) -> None:
+def test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate(own: int) -> None:
     # Bits of exactly q 2^32 are out. They come once in 2^32 coins, so the stream is given here.
     first, step, record = 0x1234, 3, 7
     noise, asked = noise_of(sampling_rate=0.5), list[tuple[int, int]]()
@@ -150,7 +150,7 @@ def test_a_batch_is_a_function_of_key_and_step() -> None:
     assert len({tuple(batch.tolist()) for batch in one.values()}) == len(steps)
 
 
-def test_a_record_s_coin_does_not_depend_on_how_many_others_there_are() -> None:
+def test_sampling_of_a_record_does_not_depend_on_the_number_of_records() -> None:
     noise = noise_of(sampling_rate=0.25)
     few, many = noise.batch(3, 500), noise.batch(3, 90_000)
     assert many[-1] > 89_000
@@ -209,7 +209,7 @@ def test_batch_and_noise_do_not_share_a_key() -> None:
     )
 
 
-def test_a_fingerprint_tells_keys_and_data_apart() -> None:
+def test_fingerprints_differ_by_key_and_data() -> None:
     data = np.arange(6.0)
     one = noise_of().fingerprint(data)
     assert one == noise_of().fingerprint(data.copy())
@@ -250,23 +250,23 @@ def test_much_noise_takes_a_coarser_grid_that_the_exact_sampler_can_draw(multipl
     laws.has_the_variance(noise.noise(0), noise.sigma)
 
 
-def test_noise_that_leaves_no_grid_is_refused() -> None:
+def test_noise_that_leaves_no_grid_is_rejected() -> None:
     with pytest.raises(CalibrationError, match="grid steps in a clipping norm"):
         noise_of(noise_multiplier=1e6)
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.nan, math.inf])
-def test_a_multiplier_of_no_noise_is_refused(multiplier: float) -> None:
+def test_rejects_invalid_noise_multipliers(multiplier: float) -> None:
     with pytest.raises(ConfigError, match="noise_multiplier="):
         noise_of(noise_multiplier=multiplier)
 
 
-def test_a_short_key_is_refused() -> None:
+def test_a_short_key_is_rejected() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         noise_of(key=b"short")
 
 
-def test_what_a_key_draws_is_frozen() -> None:
+def test_golden_batch_and_noise() -> None:
     noise = noise_of(parameters=5, sampling_rate=2.0**-3)
     assert noise.batch(2, 50).tolist() == [5, 9, 18, 24, 31, 32, 34, 42, 46, 49]
     assert noise.noise(2).tolist() == [465588, 1131099, 282784, -1798078, 2250508]

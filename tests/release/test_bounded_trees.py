@@ -91,7 +91,7 @@ def test_a_replaced_record_changes_up_to_twice_as_many() -> None:
 @pytest.mark.parametrize(
     ("depth", "slots", "degree"), [(1, 1, 4), (1, 9, 4), (2, 1, 4), (2, 9, 3), (2, 2, 5)]
 )
-def test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised(
+def test_a_node_that_loses_all_edges_changes_at_most_its_reach_of_trees(
     depth: int, slots: int, degree: int
 ) -> None:
     nodes, most = 14, 0
@@ -110,7 +110,7 @@ def test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised(
 
 
 @pytest.mark.parametrize(("slots", "degree"), [(1, 5), (2, 7)])
-def test_a_node_that_leaves_long_lists_moves_no_choice_among_the_others(slots: int, degree: int) -> None:
+def test_a_node_leaving_long_lists_changes_no_choice_among_other_nodes(slots: int, degree: int) -> None:
     """Node 0 comes first in its friends' lists: coins for places in a list would all pass to the next one."""
     edges = list(rooted(degree))
     nodes = 1 + max(v for _, v in edges)
@@ -155,7 +155,7 @@ def of_degree(seed: int, nodes: int, degree: int) -> Iterator[tuple[int, int]]:
         (NodeBoundedDegree(10, replace_one=True), 1, 1, (None, 21)),
     ],
 )
-def test_reach_in_figures(unit: NodeUnit, slots: int, depth: int, expected: tuple[int | None, int]) -> None:
+def test_golden_reach(unit: NodeUnit, slots: int, depth: int, expected: tuple[int | None, int]) -> None:
     found = Reach.from_unit(unit, slots=slots, depth=depth)
     assert (found.slots, found.roots) == expected
 
@@ -189,7 +189,7 @@ def greedy(edges: Pairs, nodes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pairs", [5, 20, 80])
-def test_receivers_that_choose_first_let_a_hub_change_everybody(pairs: int) -> None:
+def test_caps_before_list_bounds_would_let_a_hub_change_all_trees(pairs: int) -> None:
     """A hub lists both friends of every pair: without it, each friend hears the other instead."""
     nodes = 2 * pairs + 1
     friends = [(2 * k + 1 + a, 2 * k + 2 - a) for k in range(pairs) for a in (0, 1)]
@@ -228,7 +228,7 @@ def by_one_generator(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("draw", [by_position, by_one_generator])
-def test_coins_that_a_list_shifts_let_a_record_change_strangers(
+def test_hash_values_by_position_would_let_a_record_change_unrelated_trees(
     draw: Callable[[Pairs, int, int], np.ndarray],
 ) -> None:
     nodes, slots = 24, 1
@@ -255,7 +255,7 @@ def test_rounds_draw_other_trees_and_the_same_ones_again() -> None:
     assert len(set(drawn)) == 3 and drawn[1] == drawn[3]
 
 
-def test_noise_is_bound_to_whose_list_an_entry_is_on() -> None:
+def test_noise_is_bound_to_the_owner_of_each_list_entry() -> None:
     bound = [
         BoundedTrees(graph_of(edges, 4), slots=1, cap=2, depth=1, key=bytes(32)).tensors
         for edges in ([(0, 2), (0, 3)], [(0, 2), (1, 3)])
@@ -263,7 +263,7 @@ def test_noise_is_bound_to_whose_list_an_entry_is_on() -> None:
     assert any(not torch.equal(one, other) for one, other in zip(*bound, strict=True))
 
 
-def test_each_source_fills_its_slots_and_each_receiver_hears_no_more_than_its_cap() -> None:
+def test_list_bounds_and_caps_are_met() -> None:
     edges = with_hubs(3, 30)
     trees = trees_of(edges, 30, 2, 3, 1)
     heard = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NO_NODE]
@@ -286,7 +286,7 @@ def steps(**changes: Any) -> TreeStepsQuery:
     return TreeStepsQuery(**{**fields, **changes})
 
 
-def test_steps_are_priced_for_all_roots_that_a_record_reaches() -> None:
+def test_steps_are_charged_for_all_roots_that_a_record_reaches() -> None:
     assert steps().event(NodeRecord()) == PoissonRoots(9.0, 0.25, 9, 3)
     assert steps().event(NodeRecord(replace_one=True)) == PoissonRoots(9.0, 0.25, 9, 5, "replace")
     assert steps().event(NodeBoundedDegree(4)) == PoissonRoots(9.0, 0.25, 9, 5)
@@ -296,7 +296,7 @@ def test_steps_are_priced_for_all_roots_that_a_record_reaches() -> None:
         assert steps().event(unit).change == steps().sensitivity(unit)
 
 
-def test_unusable_steps_are_refused() -> None:
+def test_rejects_invalid_tree_steps() -> None:
     with pytest.raises(UnitError, match="does not protect records"):
         steps().event(UndirectedEdge())
     with pytest.raises(CalibrationError, match=r"at least 1\.25"):

@@ -49,19 +49,19 @@ def test_one_noise_multiplier_for_a_whole_pipeline(epsilon: float, multiplier: f
 
 
 @pytest.mark.parametrize(("epsilon", "least"), [(64.0, 0.000999), (150.0, 0.0025)])
-def test_little_noise_sets_more_of_delta_aside(epsilon: float, least: float) -> None:
+def test_little_noise_uses_a_larger_share_of_delta(epsilon: float, least: float) -> None:
     unit = DirectedEdge()
     plan = calibrate_plan(unit, epsilon, 1e-7, lambda mu: hops(mu, 1, 4, unit), num_nodes=10)
     assert least < plan.slack / 1e-7 < 1.1 * least
     assert (1 - 1e-6) * epsilon <= plan.epsilon <= epsilon
 
 
-def test_steps_alone_set_a_thousandth_of_delta_aside() -> None:
+def test_training_steps_use_a_thousandth_of_delta() -> None:
     plan = calibrate_plan(NodeRecord(), 1.0, 1e-5, lambda scale: (steps(1 / scale),), num_nodes=20_000)
     assert plan.slack == 1e-5 * (1 - 1 / 1.001)
 
 
-def test_noise_of_less_than_64_grid_steps_is_refused() -> None:
+def test_noise_of_less_than_64_grid_steps_is_rejected() -> None:
     unit = DirectedEdge()
     with pytest.raises(CalibrationError, match="64 grid steps in the noise's standard deviation"):
         calibrate_plan(unit, 300.0, 1e-7, lambda mu: hops(mu, 1, 4, unit), num_nodes=10)
@@ -73,7 +73,7 @@ def test_a_whole_pipeline_is_calibrated_in_two_seconds() -> None:
     assert time.process_time() - started < 2.0
 
 
-def test_what_is_certified_is_the_fine_curve_with_the_slack_set_aside() -> None:
+def test_the_certified_epsilon_is_that_of_the_fine_curve_with_slack() -> None:
     plan = calibrate_plan(NodeRecord(), 2.0, 1e-5, joint, num_nodes=20_000)
     fine = privacy_curve(plan.event, interval=1e-4).epsilon(1e-5 / 1.001)
     assert plan.epsilon == pytest.approx(fine, rel=1e-12)
@@ -111,7 +111,7 @@ def test_a_gaussian_plan_of_another_scale_is_searched_for() -> None:
     assert 0.999 <= plan.epsilon <= 1.0
 
 
-def test_what_does_not_depend_on_the_scale_is_paid_first() -> None:
+def test_fixed_costs_are_charged_before_the_scaled_part() -> None:
     fixed = AccuracyCountQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
     plan = calibrate_plan(NodeRecord(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
     assert (1 - 1e-3) * 2 <= plan.epsilon <= 2
@@ -119,12 +119,12 @@ def test_what_does_not_depend_on_the_scale_is_paid_first() -> None:
         calibrate_plan(NodeRecord(), 1.9, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
 
 
-def test_a_plan_that_no_scale_changes_is_refused() -> None:
+def test_a_plan_that_no_scale_changes_is_rejected() -> None:
     with pytest.raises(CalibrationError, match="depends on the scale"):
         calibrate_plan(NodeRecord(), 5.0, 1e-5, lambda scale: (steps(3.0),), num_nodes=100)
 
 
-def test_a_delta_below_what_the_accounting_resolves_is_refused_with_that_reason() -> None:
+def test_a_delta_below_what_the_accounting_resolves_is_rejected_with_that_reason() -> None:
     with pytest.raises(CalibrationError, match=r"epsilon 1 at delta 1e-13.* delta is too small for so many"):
         calibrate_plan(NodeRecord(), 1.0, 1e-13, lambda scale: (steps(1 / scale, 200),), num_nodes=100)
 
@@ -147,7 +147,7 @@ def test_a_grid_that_holds_too_little_noise_ends_the_search_below_the_target() -
     assert plan.epsilon < 5
 
 
-def test_coarse_grids_are_refused_where_only_exact_noise_has_a_proof() -> None:
+def test_rejects_grids_too_coarse_for_exact_noise() -> None:
     def coarse(scale: float) -> tuple[Query, ...]:
         return (OutEdgeSumQuery(dim=2, sigma=1 / scale, grid_bits=5),)
 
@@ -198,7 +198,7 @@ def test_no_plan_of_two_hundred_costs_more_than_its_target() -> None:
         test_no_plan_costs_more_than_its_target(*setting)
 
 
-def test_hops_under_a_promise_are_calibrated_too() -> None:
+def test_hops_under_a_degree_assumption_are_calibrated() -> None:
     unit = NodeBoundedDegree(max_degree=16)
     plan = calibrate_plan(unit, 1.0, 1e-5, lambda mu: hops(mu, 2, 8, unit), num_nodes=100)
     assert plan.noise_std == pytest.approx([4 * 5.2759] * 2, rel=1e-3)

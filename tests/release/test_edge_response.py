@@ -10,10 +10,10 @@ from torch import Tensor
 
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain
-from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.errors import ReleaseError, UnitError
 from graphveil.ledger import MemoryLedger
+from graphveil.mechanisms.node_pair_noise import TOTAL, NoisyCells
 from graphveil.privacy import (
-    ApproximateDP,
     DirectedEdge,
     EdgeSubset,
     NodeRecord,
@@ -74,7 +74,7 @@ EDGES = [(0, 1), (1, 2), (5, 9), (28, 29), (3, 29)]
 
 
 @pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
-def test_one_edge_changes_one_slot_at_most(unit: Unit, directed: bool) -> None:
+def test_one_edge_changes_at_most_one_node_pair(unit: Unit, directed: bool) -> None:
     without = drawn(EDGES, unit, directed, key=fixed_key())
     for pair in [(0, 2), (7, 8), (29, 4), (9, 0)]:
         assert len(drawn([*EDGES, pair], unit, directed, key=fixed_key()) ^ without) <= 1
@@ -98,7 +98,7 @@ def of_triangle(query: Query, data: NodePairData, nodes: int = 3, key: ReleaseKe
     return release.answer(data)
 
 
-def test_noise_is_bound_to_the_slots_the_number_and_the_tree() -> None:
+def test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree() -> None:
     FixedKey.asked.clear()
     key = FixedKey(KEY.release_id, KEY.nonce, KEY.master)
     everybody, some = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, True, False])
@@ -124,34 +124,14 @@ def test_no_public_edge_is_drawn(kind: type[EdgeResponseQuery] | type[TopNodePai
         assert domain.protects(found.numpy()).all()
 
 
-def test_a_release_is_booked_before_it_is_drawn() -> None:
-    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
-    plan = ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0)
-    ledger = MemoryLedger(epsilon=1.5, delta=1e-7)
-    Release.open(plan, adjacency, budget=ledger)
-    assert [entry.event.events for entry in ledger.entries] == [(ApproximateDP(1.0),)]  # type: ignore[union-attr]
-    with pytest.raises(BudgetError, match="total to epsilon 2 at delta 1e-07"):
-        Release.open(plan, adjacency, budget=ledger)
-
-
-def test_a_graph_is_drawn_once() -> None:
-    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
-    release = Release.open(
-        ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
-    )
-    release.answer(EdgeResponseData(DOMAIN))
-    with pytest.raises(ReleaseError, match="every query"):
-        release.answer(EdgeResponseData(DOMAIN))
-
-
 @pytest.mark.parametrize("unit", [NodeRecord(), NoUnit()], ids=lambda unit: unit.name)
-def test_units_without_a_bound_are_refused(unit: Unit) -> None:
+def test_units_without_a_bound_are_rejected(unit: Unit) -> None:
     with pytest.raises(UnitError, match="no bound"):
         EdgeResponseQuery(1.0).event(unit)
 
 
 @pytest.mark.parametrize(("unit", "directed"), [(UndirectedEdge(), True), (DirectedEdge(), False)])
-def test_a_unit_that_is_not_the_graphs_is_refused(unit: Unit, directed: bool) -> None:
+def test_rejects_a_unit_that_does_not_match_the_graph(unit: Unit, directed: bool) -> None:
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=directed)
     ledger = MemoryLedger()
     with pytest.raises(UnitError):
@@ -159,20 +139,34 @@ def test_a_unit_that_is_not_the_graphs_is_refused(unit: Unit, directed: bool) ->
     assert not ledger.entries
 
 
-def test_weights_of_edges_are_not_ignored() -> None:
-    weighted = Adjacency.from_edges([0], [1], num_nodes=3, directed=False, weight=[1.0], max_weight=1.0)
-    with pytest.raises(ConfigError, match="weights"):
-        Release.open(
-            ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0),
-            weighted,
-            budget=MemoryLedger(),
-        )
-
-
-def test_a_share_out_of_range_is_refused() -> None:
+def test_a_share_out_of_range_is_rejected() -> None:
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
     release = Release.open(
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
     with pytest.raises(ReleaseError, match="share"):
         release.answer(EdgeResponseData(DOMAIN, 1.5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_tier_has_noise_of_its_own(seed: int) -> None:
+    """Five edges where 6200 are wanted: some 6900 cells without an edge pass the bound of one of the tiers.
+
+    If the second tier reused the words of the first, cells that did not pass there would be less likely to
+    pass here, and some 5000 would be found.
+    """
+    nodes, wanted, epsilon = 250, 6200, 3.0
+    domain = Domain.whole(nodes, directed=False)
+    cells = NoisyCells(epsilon, domain.size, wanted)
+    assert cells.tiers == 2
+    often = TOTAL // 16  # from here on every cell has a word of its own, which is the same in both tiers
+    assert all(ladder.total > often for ladder in cells.zeros)
+    adjacency = Adjacency.from_edges(range(5), range(5, 10), num_nodes=nodes, directed=False)
+    plan = ReleasePlan(UndirectedEdge(), (TopNodePairsQuery(epsilon),), delta=0.0)
+    key = ReleaseKey.from_seed(seed, "tiers")
+    release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
+    found = release.answer(TopNodePairsData(domain, wanted))
+    assert len(found) == wanted and bool((torch.diff(found) > 0).all())
+    assert int(found.min()) >= 0 and int(found.max()) < domain.size
+    spread = np.histogram(found.numpy(), bins=10, range=(0, domain.size))[0]
+    assert spread.min() > wanted / 20

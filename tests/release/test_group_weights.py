@@ -1,13 +1,17 @@
+"""Weights by group, grids of hops, and which plans have the smaller guarantee for several edges."""
+
 import math
 
 import pytest
 
 from graphveil.errors import ConfigError
+from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.privacy import DirectedEdge, UndirectedEdge
-from graphveil.release import GroupWeights
+from graphveil.release import GroupWeights, NeighborSumQuery, ReleasePlan
+from graphveil.release.plan import hops
 
 
-def test_the_steered_table_is_the_specified_one() -> None:
+def test_the_target_weighted_table_is_the_specified_one() -> None:
     s = math.sqrt(0.5)
     assert GroupWeights.target_weighted().table == ((s, 1, 1), (0, s, 1), (0, 0, s))
 
@@ -45,6 +49,26 @@ def test_only_equal_weights_both_ways_are_symmetric() -> None:
 @pytest.mark.parametrize(
     "table", [(), ((1.0, 0.5),), ((1.0,), (1.0,)), ((1.5,),), ((-0.1,),), ((float("nan"),),)]
 )
-def test_a_table_that_is_no_square_of_shares_is_refused(table: tuple[tuple[float, ...], ...]) -> None:
+def test_rejects_a_table_that_is_not_a_square_of_shares(table: tuple[tuple[float, ...], ...]) -> None:
     with pytest.raises(ConfigError, match="weight"):
         GroupWeights("labels", table)
+
+
+@pytest.mark.parametrize("back", [0.0, 0.1, 0.3, 0.71, 1.0])
+def test_grid_steps_are_a_power_of_two_for_any_weights(back: float) -> None:
+    # Only then does going back to vectors round nothing, whatever float type a block's sums needed.
+    weights = GroupWeights.few_labels(back)
+    steps = NeighborSumQuery(weights, (1.0, 1.0, 1.0), dim=2).unit_steps
+    assert math.log2(steps).is_integer()
+    assert 2**9 < steps * weights.largest <= 2**10
+
+
+def test_only_hops_of_equal_weight_and_noise_scale_sublinearly() -> None:
+    unit = DirectedEdge()
+    assert not ReleasePlan(unit, hops(0.5, 2, 4, unit), delta=1e-7).linear_group_scaling
+    counted = BudgetAllocation.choose(unit, 0.05, few_labels=False, reverse_weight=0.3).queries(
+        0.5, classes=3
+    )
+    assert ReleasePlan(unit, counted, delta=1e-7).linear_group_scaling
+    target_weighted = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), dim=2)
+    assert ReleasePlan(UndirectedEdge(), (target_weighted,), delta=1e-7).linear_group_scaling

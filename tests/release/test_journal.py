@@ -50,7 +50,7 @@ def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) ->
         assert master.hex() not in file.read_text(errors="replace")
 
 
-def test_keys_live_in_the_users_state_directory_by_default(
+def test_keys_are_stored_in_the_user_state_directory_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -69,7 +69,7 @@ def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) 
     assert not list(run.glob("answer-*"))
 
 
-def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: Path) -> None:
+def test_a_resume_reads_stored_answers_and_draws_the_others(run: Path, keys: Path) -> None:
     first = opened(run, keys, hops=2).answer(NeighborSumData(ROWS))
     resumed = opened(run, keys, hops=2)
     assert torch.equal(resumed.answer(NeighborSumData(ROWS)), first)
@@ -77,7 +77,7 @@ def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: 
     resumed.close()
 
 
-def test_a_resume_in_a_new_process_is_booked_in_the_new_processs_memory(run: Path, keys: Path) -> None:
+def test_a_release_resumed_in_a_new_process_is_recorded_in_its_ledger(run: Path, keys: Path) -> None:
     first, again = MemoryLedger(), MemoryLedger()
     one = opened(run, keys, budget=first)
     two = opened(run, keys, budget=again)
@@ -87,7 +87,7 @@ def test_a_resume_in_a_new_process_is_booked_in_the_new_processs_memory(run: Pat
     assert len(first.entries) == 1
 
 
-def test_a_refused_budget_leaves_nothing_to_resume(run: Path, keys: Path) -> None:
+def test_a_rejected_budget_leaves_nothing_to_resume(run: Path, keys: Path) -> None:
     with pytest.raises(BudgetError):
         opened(run, keys, budget=MemoryLedger(epsilon=0.1, delta=1e-5))
     assert not run.exists()
@@ -128,7 +128,7 @@ def test_a_folder_without_the_key_of_its_fingerprints_recognizes_nothing(run: Pa
         opened(run, keys)
 
 
-def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys: Path) -> None:
+def test_fingerprints_under_two_keys_differ_for_equal_data(run: Path, keys: Path) -> None:
     def fingerprints(folder: Path) -> set[str]:
         opened(folder, keys).answer(NeighborSumData(ROWS))
         return set(json.loads((folder / "release.json").read_text())["fingerprints"].values())
@@ -145,7 +145,7 @@ def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, key
         opened(run, keys).answer(NeighborSumData(ROWS))
 
 
-def test_a_closed_release_is_refused_to_another_plan(run: Path, keys: Path) -> None:
+def test_a_closed_release_rejects_another_plan(run: Path, keys: Path) -> None:
     release = opened(run, keys)
     release.answer(NeighborSumData(ROWS))
     release.close()
@@ -168,7 +168,7 @@ def test_a_damaged_answer_is_a_typed_error(run: Path, keys: Path) -> None:
         opened(run, keys).answer(NeighborSumData(ROWS))
 
 
-def test_an_answer_of_another_release_or_place_is_refused(run: Path, keys: Path, tmp_path: Path) -> None:
+def test_an_answer_of_another_release_or_place_is_rejected(run: Path, keys: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     for folder in (run, other):
         release = opened(folder, keys, hops=2)
@@ -225,7 +225,7 @@ class DyingLedger(MemoryLedger):
 
 @pytest.mark.parametrize("step", ["begin", "record"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_release_that_is_killed_while_it_is_booked_pays_once(
+def test_a_release_interrupted_while_charging_is_charged_once(
     run: Path, keys: Path, step: str, when: str
 ) -> None:
     budget, journal = DyingLedger(), DyingJournal(run, KeyStore(keys))
@@ -242,7 +242,7 @@ def test_a_release_that_is_killed_while_it_is_booked_pays_once(
     "unfit",
     [ROWS.bfloat16(), ROWS.to_sparse(), ROWS.to(torch.complex64), ROWS.clone().requires_grad_(), ROWS[1:]],
 )
-def test_rows_that_do_not_fit_cost_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
+def test_rejected_rows_use_up_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
     release = opened(run, keys)
     with pytest.raises(ReleaseError, match="stays charged"):
         release.answer(NeighborSumData(unfit))

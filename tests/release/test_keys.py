@@ -19,15 +19,6 @@ from graphveil.release.plan import hops
 from tests.mechanisms.sources import keys_are_fresh, keys_follow_the_system
 
 
-def test_fresh_keys_share_nothing() -> None:
-    first, second = ReleaseKey.fresh(), ReleaseKey.fresh()
-    assert first.release_id != second.release_id
-    assert first.nonce != second.nonce
-    assert first.master != second.master
-    assert len(first.master) == len(first.nonce) == 32
-    assert not first.reproducible
-
-
 def secret() -> bytes:
     return ReleaseKey.fresh().master
 
@@ -80,7 +71,7 @@ def test_a_query_key_is_the_documented_hmac() -> None:
     assert key.query_key(canonical({"b": 1, "a": [2.5, "y"]})) != key.query_key(canonical(descriptor))
 
 
-def test_digests_are_keyed_and_tell_shapes_and_types_apart() -> None:
+def test_digests_are_keyed_and_differ_by_shape_and_type() -> None:
     key, other = ReleaseKey.from_seed(1, "gap"), ReleaseKey.from_seed(2, "gap")
     x = torch.arange(4)
     assert key.digest(x) == key.digest(x.clone())

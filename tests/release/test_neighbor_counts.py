@@ -41,38 +41,29 @@ def counts(
     return release.answer(NeighborCountData(classes))
 
 
-def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
-    """Neighbor replay; without ranks, an edge may move one count at each end."""
+@pytest.mark.parametrize("query", [QUERY, BOTH_ENDS], ids=["one_end", "both_ends"])
+def test_an_edge_moves_one_count_by_one(query: NeighborCountQuery) -> None:
+    """Neighbor test; without ranks, an edge may move one count at each end."""
     for unit in UNITS:
         attained = replay.no_change_exceeds_its_price((query,), unit)
         assert max(attained.values()) == pytest.approx(1.0)
         assert query.sensitivity(unit) ** 2 == pytest.approx(query.changed(unit))
 
 
-def counts_at_both_ends_cost_twice() -> None:
-    """Neighbor replay where both ends count."""
-    an_edge_moves_one_count_by_one(BOTH_ENDS)
-
-
-def test_an_edge_moves_one_count_by_one() -> None:
-    an_edge_moves_one_count_by_one()
-    counts_at_both_ends_cost_twice()
-
-
-def test_a_target_hears_its_labeled_neighbors_and_they_do_not_hear_it() -> None:
+def test_edges_count_at_the_end_of_the_higher_rank() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     assert counts(star, groups, classes).tolist() == [[0] * 3] * 3 + [[1, 2, 0]]
 
 
-def test_without_ranks_all_hear_all_neighbors() -> None:
+def test_without_ranks_edges_count_at_both_ends() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     heard = counts(star, groups, classes, BOTH_ENDS)
     assert heard.tolist() == [[0, 0, 1]] * 3 + [[1, 2, 0]]
 
 
-def test_between_equals_one_end_hears_and_over_all_pairs_both_do_alike() -> None:
+def test_edges_between_equal_ranks_count_at_one_end_evenly() -> None:
     clique = [(u, v) for u in range(40) for v in range(u)]
     heard = counts(clique, torch.zeros(40, dtype=torch.int64), torch.arange(40) % 3)
     assert float(heard.sum()) == 40 * 39 / 2
@@ -94,17 +85,13 @@ def noisy(adjacency: Adjacency, backend: Any = None, seed: int = 1) -> torch.Ten
     return release.answer(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
 
 
-def counts_have_their_noise() -> None:
+def test_counts_have_their_noise() -> None:
     """Without edges the answer is the noise."""
     drawn = noisy(Adjacency.from_edges([], [], num_nodes=60_000, directed=False)).numpy()
     sigma = DiscreteLaplace(1.0).sigma
     off = abs(drawn.std() / sigma - 1)
     assert off < 0.01, f"variance is off {sigma:.4f}^2 by {off:.1%}"
     assert abs(np.corrcoef(drawn.T) - np.eye(CLASSES)).max() < 0.02
-
-
-def test_counts_have_their_noise() -> None:
-    counts_have_their_noise()
 
 
 def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
@@ -115,7 +102,7 @@ def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
     assert torch.equal(noisy(ring, RowRange(30)), whole[30:])
 
 
-def test_it_costs_pure_epsilon_under_edges_and_is_refused_under_records() -> None:
+def test_neighbor_counts_are_pure_dp_for_edges_and_rejected_for_records() -> None:
     assert [QUERY.event(unit) for unit in UNITS] == [PureDP(1.0)] * 2
     assert [BOTH_ENDS.event(unit) for unit in UNITS] == [PureDP(2.0), PureDP(1.0)]
     with pytest.raises(UnitError, match="no bound"):
@@ -131,7 +118,7 @@ WRONG = (torch.tensor([0, 3]), torch.tensor([0, -2]), torch.zeros(2), torch.zero
 
 
 @pytest.mark.parametrize("classes", WRONG)
-def test_classes_out_of_range_are_refused(classes: torch.Tensor) -> None:
+def test_classes_out_of_range_are_rejected(classes: torch.Tensor) -> None:
     pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     release = Release.open(plan, pair, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
@@ -139,7 +126,7 @@ def test_classes_out_of_range_are_refused(classes: torch.Tensor) -> None:
         release.answer(NeighborCountData(classes))
 
 
-def test_bad_fields_are_refused() -> None:
+def test_bad_fields_are_rejected() -> None:
     with pytest.raises(ConfigError, match="ranks"):
         NeighborCountQuery("all", (), 1.0, 3)
     with pytest.raises(ConfigError, match="epsilon"):

@@ -63,7 +63,7 @@ def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
     return answers, refusals
 
 
-def test_threads_are_answered_a_planned_query_once() -> None:
+def test_threads_receive_each_planned_answer_once() -> None:
     for planned in (1, 1, 1, 2, 3):
         release = Release.open(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
         answers, refusals = at_once(lambda: release.answer(NeighborSumData(ROWS)))  # noqa: B023
@@ -87,7 +87,7 @@ def test_threads_take_each_step_on_the_edges_once() -> None:
     assert len({tuple(step.tolist()) for step in taken}) == ATTENTION.steps
 
 
-def test_threads_get_the_noise_of_the_step_that_they_ask_for() -> None:
+def test_threads_receive_the_noise_of_the_requested_step() -> None:
     noise = STEPS.randomness(bytes(32))
     alone = [STEPS.randomness(bytes(32)).noise(step).tolist() for step in range(STEPS.steps)]
 
@@ -127,7 +127,7 @@ def in_a_fork(act: Callable[[], object]) -> str:
 
 
 @forks
-def test_a_forked_copy_of_a_release_is_refused() -> None:
+def test_a_forked_copy_of_a_release_is_rejected() -> None:
     release = Release.open(plan_of(), edgeless(NODES), budget=MemoryLedger())
     assert "opened in another process" in in_a_fork(lambda: release.answer(NeighborSumData(ROWS)))
     assert release.answer(NeighborSumData(ROWS)).shape == (NODES, 2)
@@ -135,7 +135,7 @@ def test_a_forked_copy_of_a_release_is_refused() -> None:
 
 
 @forks
-def test_forked_copies_of_training_noise_are_refused() -> None:
+def test_forked_copies_of_training_noise_are_rejected() -> None:
     noise = STEPS.randomness(bytes(32))
     noise.noise(0)
     assert "opened in another process" in in_a_fork(lambda: noise.noise(0))

@@ -8,19 +8,19 @@ UP, DOWN = np.triu_indices(200, k=1)
 EVERYBODY = np.ones(200, dtype=bool)
 
 
-def test_of_a_friendship_s_two_edges_exactly_one_is_used() -> None:
+def test_exactly_one_direction_of_an_undirected_edge_is_used() -> None:
     for learns in (EVERYBODY, ~EVERYBODY, np.arange(200) % 3 == 0):
         assert (select_one_direction(UP, DOWN, learns) ^ select_one_direction(DOWN, UP, learns)).all()
 
 
-def test_a_friendship_counts_at_the_end_that_is_learned_from() -> None:
+def test_an_undirected_edge_counts_at_the_training_node() -> None:
     learns = np.arange(200) < 50
     into = select_one_direction(UP, DOWN, learns)
     assert not into[learns[UP] & ~learns[DOWN]].any()
     assert select_one_direction(DOWN, UP, learns)[learns[UP] & ~learns[DOWN]].all()
 
 
-def test_between_equals_the_coin_is_fair_and_favors_nobody() -> None:
+def test_directions_between_equal_nodes_are_balanced() -> None:
     used = select_one_direction(UP, DOWN, EVERYBODY)
     assert abs(used.mean() - 0.5) < 5 * 0.5 / len(used) ** 0.5
     received = np.bincount(DOWN[used], minlength=200) + np.bincount(UP[~used], minlength=200)

@@ -101,7 +101,7 @@ def test_every_query_has_a_declared_place() -> None:
     assert {query for site in PRIVATE_SUM_SITES for query in site.queries} == found
 
 
-def test_noise_is_drawn_in_declared_places_alone() -> None:
+def test_noise_is_drawn_in_declared_places_only() -> None:
     drawing = {
         place
         for place, call in calls("release")
@@ -115,7 +115,7 @@ def test_noise_is_drawn_in_declared_places_alone() -> None:
     assert not {place for place in drawing if not is_reached_from_declared_places(place)}
 
 
-def test_edges_are_read_exactly_in_declared_places_alone() -> None:
+def test_edges_are_read_exactly_in_declared_places_only() -> None:
     reading = {
         place
         for place, call in calls("release")
@@ -127,7 +127,7 @@ def test_edges_are_read_exactly_in_declared_places_alone() -> None:
     assert not {place for place in reading if not is_reached_from_declared_places(place)}
 
 
-def test_clipped_gradients_are_summed_in_declared_places_alone() -> None:
+def test_clipped_gradients_are_summed_in_declared_places_only() -> None:
     summing = {
         place
         for part in parts()

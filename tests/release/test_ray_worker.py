@@ -1,6 +1,7 @@
 """A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -21,10 +22,10 @@ from graphveil.cluster.worker import SealedBlob, Worker, open_value, seal_value
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, block_of
 from graphveil.data.stored_graph import SOURCES, StoredEdges, read_manifest
-from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
-from graphveil.release.backends import BlockWork, backend_for
-from release.test_disk_engine import drawn, stored
-from release.test_engines import SourceIds, star, works
+from graphveil.errors import ConfigError, ReleaseError
+from graphveil.release.backends import BlockWork
+from release.test_backends import SourceIds, star, works
+from release.test_disk_backend import drawn, stored
 
 
 def sent(name: str, value: object, box: SecretBox) -> SealedBlob:
@@ -46,9 +47,7 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not inst
 
 @needs_ray
 @pytest.mark.parametrize("part", [64, 128, 1 << 20])
-def test_values_arrive_as_they_were_and_parts_tell_nothing(
-    part: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sealed_values_are_restored_and_reveal_nothing(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_worker, "PART", part)
     secret = b"the key of the noise, 32 bytes.."
     value = {"key": secret, "rows": torch.arange(100.0).reshape(25, 4), "codes": np.arange(3), "none": None}
@@ -64,7 +63,7 @@ def test_values_arrive_as_they_were_and_parts_tell_nothing(
 
 
 @needs_ray
-def test_the_size_of_a_block_tells_no_degree() -> None:
+def test_the_size_of_a_sealed_block_reveals_no_degree() -> None:
     box, sizes = SecretBox(), set()
     for edges in (0, 1, 9, 500, 15_000):  # of one row, in a block of its own
         block = EdgeBlock(
@@ -79,7 +78,7 @@ def test_the_size_of_a_block_tells_no_degree() -> None:
 
 
 @needs_ray
-def test_parts_that_change_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_change_places_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_worker, "PART", 64)
     box = SecretBox()
     sealed_blob = sent("work", torch.arange(100.0), box)
@@ -125,7 +124,7 @@ def test_blocks_are_remembered_for_one_graph() -> None:
 
 
 @needs_ray
-def test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it() -> None:
+def test_an_abandoned_query_cannot_end_or_read_the_next_one() -> None:
     box, graph = SecretBox(), star(5)
     one, block = worker(box), sent("edges", block_of(graph, 0, 6), box)
     one.set_graph("star", None)
@@ -148,7 +147,7 @@ class Spoken(BlockWork):
 
 
 @needs_ray
-def test_what_goes_wrong_is_said_without_a_value() -> None:
+def test_worker_errors_contain_no_private_value() -> None:
     box, graph = SecretBox(), star(5)
     one = worker(box)
     one.set_graph("star", None)
@@ -168,7 +167,7 @@ def test_what_goes_wrong_is_said_without_a_value() -> None:
 
 
 @needs_ray
-def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_path: Path) -> None:
+def test_a_worker_rejects_a_folder_that_changed(tmp_path: Path) -> None:
     graph = stored(tmp_path, drawn()).adjacency
     manifest = read_manifest(tmp_path)
     assert manifest is not None and len(manifest.blocks) > 2
@@ -196,10 +195,11 @@ def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_pat
 # -- refusals ----------------------------------------------------------------------------------------------
 
 
-def test_without_ray_the_engine_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingDependencyError, match=r"graphveil\[ray\]"):
-        backend_for("ray", star(3))
+def test_a_missing_ray_is_a_clear_error() -> None:
+    code = "import sys; sys.modules['ray'] = None; import graphveil as gv; "
+    code += "gv.GAP(unit='none', backend='ray').fit(gv.load_dataset('synthetic/tiny'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingDependencyError" in done.stderr and "graphveil[ray]" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, worke
     assert 1 << 10 <= step <= 1 << 22
 
 
-def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_error_is_not_a_result() -> None:
     class WorkerPool:
         def members(self, workers: int | None) -> list[None]:
             return [None]
@@ -236,10 +236,13 @@ def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         def run(self, *asked: object) -> Iterator[str]:
             yield "it failed with MemoryError"
 
-    monkeypatch.setattr(RayBackend, "_worker_pool", lambda self: WorkerPool())
+    class Failing(RayBackend):
+        def _worker_pool(self) -> Any:
+            return WorkerPool()
+
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
     with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays charged"):
-        list(RayBackend().run(lambda edges: torch.zeros(0), adjacency))
+        list(Failing().run(lambda edges: torch.zeros(0), adjacency))
 
 
 def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> None:
@@ -251,5 +254,5 @@ def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> Non
     assert len({worker_pool.process_identity(ray(*place)) for place in places}) == 3
 
 
-def test_ray_is_told_to_report_to_nobody() -> None:
+def test_ray_usage_reports_are_disabled() -> None:
     assert worker_pool._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"

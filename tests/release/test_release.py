@@ -12,12 +12,12 @@ from contracts.inside import reachable
 from contracts.laws import has_the_law
 from torch import Tensor
 
-from graphveil.audit.zero_noise import ZeroNoise, zero_noise_plan
+from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
-from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
+from graphveil.errors import BudgetError, ConfigError, GraphveilError, ReleaseError, UnitError
+from graphveil.ledger import Entry, Ledger, MemoryLedger
 from graphveil.mechanisms import RoundedGaussian
-from graphveil.privacy import DirectedEdge, UndirectedEdge
+from graphveil.privacy import DirectedEdge, Gaussian, NodeBoundedDegree, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     EdgeCountData,
@@ -60,7 +60,7 @@ def test_a_row_is_the_sum_of_its_in_neighbors_on_the_grid() -> None:
     assert torch.equal(answer, torch.stack(expected).float())
 
 
-def test_steered_rows_weigh_each_message_by_both_groups() -> None:
+def test_target_weighted_hops_weight_messages_by_both_groups() -> None:
     fine = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), 2, grid_bits=20)
     answer = opened(zero_noise_plan(UndirectedEdge(), (fine,)), groups=GROUPS).answer(NeighborSumData(ROWS))
     s = math.sqrt(0.5)
@@ -68,7 +68,7 @@ def test_steered_rows_weigh_each_message_by_both_groups() -> None:
     assert answer.numpy() == pytest.approx(np.array(into), abs=2**-19)
 
 
-def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
+def test_undirected_edges_count_once_in_the_upper_triangle() -> None:
     # labeled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
     graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
     query = EdgeCountQuery("labels", (True, False), 3, (4.0,))
@@ -80,7 +80,7 @@ def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
     assert cells.tolist() == [[0, 1, 1], [0, 1, 1], [0, 0, 0]]
 
 
-def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
+def test_directed_edges_count_in_the_row_of_the_source_class() -> None:
     graph = Adjacency.from_edges([0, 1, 2], [1, 0, 1], num_nodes=3, directed=True)
     query = EdgeCountQuery("labels", (True,), 2, (4.0,))
     plan = zero_noise_plan(DirectedEdge(), (query,))
@@ -117,7 +117,7 @@ def test_noise_of_any_size_is_added_exactly_and_rounded_once(sigma: float) -> No
     has_the_law(answer.double().numpy() * 1024, sigma * 1024)
 
 
-def test_counts_may_stand_beside_rows_of_one_group() -> None:
+def test_counts_by_group_and_hops_of_one_group_share_a_plan() -> None:
     plan = zero_noise_plan(UndirectedEdge(), (*hops(1.0, 1, 2), COUNTS))
     release = opened(plan, groups=GROUPS)
     assert release.answer(NeighborSumData(ROWS)).shape == (5, 2)
@@ -149,7 +149,7 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (5, 3), (5,)])
-def test_rows_of_another_shape_are_refused_and_may_be_corrected(shape: tuple[int, ...]) -> None:
+def test_rejects_rows_of_another_shape_and_accepts_a_correction(shape: tuple[int, ...]) -> None:
     release = opened(plan_of())
     with pytest.raises(ReleaseError, match=r"rows of shape \(5, 2\)"):
         release.answer(NeighborSumData(torch.zeros(shape)))
@@ -157,7 +157,7 @@ def test_rows_of_another_shape_are_refused_and_may_be_corrected(shape: tuple[int
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 2], [0, 3, 2, 2, 0], [-1, 1, 2, 2, 0]])
-def test_labels_that_fit_no_cell_are_refused(labels: list[int]) -> None:
+def test_rejects_labels_outside_the_classes(labels: list[int]) -> None:
     release = opened(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), groups=GROUPS)
     with pytest.raises(ReleaseError, match="labels"):
         release.answer(EdgeCountData(torch.tensor(labels)))
@@ -181,20 +181,20 @@ def test_labels_outside_the_labeled_groups_are_not_read() -> None:
         GROUPS / 1,
     ],
 )
-def test_a_node_without_a_group_would_go_without_noise_and_is_refused(groups: Tensor | None) -> None:
+def test_rejects_groups_that_leave_a_node_without_noise(groups: Tensor | None) -> None:
     budget = MemoryLedger()
     with pytest.raises(ConfigError, match="groups"):
         Release.open(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
     assert not budget.entries
 
 
-def test_queries_with_different_groups_are_refused() -> None:
+def test_queries_with_different_groups_are_rejected() -> None:
     two = EdgeCountQuery("split", (True, False), 3, (4.0,))
     with pytest.raises(ConfigError, match="groups"):
         opened(ReleasePlan(UndirectedEdge(), (STEERED, two), delta=1e-3), groups=GROUPS)
 
 
-def test_friendships_stored_as_directed_edges_are_not_counted() -> None:
+def test_rejects_undirected_edges_stored_as_directed_edges() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 0], num_nodes=5, directed=True)
     budget = MemoryLedger()
     with pytest.raises(UnitError, match="directed=False"):
@@ -205,7 +205,7 @@ def test_friendships_stored_as_directed_edges_are_not_counted() -> None:
 # -- what stays inside -------------------------------------------------------------------------------------
 
 
-def test_no_object_in_memory_holds_a_sum_or_its_noise(tmp_path: Path) -> None:
+def test_no_reachable_object_contains_a_sum_or_its_noise(tmp_path: Path) -> None:
     nodes = 200
     rng = np.random.default_rng(5)
     source, target = rng.integers(nodes, size=(2, 1500))
@@ -265,12 +265,12 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy])
-def test_a_copy_that_could_draw_the_same_noise_is_refused(copier: Any) -> None:
+def test_a_release_cannot_be_copied(copier: Any) -> None:
     with pytest.raises(ReleaseError, match="cannot be copied"):
         copier(opened(plan_of()))
 
 
-def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
+def test_a_failed_query_is_not_repeated_under_its_key() -> None:
     release = opened(plan_of(), backend=Broken())
     with pytest.raises(MemoryError):
         release.answer(NeighborSumData(ROWS))
@@ -290,7 +290,7 @@ def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
     assert not (answers[0] == answers[2]).any()
 
 
-def test_a_release_knows_whether_its_noise_can_be_reproduced() -> None:
+def test_reproducible_is_true_only_for_seeded_noise() -> None:
     assert opened(plan_of(), key=KEY).reproducible
     assert not opened(plan_of()).reproducible
 
@@ -320,6 +320,59 @@ def test_another_descriptor_draws_other_noise_under_one_key(change: dict[str, An
     assert not (first == third).all()
 
 
-def test_the_plan_asks_for_zero_noise_only_in_tests() -> None:
-    assert ZeroNoise(1.0).slack(epsilon=1.0, delta=1e-5, changed=1) == 0.0
-    assert plan_of().sampler is not ZeroNoise
+# -- charges -----------------------------------------------------------------------------------------------
+
+TRIPLE = Adjacency.from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), num_nodes=3, directed=False)
+
+
+def test_a_key_cannot_open_two_releases() -> None:
+    budget, key = MemoryLedger(), ReleaseKey.fresh()
+    cheap = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5)
+    dear = ReleasePlan(UndirectedEdge(), hops(5.0, 1, 2), delta=1e-5)
+    Release.open(cheap, TRIPLE, budget=budget, key=key)
+    with pytest.raises(BudgetError, match="already recorded"):
+        Release.open(dear, TRIPLE, budget=budget, key=key)
+    assert len(budget.entries) == 1
+
+
+def test_a_key_cannot_open_two_releases_on_a_ledger_that_deduplicates(tmp_path: Path) -> None:
+    key, plan = ReleaseKey.fresh(), ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.init("friends", "undirected-edge")
+    book = ledger.data_set("friends")
+    Release.open(plan, TRIPLE, budget=book, key=key)
+    with pytest.raises(BudgetError, match="a key serves one release"):
+        Release.open(plan, TRIPLE, budget=book, key=key)
+    ledger.close()
+
+
+def test_a_closed_release_is_not_refunded(tmp_path: Path) -> None:
+    plan, keys = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), KeyStore(tmp_path / "keys")
+
+    def resumed(budget: MemoryLedger) -> Release:
+        return Release.open(plan, TRIPLE, budget=budget, journal=FolderJournal(tmp_path / "run", keys))
+
+    first = resumed(MemoryLedger())
+    answer = first.answer(NeighborSumData(torch.eye(3, 2)))
+    first.close()
+    again = resumed(MemoryLedger())  # a new process begins with an empty one
+    assert torch.equal(again.answer(NeighborSumData(torch.eye(3, 2))), answer)
+    assert not again.refund_if_undrawn()
+
+
+@pytest.mark.parametrize("slack", [-1e-9, 1.5, math.nan])
+def test_a_slack_that_is_no_share_is_rejected(slack: float) -> None:
+    with pytest.raises(ConfigError, match="slack="):
+        ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5, slack=slack)
+    with pytest.raises(ConfigError, match="slack="):
+        Entry("a", "rows", Gaussian(0.1), slack)
+
+
+def test_releases_of_different_units_do_not_compose() -> None:
+    budget = MemoryLedger(epsilon=10.0, delta=1e-5)
+    Release.open(ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), TRIPLE, budget=budget)
+    assert [entry.unit for entry in budget.entries] == [UndirectedEdge()]
+    promise = NodeBoundedDegree(2)
+    records = ReleasePlan(promise, hops(0.1, 1, 2, promise), delta=1e-5)
+    with pytest.raises(BudgetError, match="different units"):
+        Release.open(records, TRIPLE, budget=budget)

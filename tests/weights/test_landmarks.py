@@ -62,7 +62,7 @@ def test_landmarks_are_means_of_the_rows_nearest_to_them() -> None:
     assert _nearest(torch.zeros(1, 2), torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [0]
 
 
-def test_landmarks_keep_the_bound_and_what_is_read() -> None:
+def test_landmarks_keep_the_bound_and_inputs_of_their_weight() -> None:
     assert Landmarks(SigmoidCos(), 8).bound == SigmoidCos().bound
     assert parse_weight("posterior_dot@8").reads == "posteriors"
     described = Landmarks(SigmoidCos(), 8).describe()
@@ -70,6 +70,6 @@ def test_landmarks_keep_the_bound_and_what_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["jaccard@8", "class_agree(0.2)@8", "half_cos@0", "half_cos@129", "one@8"])
-def test_what_has_no_landmarks_is_refused(text: str) -> None:
+def test_rejects_weights_without_landmarks(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_weight(text)

@@ -205,7 +205,7 @@ class RecordingZeroNoise(DotWeight):
 
 
 @pytest.mark.parametrize("edges", [0, 1, 300, 900])
-def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -> None:
+def test_a_custom_weight_receives_nothing_that_depends_on_edges(edges: int) -> None:
     weight = RecordingZeroNoise()
     object.__setattr__(weight, "seen", [])
     rng = np.random.default_rng(edges)
@@ -218,7 +218,7 @@ def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -
     assert weight.seen == [(4097,), (40, 3), (40, 3), (40, 3), (40, 3)]
 
 
-def test_a_weight_that_would_be_given_edges_is_refused() -> None:
+def test_rejects_weights_that_would_receive_edges() -> None:
     class Neighbors(PairWeights):
         tables, num_nodes, is_valid = (), 2, True
 
@@ -289,9 +289,7 @@ OPEN = [
 
 @pytest.mark.parametrize("tables", OPEN)
 @pytest.mark.parametrize("edges", [[], [0]])
-def test_tables_that_some_pair_would_leave_are_refused_whatever_the_edges(
-    tables: PairWeights, edges: list[int]
-) -> None:
+def test_rejects_incomplete_weight_tables_for_any_edges(tables: PairWeights, edges: list[int]) -> None:
     class Open(HalfCos):
         def prepare(self, keys: Tensor) -> PairWeights:
             return tables
@@ -309,7 +307,7 @@ def test_tables_at_their_limits_are_taken() -> None:
 
 @pytest.mark.parametrize("edges", [[], [0]])
 @pytest.mark.parametrize("times", [1, 20])
-def test_maps_of_two_shapes_are_refused_whatever_the_edges(times: int, edges: list[int]) -> None:
+def test_rejects_maps_of_two_shapes_for_any_edges(times: int, edges: list[int]) -> None:
     class Uneven(HalfCos):
         def psi(self, rows: Tensor) -> Tensor:
             return rows.repeat(3 - min(2, times), times)
@@ -327,7 +325,7 @@ def test_maps_of_two_shapes_are_refused_whatever_the_edges(times: int, edges: li
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_table_that_bounds_nothing_is_refused_before_anything_is_booked(
+def test_a_weight_without_a_bound_is_rejected_uncharged(
     transform: Callable[[np.ndarray], np.ndarray], message: str
 ) -> None:
     class Wrong(DotWeight):
@@ -349,7 +347,7 @@ def test_rows_longer_than_one_count_as_one() -> None:
         assert weights_of(made, pair).tolist() == [level]
 
 
-def test_a_bound_that_is_too_small_stops_the_hop() -> None:
+def test_rejects_a_weight_above_its_bound() -> None:
     class Liar(SigmoidCos):
         bound = 0.5
 
@@ -384,7 +382,7 @@ def test_keys_default_to_the_vectors() -> None:
         (Attention(), (torch.zeros(2, 1),) * 2 + (torch.tensor([math.nan]), torch.tensor(0.0)), InputError),
     ],
 )
-def test_keys_that_do_not_fit_are_refused(weight: Similarity, keys: object, error: type[Exception]) -> None:
+def test_keys_that_do_not_fit_are_rejected(weight: Similarity, keys: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         answer(weight, keys)
 
@@ -397,7 +395,7 @@ def test_a_hop_without_a_similarity_takes_no_keys() -> None:
 
 
 @pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(5)])
-def test_records_are_refused_because_their_rows_are_not_public(unit: NodeRecord | NodeBoundedDegree) -> None:
+def test_similarities_are_rejected_under_node_units(unit: NodeRecord | NodeBoundedDegree) -> None:
     (query,) = hops(1.0, 1, 3, None, HalfCos())
     with pytest.raises(NotImplementedGuaranteeError, match="protect edges"):
         query.event(unit)
@@ -435,7 +433,7 @@ def test_the_grid_has_bits_for_vectors_and_for_weights() -> None:
         ("attention", Attention()),
     ],
 )
-def test_weights_have_names(text: str, weight: Similarity | None) -> None:
+def test_weights_are_parsed_by_name(text: str, weight: Similarity | None) -> None:
     assert parse_weight(text) == weight
 
 
@@ -443,18 +441,18 @@ def test_weights_have_names(text: str, weight: Similarity | None) -> None:
     "text",
     ["sigmoid", "", "exp_cos(a)", "exp_cos(1,2)", "exp_cos(-1)", "exp_cos(1", "half_cos(2)", "softmax"],
 )
-def test_names_that_mean_nothing_are_refused(text: str) -> None:
+def test_rejects_unknown_weight_names(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_weight(text)
 
 
-def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+def test_a_misspelled_weight_name_is_suggested() -> None:
     with pytest.raises(ConfigError, match="sigmoid_cos"):
         parse_weight("sigmoid_cso")
 
 
 @pytest.mark.usefixtures("own_names")
-def test_a_users_weight_gets_a_name() -> None:
+def test_a_custom_weight_can_be_registered() -> None:
     register_weight("witness", RecordingZeroNoise)
     assert isinstance(parse_weight("witness"), RecordingZeroNoise)
     for name in ("witness", "one", "sigmoid_cos", "no name"):

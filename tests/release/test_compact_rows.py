@@ -83,26 +83,33 @@ def test_every_kind_of_row_reads_its_own_copy() -> None:
     assert not torch.equal(own, noisy(rows, edges, kinds, 0))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, edges = rows_of(9), block(graph())
-    alone = noisy(rows.plain, edges)
-    monkeypatch.setattr("graphveil.release.row_sums._ROWS_A_THREAD", 1)
-    monkeypatch.setattr(_kernels, "_ROWS_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+@pytest.fixture(scope="module")
+def large() -> tuple[CompactRows, EdgeBlock]:
+    """Rows and edges of more than one piece, and of more than one piece a thread."""
+    nodes, dim = 40_000, 128
+    ends = np.random.default_rng(2).integers(nodes, size=(2, 60_000))
+    return rows_of(dim, count=nodes), block(Adjacency.from_edges(*ends, num_nodes=nodes, directed=False))
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_any_number_of_threads_gives_the_same_bytes(
+    threads: int, large: tuple[CompactRows, EdgeBlock]
+) -> None:
+    rows, edges = large
+    vectors, bounds = torch.ones(len(edges), 9) / 4, torch.tensor([[1000.0]], dtype=torch.float64)
+    alone = noisy(rows, edges)
+    torch.set_num_threads(threads)  # restored by a fixture
     assert torch.equal(noisy(rows, edges), alone)
-    filled = CompactRows.empty(NODES, 9, 10)
-    bounds = torch.tensor([[1000.0]], dtype=torch.float64)
-    _kernels.truncate_rows(torch.ones(NODES, 9) / 4, bounds, None, filled.rows[:-1])
+    filled = CompactRows.empty(len(edges), 9, 10)
+    _kernels.truncate_rows(vectors, bounds, None, filled.rows[:-1])
     assert filled.plain.eq(250).all() and not filled.rows[-1].any() and not filled.rows[:, 9:].any()
 
 
-@pytest.mark.parametrize("entries", [1, 90, 1000])
-def test_pieces_of_any_size_give_the_same_bytes(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, edges = rows_of(9), block(graph())
-    whole = noisy(rows, edges)
-    monkeypatch.setattr("graphveil.release.row_sums._COMPACT_ENTRIES", entries)
-    assert torch.equal(noisy(rows, edges), whole)
+def test_pieces_give_the_same_bytes_as_the_whole(large: tuple[CompactRows, EdgeBlock]) -> None:
+    rows, edges = large
+    pieces = [noisy(rows, edges.rows(first, first + 8000)) for first in range(0, len(edges), 8000)]
+    assert torch.equal(noisy(rows, edges), torch.cat(pieces))
+    assert torch.equal(pieces[1], noisy(rows.plain, edges.rows(8000, 16_000)))
 
 
 def test_a_block_of_no_rows_and_one_of_no_edges() -> None:
@@ -143,7 +150,7 @@ def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: Group
 
 
 @pytest.mark.parametrize("weights", [GroupWeights.unit_weights(), GroupWeights.target_weighted()])
-def test_a_release_has_the_same_bytes_with_and_without_the_loops(weights: GroupWeights) -> None:
+def test_a_release_is_bit_identical_without_the_c_extension(weights: GroupWeights) -> None:
     groups = torch.arange(NODES) % 3 if weights.groups > 1 else None
     query = NeighborSumQuery(weights, (3.0, 2.0, 1.5)[: weights.groups], 16)
     plan = ReleasePlan(UndirectedEdge(), (query, replace(query, dim=5)), delta=1e-3)
@@ -167,12 +174,12 @@ def test_a_release_has_the_same_bytes_with_and_without_the_loops(weights: GroupW
     assert all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
 
 
-def test_some_widths_and_grids_are_left_to_torch() -> None:
+def test_wide_rows_and_fine_grids_use_torch() -> None:
     assert can_compact(128, 14)
     assert not can_compact(129, 10) and not can_compact(4, 15)
 
 
-def test_sizes_and_types_that_do_not_fit_are_refused() -> None:
+def test_sizes_and_types_that_do_not_fit_are_rejected() -> None:
     rows, edges = rows_of(4), block(graph())
     noise, out = torch.zeros(NODES, 4, dtype=torch.int32), torch.empty(NODES, 4)
     bad = [

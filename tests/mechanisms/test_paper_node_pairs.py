@@ -1,6 +1,7 @@
 """Noise on slots as published code draws it: the laws, against brute force, and what each loses."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from scipy import stats
 from graphveil._util.random import RowStream
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.release import paper_graph_queries
 from graphveil.release.paper_graph_queries import (
     TRUNCATION,
     LaplaceCells,
@@ -23,7 +23,7 @@ STREAM = RowStream(bytes(31) + b"p")
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_a_slot_is_replaced_by_a_fair_bit(epsilon: float) -> None:
+def test_a_replaced_node_pair_has_a_fair_bit(epsilon: float) -> None:
     slots, edges, q = 40_000, np.arange(0, 40_000, 2), EdgeRandomizedResponse(epsilon).flip
     codes = ReplacedNodePairs(epsilon).draw(STREAM, edges, slots)
     assert (np.diff(codes >> 1) > 0).all()
@@ -61,17 +61,16 @@ def test_laplace_quantiles_and_uniforms() -> None:
     assert stats.kstest(laplace(whole, 2.0), stats.laplace(scale=0.5).cdf).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("piece", [5, 1 << 21])
-def test_the_largest_cells_are_those_of_plain_noise(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper_graph_queries, "_PIECE", piece)
-    edges, cells = np.array([1, 4, 9]), LaplaceCells(1.0)
-    for wanted in (0, 1, 4, 12, 50):
-        for seed in range(20):
-            stream = RowStream(seed.to_bytes(32, "big"))
-            noisy = laplace(uniforms(stream, 0, 12), 1.0)
-            noisy[edges] += 1
-            expected = np.sort(np.argsort(-noisy)[:wanted])
-            assert cells.largest(stream, edges, 12, wanted).tolist() == expected.tolist()
+@pytest.mark.parametrize(("slots", "seeds", "sizes"), [(12, 20, (0, 1, 4, 12, 50)), (2_200_000, 1, (50,))])
+def test_the_largest_cells_are_those_of_plain_noise(slots: int, seeds: int, sizes: tuple[int, ...]) -> None:
+    # The second number takes two pieces.
+    edges, cells = np.array([1, 4, 9, slots - 1]), LaplaceCells(1.0)
+    for wanted, seed in product(sizes, range(seeds)):
+        stream = RowStream(seed.to_bytes(32, "big"))
+        noisy = laplace(uniforms(stream, 0, slots), 1.0)
+        noisy[edges] += 1
+        expected = np.sort(np.argsort(-noisy)[:wanted])
+        assert cells.largest(stream, edges, slots, wanted).tolist() == expected.tolist()
 
 
 def test_nothing_of_nothing() -> None:

@@ -33,7 +33,7 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.backends import BlockWork, RowRange
+from graphveil.release.backends import BlockWork, CudaBackend, DiskBackend, RowRange
 from graphveil.release.edge_counts import ClassPairs
 from graphveil.release.graph_queries import CountedEdges, LeveledNodePairs, PerturbedNodePairs, ProtectedEdges
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
@@ -115,9 +115,10 @@ def test_a_graph_without_nodes_has_no_blocks() -> None:
     assert PrivateEdges(nothing).rows(SourceIds()).numel() == 0
 
 
-def test_a_block_of_no_rows_is_refused() -> None:
+@pytest.mark.parametrize("kind", [InMemoryBackend, DiskBackend, CudaBackend])
+def test_a_block_of_no_rows_is_rejected(kind: type[InMemoryBackend]) -> None:
     with pytest.raises(ConfigError, match="block_rows=0"):
-        InMemoryBackend(block_rows=0)
+        kind(block_rows=0)
 
 
 def test_the_edges_of_a_block_do_not_show() -> None:
@@ -202,7 +203,7 @@ def asked(name: str, backend: AggregationBackend) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_work_that_is_sent_elsewhere_gives_the_same_bytes(name: str) -> None:
+def test_serialized_work_is_bit_identical(name: str) -> None:
     here = asked(name, InMemoryBackend())
     for block_rows in (1, 7, 100):
         assert torch.equal(asked(name, Sent(block_rows)), here)
@@ -213,7 +214,7 @@ def test_another_process_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("backend", [Lending(7), Lending(100), RowRange(0, Lending(7))])
-def test_what_is_lent_is_copied_before_its_owner_takes_it_back(backend: AggregationBackend) -> None:
+def test_borrowed_memory_is_copied_before_it_is_reused(backend: AggregationBackend) -> None:
     assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))
     here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryBackend(), backend))
     assert torch.equal(here, there)
@@ -250,7 +251,7 @@ def _kinds(base: type[BlockWork]) -> Iterator[type[BlockWork]]:
         yield from (kind, *_kinds(kind))
 
 
-def test_a_block_that_is_sent_carries_its_own_edges_alone() -> None:
+def test_a_serialized_block_contains_only_its_own_edges() -> None:
     rng = np.random.default_rng(0)
     large = Adjacency.from_edges(*rng.integers(3000, size=(2, 50_000)), num_nodes=3000, directed=True)
     block = next(graph_blocks.blocks(large, 10))
@@ -263,6 +264,6 @@ def test_rows_from_one_on_keep_their_noise() -> None:
     assert asked("target_weighted", RowRange(NODES)).numel() == 0
 
 
-def test_a_push_to_the_last_rows_reads_whole_lists() -> None:
+def test_a_range_of_rows_still_reads_whole_lists() -> None:
     whole = asked("push", InMemoryBackend())
     assert torch.equal(asked("push", RowRange(9)), whole[9:])

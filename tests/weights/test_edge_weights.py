@@ -47,7 +47,7 @@ def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
 
 
 @BY_UNIT
-def test_changing_one_weight_moves_no_more_than_its_price_and_some_change_attains_it(unit: Unit) -> None:
+def test_one_edge_weight_changes_a_sum_by_at_most_the_sensitivity_which_is_attained(unit: Unit) -> None:
     rng, directed = np.random.default_rng(0), isinstance(unit, DirectedEdge)
     vectors = torch.from_numpy(rng.normal(size=(NODES, DIM)))
     vectors = vectors / vectors.norm(dim=1, keepdim=True)
@@ -85,7 +85,7 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 
 
-def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
+def test_edge_weights_are_read_or_rejected_uncharged() -> None:
     unit, budget = UndirectedEdge(), MemoryLedger()
     adjacency = edges(np.triu(np.ones((NODES, NODES)), 1), False)
     plain, given = (ReleasePlan(unit, hops(0.5, 1, DIM, unit, s), delta=1e-5) for s in (None, GivenWeight()))

@@ -90,7 +90,7 @@ def test_hand_example() -> None:
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("out_degree_bound", [1, 3, 50])
-def test_a_push_is_the_formula_on_the_grid(directed: bool, out_degree_bound: int) -> None:
+def test_out_edge_sums_follow_the_formula_on_the_grid(directed: bool, out_degree_bound: int) -> None:
     graph = drawn(40, 300, directed=directed)
     rng = np.random.default_rng(1)
     vectors = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(40, 3)))) * (1 - 1e-6)
@@ -102,7 +102,7 @@ def test_a_push_is_the_formula_on_the_grid(directed: bool, out_degree_bound: int
         assert rows.numpy() == pytest.approx(exact, abs=40 * 2 * STEP)
 
 
-def test_own_lists_are_the_edges_that_a_node_sends() -> None:
+def test_out_edge_sums_run_along_out_edges() -> None:
     # 0 sends to three nodes and 1 is sent to by three.
     graph = Adjacency.from_edges([0, 0, 0, 2, 3], [1, 2, 3, 1, 1], num_nodes=4, directed=True)
     rows = pushed(graph, torch.eye(4, dtype=torch.float64))
@@ -165,7 +165,7 @@ def test_noise_is_sigma_in_every_released_row() -> None:
         has_the_law(noise[chosen.numpy() == level] * query.unit_steps / g, 3.0 * query.unit_steps / g)
 
 
-def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
+def test_no_reachable_object_contains_a_degree_a_contribution_or_a_sum() -> None:
     graph = drawn(200, 1500, directed=True)
     vectors = torch.nn.functional.normalize(torch.rand(200, 3, dtype=torch.float64)) * (1 - 1e-6)
     query = OutEdgeSumQuery(dim=3, sigma=2.0)
@@ -229,7 +229,7 @@ def test_exact_noise_is_as_good_as_continuous_for_a_billion_coordinates(epsilon:
 
 
 @pytest.mark.parametrize(("replace_one", "change"), [(False, 1.0), (True, 2.0)])
-def test_a_record_pays_for_its_own_groups_bound(replace_one: bool, change: float) -> None:
+def test_a_record_is_charged_for_the_bound_of_its_group(replace_one: bool, change: float) -> None:
     unit = NodeRecord(replace_one=replace_one)
     query = OutEdgeSumQuery(dim=2, sigma=4.0, partition="train/val/target", bounds=(1.0, 0.5, 1.25))
     event = query.event(unit)
@@ -243,7 +243,7 @@ def test_a_record_pays_for_its_own_groups_bound(replace_one: bool, change: float
 @pytest.mark.parametrize(
     "unit", [UndirectedEdge(), DirectedEdge(), NodeBoundedDegree(max_degree=3), NoUnit()]
 )
-def test_a_push_has_a_price_for_owners_only(unit: Unit) -> None:
+def test_out_edge_sums_support_node_record_only(unit: Unit) -> None:
     with pytest.raises(UnitError, match="NeighborSumQuery"):
         ReleasePlan(unit, (OutEdgeSumQuery(dim=2, sigma=4.0),), delta=1e-5)
 
@@ -251,12 +251,12 @@ def test_a_push_has_a_price_for_owners_only(unit: Unit) -> None:
 @pytest.mark.parametrize(
     "query", [hops(1.0, 1, 2)[0], EdgeCountQuery("all", (True,), 3, (4.0,))], ids=["hop", "cells"]
 )
-def test_what_has_no_bound_for_owners_is_refused(query: Query) -> None:
+def test_edge_queries_are_rejected_for_node_record(query: Query) -> None:
     with pytest.raises(UnitError, match="no bound"):
         ReleasePlan(NodeRecord(), (query,), delta=1e-5)
 
 
-def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() -> None:
+def test_a_degree_assumption_bounds_hops_but_not_edge_counts() -> None:
     query = NeighborSumQuery(GroupWeights.unit_weights(), (6.0,), 2)
     assert ReleasePlan(NodeBoundedDegree(max_degree=9), (query,), delta=1e-5).mu == pytest.approx(0.5)
     assert ReleasePlan(
@@ -288,7 +288,7 @@ def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() 
         {"levels": (65536,), "grid_bits": 12, "sigma": 1.0},
     ],
 )
-def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None:
+def test_a_field_outside_its_range_is_rejected(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         OutEdgeSumQuery(**({"dim": 2, "sigma": 1.0} | fields))  # type: ignore[arg-type]
 
@@ -297,7 +297,7 @@ def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None
     "levels",
     [None, torch.tensor([0, 1]), torch.tensor([0, 1, 2]), torch.tensor([-1, 0, 1]), torch.ones(3)],
 )
-def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor | None) -> None:
+def test_rejects_levels_that_do_not_match_and_accepts_a_correction(levels: Tensor | None) -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
     release = Release.open(plan, graph, budget=MemoryLedger())
@@ -306,7 +306,7 @@ def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor 
     assert release.answer(OutEdgeSumData(torch.ones(3, 1), torch.tensor([1, 1, 1]))).shape == (3, 1)
 
 
-def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
+def test_rejects_data_of_another_query_or_shape() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0),), delta=1e-5)
     with pytest.raises(ReleaseError, match="answer it with OutEdgeSumData"):
@@ -316,7 +316,7 @@ def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_a_broken_promise_is_refused_before_it_is_booked_and_without_a_figure(directed: bool) -> None:
+def test_a_violated_degree_assumption_is_rejected_uncharged_without_a_number(directed: bool) -> None:
     star = ([0, 0, 0, 1], [1, 2, 3, 4])
     for source, target in (star, star[::-1]) if directed else (star,):
         graph = Adjacency.from_edges(source, target, num_nodes=5, directed=directed)
