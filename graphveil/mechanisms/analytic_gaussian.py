@@ -28,6 +28,14 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
     rounded up, so that the delta of the result never exceeds the given one.
 
+    Args:
+        epsilon: Epsilon of the guarantee; inf needs no noise.
+        delta: Delta of the guarantee, above 0.
+        sensitivity: L2 sensitivity D.
+
+    Returns:
+        The standard deviation of the noise.
+
     Raises:
         ConfigError: If a parameter is outside its range.
         CalibrationError: If no noise meets the budget.
@@ -59,8 +67,8 @@ class AnalyticGaussian(FeatureMechanism):
     grid step, at most 2^-11 of a range.
 
     Args:
-        epsilon, dim, bounds: see ``FeatureMechanism``.
-        delta: LPGNN uses 1e-10.
+        epsilon, dim, bounds: Parameters of ``FeatureMechanism``.
+        delta: Probability delta of the guarantee, above 0; LPGNN uses 1e-10.
 
     Raises:
         ConfigError: If a parameter is outside its range.

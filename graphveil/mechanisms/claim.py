@@ -80,6 +80,9 @@ def node_features_statement(
         on_clients: Whether only the nodes themselves ever held the raw data; None if only LDP reports
             arrived.
 
+    Returns:
+        The summary in sentences, which may be public.
+
     >>> print(node_features_statement(LocalDPClaim(1.0), LocalDPClaim(0.5))[:106])
     Each node's features are randomized on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
     """

@@ -34,7 +34,7 @@ class DiscreteLaplace:
     """Integer noise z with probability tanh(epsilon / 2) e^(-epsilon |z|), drawn exactly.
 
     Args:
-        epsilon: Positive.
+        epsilon: Budget of a number that changes by one.
 
     Raises:
         ConfigError: If epsilon is not positive, or below 1e-16.

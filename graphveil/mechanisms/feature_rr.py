@@ -204,13 +204,13 @@ class FeatureRR(FeatureMechanism):
     Shapes: LDP reports have bins 0..k-1, uint8 (records, dim).
 
     Args:
-        epsilon, dim, bounds: see ``FeatureMechanism``.
+        epsilon, dim, bounds: Parameters of ``FeatureMechanism``.
         k: Number of bins; ``"auto"`` chooses, for each feature's budget, the one with the smallest worst-case
             variance (2 up to a budget of 1.6682), and needs the two defaults below.
-        mode: ``"stochastic"`` rounds to a bin without bias, ``"ceil"`` is the paper's.
-        decode: ``"unbiased"``, or ``"naive"``, the paper's: a bin is decoded as its own value, which biases
-            estimates toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
-        allocation: ``EvenAllocation``, or ``WeightedAllocation`` from public scores.
+        mode: Rounding to a bin: ``"stochastic"`` has no bias, ``"ceil"`` is the paper's.
+        decode: Estimator, ``"unbiased"`` or the paper's ``"naive"``, which decodes a bin as its own value and
+            biases estimates toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
+        allocation: Budget allocation, ``EvenAllocation`` or ``WeightedAllocation`` from public scores.
 
     Raises:
         ConfigError: If a parameter is outside its range, or theta does not fit.
@@ -336,7 +336,21 @@ _SHIFT, _UNIT = np.uint64(11), 2.0**-53
 
 
 def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gamma: float = 0.5) -> Floats:
-    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalized. It is private.
+    """Return theta of each record: equation 7 of HeteroRR, normalized.
+
+    Args:
+        importance: Scores of size of each record, (records, dim).
+        sensitivity: Differences z - zhat of each record, (records, dim).
+        gamma: Weight of the importance, from 0 (sensitivity only) to 1 (importance only).
+
+    Returns:
+        Weights (records, dim); each row sums to one.
+
+    Raises:
+        ConfigError: If scores are not finite or have different shapes, or gamma lies outside [0, 1].
+
+    Privacy:
+        No guarantee: a record's weights are as private as the record.
 
     >>> record_weights([[1.0, 1.0]], [[0.9, 0.1]]).tolist()
     [[0.3, 0.7]]
@@ -354,6 +368,14 @@ def record_loss(epsilon: float, dim: int, k: int) -> float:
 
     The denominators for one theta need not cancel with those for another: ln C is convex, so their sum is
     largest if one feature has the whole budget and smallest if all have equal shares. The bound is attained.
+
+    Args:
+        epsilon: Budget of a record.
+        dim: Number d of features.
+        k: Number of bins.
+
+    Returns:
+        The privacy loss of a record whose weights are not observed; it exceeds epsilon.
 
     >>> round(record_loss(2.0, 2, 3), 8), round(record_loss(9.0, 50, 10), 4)
     (2.14567891, 11.5736)
@@ -375,9 +397,9 @@ class RecordFeatureRR:
     Shapes: LDP reports have bins 0..k-1, uint8 (records, dim).
 
     Args:
-        epsilon, dim, bounds: as for ``FeatureRR``.
+        epsilon, dim, bounds: Parameters of ``FeatureMechanism``.
         k: Number of bins.
-        mode: ``"paper"``; this mechanism is not supported in strict mode.
+        mode: Mode, ``"paper"``; this mechanism is not supported in strict mode.
 
     Raises:
         UnsupportedGuaranteeError: If ``mode`` is not ``"paper"``.
@@ -436,7 +458,7 @@ with public_weights, or "
 
         Args:
             x: Features (records, dim); values outside the bounds are clipped.
-            theta: Each record's weights (records, dim), as private as the record.
+            theta: Weights of each record (records, dim), as private as the record.
             stream: Random words.
             rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
@@ -444,6 +466,9 @@ with public_weights, or "
             GraphError: If a value is NaN or infinite.
             ConfigError: If shapes do not match, or the weights of a record do not sum to one.
             ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record. Reads: ``x`` and ``theta``. No guarantee: theta depends on the record.
         """
         x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
         if x.shape != theta.shape:

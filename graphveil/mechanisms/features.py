@@ -58,8 +58,19 @@ class Bounds:
     def of_data(cls, x: Real, *, data_dependent_bounds: bool = False) -> "Bounds":
         """Return the smallest range that contains the data, which depends on them.
 
+        Args:
+            x: Private features (records, dim).
+            data_dependent_bounds: Whether to accept that no claim under these bounds is valid.
+
+        Returns:
+            One range for all features.
+
         Raises:
-            ConfigError: If ``data_dependent_bounds`` is not True; with it, no claim is certified.
+            ConfigError: If ``data_dependent_bounds`` is not True.
+            GraphError: If a value is NaN or infinite.
+
+        Privacy:
+            No guarantee: the bounds are the most extreme values, and every claim states this deviation.
         """
         if data_dependent_bounds is not True:
             raise ConfigError(
@@ -283,8 +294,8 @@ class FeatureMechanism(ABC):
 
     Args:
         epsilon: Budget of the whole vector.
-        dim: d, the number of features.
-        bounds: Their public range.
+        dim: Number d of features.
+        bounds: Public ranges of the features.
     """
 
     epsilon: float

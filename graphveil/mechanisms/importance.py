@@ -74,12 +74,15 @@ def public_weights(
     The shares of the records are averaged, combined by ``combined``, and normalized.
 
     Args:
-        importance: SHAP values, or other scores of size, (records, dim) or (dim,).
-        sensitivity: z - zhat, in the same shape; without it only the importance is used.
+        importance: Scores of size, such as SHAP values, (records, dim) or (dim,).
+        sensitivity: Differences z - zhat, in the same shape; None to use the importance only.
         public_records: Assumption asserted by you: the scores were computed from public records only.
-        gamma: Between 0, sensitivity alone, and 1, importance alone.
-        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimizes the squared error of
-            unbiased estimates, weighted by the combined scores.
+        gamma: Weight of the importance, from 0 (sensitivity only) to 1 (importance only).
+        allocation: Transformation of the scores, ``"linear"`` as in the paper, or ``"cube_root"``, which
+            minimizes the squared error of unbiased estimates, weighted by the combined scores.
+
+    Returns:
+        The allocation of the budget among features.
 
     Raises:
         UnsupportedGuaranteeError: If the records are not public: theta would depend on them.
@@ -114,10 +117,19 @@ def permutation_importance(
     public graph is supported.
 
     Args:
-        predict: Maps features (records, dim) to probabilities (records, classes).
+        predict: Model that maps features (records, dim) to probabilities (records, classes).
         x, labels: Public records.
         rng: Public randomness.
         repeats: Number of shuffles per feature.
+
+    Returns:
+        Increase of the loss by feature, (dim,).
+
+    Raises:
+        ConfigError: If the model does not return probabilities, or a feature is not finite.
+
+    Privacy:
+        Reads: public records only. Charges: nothing.
 
     >>> predict = lambda x: np.stack([1 - x[:, 0], x[:, 0]], axis=1)
     >>> x = np.array([[0.1, 0.5], [0.9, 0.2], [0.8, 0.9], [0.2, 0.6]])
@@ -145,13 +157,19 @@ def shap_importance(predict: Predict, x: Floats, background: Floats, *, seed: in
     network, use ``permutation_importance``.
 
     Args:
-        predict: Maps features (records, dim) to outputs (records, k) or (records,).
+        predict: Model that maps features (records, dim) to outputs (records, k) or (records,).
         x: Public records to explain.
         background: Public records that absent features are sampled from.
         seed: Seed of the permutations.
 
+    Returns:
+        Absolute SHAP values, (records, dim).
+
     Raises:
         MissingDependencyError: If shap is not installed.
+
+    Privacy:
+        Reads: public records only. Charges: nothing.
     """
     try:
         import shap

@@ -48,7 +48,7 @@ class LabelMechanism(ABC):
 
     Args:
         epsilon: Budget of the label; inf keeps labels, and missing ones missing.
-        classes: c, public.
+        classes: Public number c of classes.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -253,7 +253,7 @@ class LabelRR(LabelMechanism):
 
     Args:
         epsilon: Budget of the label. inf keeps labels, and missing ones missing.
-        classes: c, public.
+        classes: Public number c of classes.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -337,7 +337,7 @@ class SubsetSelection(LabelMechanism):
 
     Args:
         epsilon: Budget of the label. inf keeps labels, and missing ones missing.
-        classes: c, public.
+        classes: Public number c of classes.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -428,7 +428,7 @@ class LocalHashing(LabelMechanism):
 
     Args:
         epsilon: Budget of the label. inf keeps labels, and missing ones missing.
-        classes: c, public.
+        classes: Public number c of classes.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -517,6 +517,9 @@ class LocalHashing(LabelMechanism):
             GraphError: If the shape is wrong, or a label is not one of the classes.
             ConfigError: If two records have the same number, or a hash does not fit this mechanism.
             ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record's label. Reads: ``labels``. The perturbed labels may be public.
         """
         labels = self.checked(labels, missing=True)
         if hashes.shape != (len(labels), self.classes) or (np.sort(hashes) != np.sort(self._dealt)).any():

@@ -112,8 +112,8 @@ class LocalNoise(_SingleProcessSecret):
     used in a process that was forked later.
 
     Args:
-        unsafe_noise_seed: Makes the noise reproducible, for tests and paper mode, and invalidates the
-            guarantee.
+        unsafe_noise_seed: Seed that makes the noise reproducible, for tests and paper mode. It invalidates
+            the guarantee.
 
     >>> noise = LocalNoise(unsafe_noise_seed=3)
     >>> noise.deviations

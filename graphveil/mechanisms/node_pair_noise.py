@@ -199,7 +199,7 @@ class EdgeRandomizedResponse:
 
     Args:
         epsilon: Epsilon of one node pair.
-        share: s, in [0, 1].
+        share: Share s of reported edges that is kept, in [0, 1].
 
     Raises:
         ConfigError: If a number is out of range.
@@ -267,8 +267,8 @@ class EdgeRandomizedResponse:
 
         Args:
             stream: Keyed, addressed by node pair: any partition of the pairs draws the same.
-            edges: Node pairs among them that are edges, ascending, each once.
-            start, stop: The range.
+            edges: Node pairs of the range that are edges, ascending, each once.
+            start, stop: Ends of the range.
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must lie in the range of slots that is drawn")
@@ -502,8 +502,8 @@ class NoisyCells:
 
         Args:
             stream: Keyed, addressed by cell: any partition of the cells draws the same.
-            ones: Cells among them that hold 1, ascending, each once.
-            start, stop: The range.
+            ones: Cells of the range that hold 1, ascending, each once.
+            start, stop: Ends of the range.
             rest: Stream of the second tier, to draw that tier. A cell of 0 that is in both tiers
                 belongs to the first (``joined``).
         """

@@ -53,10 +53,10 @@ class MultiBit(FeatureMechanism):
     Shapes: LDP reports have bits and indices (records, m).
 
     Args:
-        epsilon, dim, bounds: see ``FeatureMechanism``.
-        m: A number, or a rule. ``"best"`` is the integer next to epsilon / 2.177 with the smallest variance.
-            ``"floor"`` is max(1, min(d, floor(epsilon / 2.18))), as in the paper. ``"all"`` is 1BM, one bit
-            for every feature.
+        epsilon, dim, bounds: Parameters of ``FeatureMechanism``.
+        m: Number of sampled features, or a rule. ``"best"`` is the integer next to epsilon / 2.177 with the
+            smallest variance. ``"floor"`` is max(1, min(d, floor(epsilon / 2.18))), as in the paper.
+            ``"all"`` is 1BM, one bit for every feature.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -147,6 +147,9 @@ class MultiBit(FeatureMechanism):
             GraphError: If a shape is wrong, or a value is NaN or infinite.
             ConfigError: If two records have the same number, or a chosen feature does not exist.
             ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record. Reads: ``x``. The LDP reports may be public.
         """
         x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
@@ -204,10 +207,10 @@ class PerFeature(FeatureMechanism):
     Shapes: LDP reports have the numbers y, float32 (records, d or k), and indices if features are sampled.
 
     Args:
-        epsilon, dim, bounds: see ``FeatureMechanism``.
+        epsilon, dim, bounds: Parameters of ``FeatureMechanism``.
         scalar: Name of the mechanism for numbers: ``"duchi"``, ``"piecewise"``, ``"pm-sub"``,
             ``"hybrid"``, ``"three-outputs"`` or ``"laplace"``.
-        allocation: ``EvenAllocation``, ``SampledAllocation`` or ``WeightedAllocation``.
+        allocation: Budget allocation, ``EvenAllocation``, ``SampledAllocation`` or ``WeightedAllocation``.
 
     Raises:
         ConfigError: If a parameter is outside its range, or theta does not fit.

@@ -35,6 +35,13 @@ Halves = npt.NDArray[np.uint16]
 def public_rate(expected: int, count: int) -> float:
     """Return the sampling rate expected / count, rounded up to a multiple of 2^-32.
 
+    Args:
+        expected: Expected size of a batch.
+        count: Public number of records.
+
+    Returns:
+        The probability that a record is in a batch.
+
     Raises:
         ConfigError: If the expected batch is larger than the number of records.
 
@@ -62,10 +69,11 @@ class StepNoise:
     sums of neighboring datasets therefore differ by at most C (1 + 2 sqrt(p) / m): sigma is z times that.
 
     Args:
-        key: 32 secret bytes.
-        parameters: p, the number of coordinates.
-        noise_multiplier: z.
-        sampling_rate: q, a multiple of 2^-32 (``public_rate``); 1 is every record in every step.
+        key: Secret key of 32 bytes.
+        parameters: Number p of coordinates.
+        noise_multiplier: Noise multiplier z.
+        sampling_rate: Sampling rate q, a multiple of 2^-32 (``public_rate``); 1 is every record in every
+            step.
 
     Raises:
         ConfigError: If a parameter is outside its range.

@@ -154,7 +154,7 @@ def average_linkage(
     Args:
         leaves: Number of leaves.
         one, other: Ends of each edge.
-        rng: Breaks ties, which are frequent at first.
+        rng: Generator that breaks ties, which are frequent at first.
         rounds: Maximum number of rounds.
 
     Privacy:

@@ -87,8 +87,8 @@ def walk(
 
     Args:
         steps, first: Number of steps, and the index of the first.
-        leaves: n; internal nodes are n to 2n - 2, of which the last is the root.
-        every: Every ``every``-th step is private.
+        leaves: Number n of leaves; internal nodes are n to 2n - 2, of which the last is the root.
+        every: Period of private steps.
         joint: Whether private steps also use the public change.
         lazy: Whether private steps stay with probability 1/2, and use the exact weight of each move.
         weights: Weight of the public change, of the private one, and the loss kappa of a lazy step.

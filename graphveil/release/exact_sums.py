@@ -15,11 +15,17 @@ _ROWS, _EDGES = 1 << 17, 1 << 18  # rows and edges per chunk, with a weight for 
 
 
 def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """Return A^T X: row v is the sum of x over the in-neighbors of v. Not private.
+    """Return A^T X: row v is the sum of x over the in-neighbors of v.
 
     Args:
-        adjacency: The in-edges.
+        adjacency: In-edges.
         x: Float rows, shape (N, d).
+
+    Returns:
+        Exact sums, shape (N, d), with gradients.
+
+    Privacy:
+        No guarantee: the sums are exact. Use it under unit ``none`` only.
 
     >>> import torch
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -31,13 +37,19 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
 
 
 def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
-    """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
+    """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients.
 
     Args:
-        adjacency: The in-edges.
+        adjacency: In-edges.
         x: float32 rows, shape (N, d).
-        similarity: w.
+        similarity: Weight w.
         keys: Inputs of the similarity for each node; None for x.
+
+    Returns:
+        Exact sums, shape (N, d).
+
+    Privacy:
+        No guarantee: the sums are exact. Use it under unit ``none`` only.
 
     >>> import torch
     >>> from graphveil.release.weights import ReluCos

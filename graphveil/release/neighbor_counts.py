@@ -63,7 +63,7 @@ class NeighborCountQuery(Query):
         partition: Name of the public groups of nodes.
         ranks: Rank of each group; None if edges count at both ends.
         epsilon: Epsilon of the noise.
-        classes: C.
+        classes: Number C of classes.
 
     Raises:
         ConfigError: If a field is outside its range.

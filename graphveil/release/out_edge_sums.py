@@ -176,9 +176,9 @@ class OutEdgeSumQuery(Query):
     is sigma / g_v, and the noisy sum is multiplied by g_v afterwards.
 
     Args:
-        dim: d, the length of a vector.
+        dim: Length d of a vector.
         sigma: Standard deviation of the noise in every released row.
-        out_degree_bound: D; lists shorter than D are not scaled up.
+        out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
         levels: Squared weights in sixteenths, from 0 (not released) to 65536.
         partition: Name of the public groups of records.
         bounds: Maximum norm of a vector, by group of its source; 0 for a group that sends nothing.

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from graphveil._util import checks
 from graphveil.errors import CalibrationError, ConfigError
@@ -81,7 +81,7 @@ class ReleasePlan:
             )
         object.__setattr__(self, "slack", max(self.slack, needed))
 
-    @property
+    @cached_property
     def event(self) -> Event:
         """The whole release as one event."""
         return compose(*(query.event(self.unit) for query in self.queries))
@@ -163,9 +163,9 @@ def calibrate_plan(
     Args:
         unit: The privacy unit.
         epsilon, delta: The budget.
-        queries: Maps a scale to queries. Their cost increases with the scale: a total mu, or the inverse of a
-            noise multiplier.
-        num_nodes: N.
+        queries: Function that maps a scale to queries. Their cost increases with the scale: a total mu, or
+            the inverse of a noise multiplier.
+        num_nodes: Number N of nodes.
 
     Raises:
         CalibrationError: If no scale meets the budget, or the grid is too coarse.
@@ -201,6 +201,8 @@ def calibrate_plan(
             return math.inf
         return privacy_curve(event, interval=interval).epsilon(delta - slack)
 
+    # The slack depends slightly on the noise, and the noise on what the slack leaves of delta. Repeat until
+    # the slack that was set aside covers the plan's own; one round is almost always enough.
     slack = slack_of(sampler, first, unit, epsilon, delta)
     for _ in range(1 + _SLACKS):
         mu = calibrate_mu(epsilon, delta, slack=slack)
@@ -219,7 +221,7 @@ def calibrate_plan(
         plan = ReleasePlan(unit, final, delta, slack, sampler)
         if plan.slack <= slack:
             break
-        slack = plan.slack  # depends slightly on the noise
+        slack = plan.slack
     if not plan.epsilon <= epsilon * (1 + 1e-12):
         raise CalibrationError(
             f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "

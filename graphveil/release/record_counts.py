@@ -41,7 +41,7 @@ class RecordCountQuery(Query):
         sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
         pays: By group, whether its records are counted.
-        grid_bits: One record is 2^grid_bits grid steps.
+        grid_bits: Binary logarithm of the grid steps in one record.
     """
 
     reads_edges: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class AccuracyCountQuery(RecordCountQuery):
         sigma: Standard deviation of the noise, in records.
         partition: Name of the public groups of records.
         pays: By group, whether its records are counted.
-        grid_bits: One record is 2^grid_bits grid steps.
+        grid_bits: Binary logarithm of the grid steps in one record.
 
     Raises:
         ConfigError: If a field is outside its range.
@@ -185,7 +185,7 @@ class OutcomeCountQuery(RecordCountQuery):
         sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
         pays: By group, whether its records are counted.
-        grid_bits: One record is 2^grid_bits grid steps.
+        grid_bits: Binary logarithm of the grid steps in one record.
 
     Raises:
         ConfigError: If a field is outside its range.

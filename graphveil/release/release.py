@@ -85,13 +85,13 @@ class Release:
         """Record a new release, or resume the one in the journal.
 
         Args:
-            plan: The calibrated plan.
-            adjacency: The private in-edges.
+            plan: Calibrated plan.
+            adjacency: Private in-edges.
             groups: Public group of each node, if a query weights or counts by group.
             budget: Ledger that is charged before anything is computed.
             key: Noise key, by default a new one; a reproducible key invalidates the guarantee.
-            backend: Schedules the destination blocks; it does not change the result.
-            journal: Where an interrupted run resumes from; by default none.
+            backend: Backend that schedules the destination blocks; it does not affect results.
+            journal: Journal that an interrupted run resumes from; by default one in memory.
             label: Name of the entry in the privacy ledger.
 
         Raises:
@@ -103,6 +103,7 @@ class Release:
         Privacy:
             Unit: that of the plan. Charges: the whole plan, before any query is answered.
         """
+        # Whatever can be rejected is rejected before the charge, so that a rejection spends no budget.
         private = PrivateEdges(adjacency, backend)
         _check_unit(plan, private)
         check_weights(plan, adjacency)
@@ -176,11 +177,14 @@ class Release:
                     f"the plan's next query is {type(query).__name__}; answer it with {query.data.__name__}"
                 )
             prepared = query.prepare(data, self._public)
+            # The order matters. Other data are rejected first, and the query can be repeated. Then the ledger
+            # records that noise is drawn, which ends refunds. The descriptor is on disk before the first
+            # draw: a run that is interrupted while drawing resumes with the same noise, or not at all.
             index, arrays = self._position, prepared.arrays
             self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *arrays))
             if index == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
                 self._ledger.commit(self.release_id)
-            self._position += 1  # a rejected query can be repeated with valid data
+            self._position += 1
             descriptor = b"" if self._key.erased else self._descriptor(index, arrays)
             if descriptor:
                 self._journal.commit(index, descriptor)

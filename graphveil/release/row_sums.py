@@ -196,6 +196,7 @@ class NoisyRows(BlockWork):
         for piece in edges.pieces(max(1, entries // sums.dim), at_once):
             drawn, kinds = noise_rows(piece, self.noise, stream, sums.dim), self.noise.of(piece)
             rows = out[piece.start - edges.start : piece.stop - edges.start]
+            # In C, sums below 2^30 and noise of 24 bits are added in 32 bits, and every row has one scale.
             table, scale = sums.rows, self.noise.scaled
             if (
                 isinstance(table, CompactRows)

@@ -26,7 +26,7 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
 
     Args:
         queries: Names of the queries.
-        note: What a reviewer has to know besides the place.
+        note: Remark for reviewers, in addition to the place.
     """
 
     def declare(site: Site) -> Site:

@@ -395,7 +395,7 @@ def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator
     alone.
 
     Args:
-        similarity: w.
+        similarity: Weight w.
         keys: Inputs of the similarity for each node.
         sources: Nodes, in ascending order, shape (S).
 
@@ -524,7 +524,7 @@ def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
     """Register a custom weight under a name, for every ``weights`` parameter.
 
     Args:
-        name: Letters, digits and underscores.
+        name: Name of letters, digits and underscores.
         weight: Function that takes the numbers in brackets, if any, and returns a ``DotWeight``.
 
     Raises:

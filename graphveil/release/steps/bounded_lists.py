@@ -39,9 +39,9 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
 
     Args:
         owner, listed: The pairs, (E), owners ascending.
-        count: Owners have ids below it.
-        most: The public bound.
-        key: 32 bytes, which fix the hash values.
+        count: Number of owners; their ids are below it.
+        most: Public bound.
+        key: Key of 32 bytes, which determines the hash values.
 
     >>> cut_lists(np.array([0, 0, 2]), np.array([1, 2, 0]), 3, 2, bytes(32)).tolist()
     [[1, 2], [-1, -1], [0, -1]]
@@ -84,8 +84,8 @@ def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
 
     Args:
         adjacency: The in-edges; a stored edge belongs to its source.
-        most: M, the public number of leaves.
-        key: 32 bytes, which fix the hash values.
+        most: Public number M of leaves.
+        key: Key of 32 bytes, which determines the hash values.
 
     Privacy:
         No guarantee of its own. Row v depends only on v's own record (the stored edges that v sends).
@@ -116,10 +116,10 @@ class BoundedTrees:
 
     Args:
         adjacency: The in-edges; a stored edge belongs to its source.
-        slots: D; None for the whole list, which only an assumption about degrees bounds.
-        cap: M.
-        depth: r.
-        key: 32 bytes, which fix all hash values. They may be public.
+        slots: List bound D; None for the whole list, which only an assumption about degrees bounds.
+        cap: Cap M of a receiver.
+        depth: Depth r of a tree.
+        key: Key of 32 bytes, which determines all hash values. They may be public.
 
     Privacy:
         Lemma of reach (``proofs/custom-models.md``): for any hash values, the record of q changes the

@@ -72,12 +72,12 @@ class EdgeAttentionData(QueryData[Tensor]):
     """Training inputs; the answer is the last parameters, float64, shape (p).
 
     Args:
-        rows: z, public or released earlier, shape (N, d), of norm at most one.
+        rows: Rows z, public or released earlier, shape (N, d), of norm at most one.
         labels: Class indices, shape (N); only those of targets are read.
         targets: Training nodes, each once, shape (n).
         start: Initial parameters, public, shape (p).
-        descend: Maps the start and the noisy gradients to the last parameters. It must be deterministic,
-            because a resumed release draws the same noise.
+        descend: Function that maps the start and the noisy gradients to the last parameters. It must be
+            deterministic, because a resumed release draws the same noise.
     """
 
     rows: Tensor
@@ -104,14 +104,14 @@ class EdgeAttentionQuery(Query):
     batch with probability q, independently.
 
     Args:
-        dim: d, the width of the rows, and of the network's hidden layer.
-        classes: C of the head.
-        steps: T.
-        noise_multiplier: z, in clipping norms.
-        sampling_rate: q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
+        dim: Width d of the rows, and of the network's hidden layer.
+        classes: Number of classes of the head.
+        steps: Number T of steps.
+        noise_multiplier: Noise multiplier z, in clipping norms.
+        sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
         learning_rate: Learning rate of the descent. It is a field because noise must not be used for two
             descents.
-        clip: C.
+        clip: Clipping norm C.
         oriented: Whether an undirected edge counts in one direction only.
         forward_noise: Standard deviation of the noise added to the weighted sums in training, drawn
             for each target and step. It gives no protection; it simulates the noise of the hop.
@@ -297,7 +297,7 @@ def clipped_sum(
         weights: Parameters, shape (p).
         examples: The data.
         batch: Positions in ``examples.targets``, shape (B).
-        noise: n_v for the batch, shape (B, d).
+        noise: Noise n_v for the batch, shape (B, d).
         query: Shapes and clipping norm.
     """
     total = torch.zeros_like(weights)

@@ -46,9 +46,9 @@ class DPSGDData(QueryData[Tensor]):
         gradients: The records' clipped gradients, with their own copy of the parameters.
         schedule: Steps, rates, clipping: those of the query.
         settings: All other public values that determine the gradients: initial parameters and code.
-        on_step: Called after each step with the number of completed steps.
+        on_step: Function that is called after each step with the number of completed steps.
         checkpoint: File to save the training state to.
-        checkpoint_every: Steps between two saves.
+        checkpoint_every: Number of steps between two saves.
     """
 
     gradients: ClippedSum
@@ -74,14 +74,14 @@ class DPSGDQuery(Query):
     q < 1 each record is in a batch with probability q, independently; with q = 1 every batch is all records.
 
     Args:
-        parameters: p.
-        steps: T.
-        noise_multiplier: z.
-        sampling_rate: q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
-        clip: C.
+        parameters: Number p of parameters.
+        steps: Number T of steps.
+        noise_multiplier: Noise multiplier z.
+        sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
+        clip: Clipping norm C.
         partition: Name of the public groups of records.
         pays: By group, whether its records are trained on.
-        reach: D, the number of other records' gradients that read a record.
+        reach: Number D of other records' gradients that read a record.
 
     Raises:
         ConfigError: If a field is outside its range.

@@ -56,8 +56,8 @@ class TreeStepsQuery(DPSGDQuery):
     Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
 
     Args:
-        slots: D.
-        depth: r.
+        slots: List bound D.
+        depth: Depth r of the trees.
 
     Raises:
         CalibrationError: On ``event``, if there is too little noise for the proof of its exact law.
