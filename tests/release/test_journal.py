@@ -236,14 +236,3 @@ def test_a_release_interrupted_while_charging_is_charged_once(
     dying.when = ""
     opened(run, keys, budget=budget).answer(NeighborSumData(ROWS))
     assert len(budget.entries) == 1
-
-
-@pytest.mark.parametrize(
-    "unfit",
-    [ROWS.bfloat16(), ROWS.to_sparse(), ROWS.to(torch.complex64), ROWS.clone().requires_grad_(), ROWS[1:]],
-)
-def test_rejected_rows_use_up_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
-    release = opened(run, keys)
-    with pytest.raises(ReleaseError, match="stays charged"):
-        release.answer(NeighborSumData(unfit))
-    assert release.answer(NeighborSumData(ROWS)).shape == ROWS.shape

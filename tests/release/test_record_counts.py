@@ -89,12 +89,6 @@ def test_accuracy_counts_are_the_correct_records_of_each_candidate() -> None:
     assert counts.tolist() == [3.0, 1.0]
 
 
-def test_accuracy_counts_have_the_charged_noise() -> None:
-    query = AccuracyCountQuery(candidates=40_000, sigma=7.0)
-    noise = opened(query, seed=5).answer(AccuracyCountData(torch.zeros(3, 40_000, dtype=torch.bool)))
-    has_the_law(noise.numpy() * query.unit_steps, 7.0 * query.unit_steps)
-
-
 @pytest.mark.parametrize(
     "correct", [torch.ones(3, 4), torch.ones(3, 2, dtype=torch.bool), torch.ones(4, dtype=torch.bool)]
 )
