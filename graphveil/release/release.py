@@ -121,15 +121,24 @@ class Release:
             commitment=commitment,
             alone=key is None and not memory.durable,
         )
+        entry = release._entry(label)
         if resumed is None:
-            release._record(label, commitment)
+            # Durable ledgers would treat it as a repetition of the same entry, and charge nothing.
+            if budget.contains(release.release_id):
+                raise BudgetError(
+                    f"release {release.release_id} is already recorded, under the key that this one was "
+                    "given: a key serves one release, so give each a key of its own"
+                )
+            budget.check(entry)  # a rejection leaves nothing to resume
+            memory.begin(release._key, commitment)  # before the charge: an interrupted run is charged once
+            budget.record(entry)
         # Edges or groups that differ from the first run's are rejected before a resumed run is recorded.
         of_groups = () if groups is None else (groups,)
         memory.check_fingerprint("edges", private.digest)
         memory.check_fingerprint("groups", lambda key: keyed_digest(key, *of_groups))
         # If the ledger has no entry, it is a new one in memory, or the run was interrupted before the charge.
         if resumed is not None and not budget.contains(release.release_id):
-            budget.record(release._entry(label))
+            budget.record(entry)
         if not (release._alone or release._key.erased):
             release._edges_digest = private.digest(release._key.master)
         return release
@@ -220,20 +229,8 @@ class Release:
                 )
             self._journal.close()
 
-    def _record(self, label: str, commitment: dict[str, object]) -> None:
-        """Charge the budget for a new release, once: its id is stored before, in case of an interruption."""
-        # Durable ledgers would treat it as a repetition of the same entry.
-        if self._ledger.contains(self.release_id):
-            raise BudgetError(
-                f"release {self.release_id} is already recorded, under the key that this one was given: "
-                "a key serves one release, so give each a key of its own"
-            )
-        entry = self._entry(label)
-        self._ledger.check(entry)  # a rejection leaves nothing to resume
-        self._journal.begin(self._key, commitment)
-        self._ledger.record(entry)
-
     def _entry(self, label: str) -> Entry:
+        """Return the ledger entry of the whole plan."""
         event = self._plan.event
         groups = self._public.groups
         if groups is not None:  # public, like the split it is derived from

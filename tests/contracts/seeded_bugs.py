@@ -823,13 +823,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.open",
-                "release._record(label, commitment)",
-                "release._late = label, commitment",
+                "# before the charge: an interrupted run is charged once\n            budget.record(entry)",
+                "\n            release._late = budget, entry",
             ),
             (
                 "graphveil.release.release:Release.answer",
                 "            return answer",
-                '            if "_late" in vars(self):\n                self._record(*vars(self).pop("_late"))\n            return answer',
+                '            if "_late" in vars(self):\n                ledger, entry = vars(self).pop("_late")\n                ledger.record(entry)\n            return answer',
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",

@@ -41,13 +41,9 @@ def is_chosen_direction(sources: Ids, targets: Ids) -> Mask:
     >>> bool((is_chosen_direction(up, down) ^ is_chosen_direction(down, up)).all())
     True
     """
-    coin = _coin(np.minimum(sources, targets), np.maximum(sources, targets))
-    return np.asarray((targets > sources) == coin)
-
-
-def _coin(low: Ids, high: Ids) -> Mask:
-    """Return a fixed fair coin for each pair of node numbers."""
+    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
     mixed = (low.astype(np.uint64) << np.uint64(32)) + high.astype(np.uint64) + _ODD
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    return np.asarray(mixed >> np.uint64(63)).astype(bool)
+    coin = (mixed >> np.uint64(63)).astype(bool)  # fixed for each pair of nodes
+    return np.asarray((targets > sources) == coin)
