@@ -149,7 +149,8 @@ def ratios(name: str, graph: Adjacency, taken: dict[str, float], copy: float) ->
 def sum_in_c(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
     """Return the sum in C of rows of 16-bit integers, which are there."""
     rows = CompactRows.empty(graph.num_nodes, DIM, 10)
-    rows.fill(x / x.norm(dim=1, keepdim=True), torch.tensor([[1024.0]], dtype=torch.float64), None)
+    bounds = torch.tensor([[1024.0]], dtype=torch.float64)
+    _kernels.truncate_rows(x / x.norm(dim=1, keepdim=True), bounds, None, rows.rows[:-1])
     (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
     noise = torch.zeros(graph.num_nodes, DIM, dtype=torch.int32)
     return lambda: _kernels.add_noisy_sums(

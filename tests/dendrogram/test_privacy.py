@@ -1,4 +1,4 @@
-"""What searches of dendrograms tell, by exact laws; flaws of the sources are in perturb/test_flaws.py."""
+"""Privacy loss of dendrogram searches, by exact laws; flaws of the sources are in perturb/test_flaws.py."""
 
 import math
 
@@ -25,7 +25,7 @@ ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111
 
 
 def a_lazy_step_keeps_its_loss(kappa: float, graph: int = PATH, public: int = 0) -> float:
-    """Toggle every slot: no step between trees gets more than e^kappa times as likely. Return the most."""
+    """Toggle every node pair: no step gets more than e^kappa times as likely. Return the maximum."""
     schedule, worst = ChainSchedule(every=1, kappa=kappa), 0.0
     law = transitions(5, graph, schedule, public)
     assert law.sum(axis=1) == pytest.approx(1)
@@ -100,7 +100,7 @@ def _of_three(*sizes: int) -> Dendrogram:
 
 
 def _most_of_one_edge(slots: int) -> float:
-    """Return how far the first edge moves the log-likelihood of a block of so many slots."""
+    """Return how far the first edge moves the log-likelihood of a block of so many node pairs."""
     return 0.0 if slots == 1 else -math.log(1 / slots) - (slots - 1) * math.log(1 - 1 / slots)
 
 
@@ -224,7 +224,7 @@ def test_every_node_pair_is_in_one_block(epsilon: float) -> None:
         public = np.array([3, 8])
         blocks = DendrogramBlocks.from_tree(tree, public, epsilon)
         kept = np.delete(np.arange(15), public)
-        slot_ends = [(v, u) for v in range(6) for u in range(v)]  # in the order of slots
+        slot_ends = [(v, u) for v in range(6) for u in range(v)]  # in the order of node pairs
         pairs = np.array([slot_ends[slot] for slot in kept])
         assert blocks.counts(pairs[:, 0], pairs[:, 1]).tolist() == blocks.slots.tolist()
         assert len(blocks.slots) <= 5  # [8]: one count a block, and a subtree that is one block has one

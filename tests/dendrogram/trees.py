@@ -59,7 +59,7 @@ def all_trees(leaves: int) -> tuple[Dendrogram, ...]:
 
 
 def ends(leaves: int, graph: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges of a graph that is given by the bits of its slots."""
+    """Return the edges of a graph that is given by the bits of its node pairs."""
     one, other = np.triu_indices(leaves, 1)
     kept = np.array([graph >> bit & 1 == 1 for bit in range(len(one))])
     return one[kept], other[kept]

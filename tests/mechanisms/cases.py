@@ -91,7 +91,7 @@ CASES = {name: Case(partial(made, name), lambda count: [records(count)]) for nam
 
 
 def said(reports: Any) -> Arrays:
-    """Return what was said about each record: values, and where a sample is told which features."""
+    """Return the parts of LDP reports: values, and the indices of sampled features."""
     parts = [getattr(reports, "values", reports), getattr(reports, "indices", None)]
     return [part for part in parts if part is not None]
 

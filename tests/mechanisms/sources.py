@@ -10,7 +10,7 @@ import pytest
 
 
 def in_child(work: Callable[[], bytes]) -> bytes:
-    """What a forked process says."""
+    """Return the result of work in a forked process."""
     receive, send = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of a library that this child never uses

@@ -1,4 +1,4 @@
-"""Randomized response on slots: golden values, its loss in whole numbers, and its law on small graphs."""
+"""Randomized response on node pairs: golden values, exact loss, and law on small graphs."""
 
 import math
 from decimal import Decimal, localcontext
@@ -84,7 +84,7 @@ def test_all_of_epsilon_is_used(epsilon: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, 1.0), (2.0, 0.5), (0.3, 1.0), (1.0, 0.05)])
 def test_every_graph_is_drawn_as_often_as_brute_force_says(epsilon: float, share: float) -> None:
-    """Compare with the product of all slots' probabilities, over all graphs of four nodes."""
+    """Compare with the product of all node pairs' probabilities, over all graphs of four nodes."""
     repeats = 20_000
     response, stream = EdgeRandomizedResponse(epsilon, share), RowStream(bytes(31) + b"g")
     edges = (EDGES + SLOTS * np.arange(repeats)[:, None]).reshape(-1)  # one graph after the other
@@ -102,7 +102,7 @@ def test_every_graph_is_drawn_as_often_as_brute_force_says(epsilon: float, share
 
 
 def test_one_edge_changes_its_own_node_pair_only() -> None:
-    """Neighbors draw the same noise: with one key they differ in the slot that differs, or nowhere."""
+    """Neighbors draw the same noise: with one key they differ at most in the node pair that differs."""
     response = EdgeRandomizedResponse(1.0)
     for seed in range(60):
         stream, slot = RowStream(seed.to_bytes(32, "big")), seed * 7 % 400

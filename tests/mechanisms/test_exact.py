@@ -30,7 +30,7 @@ def test_every_integer_has_its_exact_probability(sigma: float) -> None:
     often = probability * samples.size >= 10
     observed = np.append(counts[often], counts[~often].sum())
     expected = np.append(probability[often], probability[~often].sum()) * samples.size
-    keep = expected >= 5  # what is rarer together than that says nothing
+    keep = expected >= 5  # rarer values are not informative
     assert observed[~keep].sum() <= 30
     share = observed[keep].sum() / expected[keep].sum()
     assert stats.chisquare(observed[keep], expected[keep] * share).pvalue > FALSE_ALARM
@@ -60,7 +60,7 @@ def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: 
     strips = discrete_gaussian._strips(numerator, discrete_gaussian.AMBIGUOUS)
     assert len(strips.start) == 1 << 15  # every value of the slot bits is a slot
     _, first, owned = np.unique(strips.start, return_index=True, return_counts=True)
-    assert (strips.count[first] == owned).all()  # a strip owns as many slots as its count says
+    assert (strips.count[first] == owned).all()  # a strip owns the slots of its count
     start = strips.start[first]
     width = (strips.more[first].astype(np.int64) + 1) << strips.place_bits
     assert (start[1:] == start[:-1] + width[:-1]).all()

@@ -1,4 +1,4 @@
-"""Public weights: the scores of HeteroRR, what they are refused for, and importance from two sources."""
+"""Public weights: the scores of HeteroRR, rejections, and importance from two sources."""
 
 import math
 import subprocess

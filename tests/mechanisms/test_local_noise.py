@@ -38,7 +38,7 @@ def test_a_row_of_noise_is_used_for_one_record(name: str) -> None:
 
 
 def test_one_batch_does_not_reveal_the_noise_of_another() -> None:
-    # y' = y + noise (mod c): the same noise for two batches would tell y2 from y1, y1' and y2', for certain
+    # y' = y + noise (mod c): the same noise for two batches would reveal y2, given y1, y1' and y2'
     known, secret = np.array([0, 1, 2, 3, 4, 0, 1, 2]), np.array([3, 3, 0, 4, 1, 1, 2, 0])
     stream = LocalNoise(unsafe_noise_seed=2).stream("labels")
     shift = LABEL.perturb(known, stream=stream) - known

@@ -1,4 +1,4 @@
-"""Noise on slots as published code draws it: the laws, against brute force, and what each loses."""
+"""Noise on node pairs as drawn by published code: laws against brute force, and losses."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""FeatureRR with weights of each record: what it really loses, its law, and what strict mode says."""
+"""FeatureRR with weights of each record: its actual loss, its law, and its rejection in strict mode."""
 
 import math
 from itertools import product

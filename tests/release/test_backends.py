@@ -168,10 +168,10 @@ THREE = torch.arange(NODES) % 3
 NETWORK = (ROWS.float(), ROWS.float(), torch.ones(DIM), torch.tensor(0.2))
 KEYS: dict[str, Any] = {"attention": NETWORK, "features": (ROWS > 0).float()}
 WEIGHTS = (SigmoidCos(), Landmarks(ReluCos(), 4), Jaccard(), Attention(), ClassAgree(0.2), GivenWeight())
-STEERED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 2.0, 1.0), DIM)
+TARGET_WEIGHTED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 2.0, 1.0), DIM)
 PUSH = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
 ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
-    "target_weighted": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
+    "target_weighted": (UndirectedEdge(), TARGET_WEIGHTED, NeighborSumData(ROWS)),
     "push": (NodeRecord(), PUSH, OutEdgeSumData(ROWS, THREE)),
     "counted": (
         UndirectedEdge(),
@@ -189,14 +189,14 @@ ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
 }
 
 
-def asked(name: str, backend: AggregationBackend) -> torch.Tensor:
+def asked(name: str, backend: AggregationBackend | None, graph: Adjacency | None = None) -> torch.Tensor:
+    """Return the answer to a query, by default on a random graph."""
     unit, query, data = ASKED[name]
     rng = np.random.default_rng(1)
-    given: dict[str, Any] = {}
-    if query.reads_edge_weights:
-        given = {"weight": rng.random(60), "max_weight": 1.0}
-    ends = rng.integers(NODES, size=(2, 60))
-    graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **given)
+    if graph is None:
+        weights = {"weight": rng.random(60), "max_weight": 1.0} if query.reads_edge_weights else {}
+        ends = rng.integers(NODES, size=(2, 60))
+        graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **weights)
     groups = THREE if query.needs_groups else None
     plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "backends")
     return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend).answer(data)

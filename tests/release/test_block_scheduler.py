@@ -1,4 +1,4 @@
-"""Blocks are dealt to workers that die: each is answered once, in order, or the query is refused."""
+"""Scheduling of blocks to workers that fail: each block is answered once, in order, or an error is raised."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from graphveil.errors import ReleaseError
 
 @dataclass(eq=False)
 class Hands:
-    """Workers in name only: ``dies`` says whether one is lost when its answer is taken."""
+    """Simulated workers: ``dies`` returns whether one fails when its answer is fetched."""
 
     count: int
     dies: Callable[[str, int], bool]

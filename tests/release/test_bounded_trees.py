@@ -111,7 +111,7 @@ def test_a_node_that_loses_all_edges_changes_at_most_its_reach_of_trees(
 
 @pytest.mark.parametrize(("slots", "degree"), [(1, 5), (2, 7)])
 def test_a_node_leaving_long_lists_changes_no_choice_among_other_nodes(slots: int, degree: int) -> None:
-    """Node 0 comes first in its friends' lists: coins for places in a list would all pass to the next one."""
+    """Node 0 is first in its neighbors' lists: hash values by position would all move to the next entry."""
     edges = list(rooted(degree))
     nodes = 1 + max(v for _, v in edges)
     reach = Reach.from_unit(NodeBoundedDegree(degree), slots=slots, depth=2)
@@ -122,7 +122,7 @@ def test_a_node_leaving_long_lists_changes_no_choice_among_other_nodes(slots: in
 
 
 def rooted(degree: int) -> Iterator[tuple[int, int]]:
-    """Yield both directions of a tree's edges: node 0, its friends, theirs and theirs again."""
+    """Yield both directions of a tree's edges: node 0 and three levels below it."""
     above, made = [0], 1
     for level in range(3):
         new: list[int] = []
@@ -135,7 +135,7 @@ def rooted(degree: int) -> Iterator[tuple[int, int]]:
 
 
 def of_degree(seed: int, nodes: int, degree: int) -> Iterator[tuple[int, int]]:
-    """Yield both directions of friendships, of which nobody has more than ``degree``."""
+    """Yield both directions of undirected edges, at most ``degree`` per node."""
     rng, room = np.random.default_rng(seed), [degree] * nodes
     for u, v in rng.permutation(np.argwhere(np.tri(nodes, k=-1))).tolist():
         if room[u] and room[v]:
@@ -164,7 +164,7 @@ def test_golden_reach(unit: NodeUnit, slots: int, depth: int, expected: tuple[in
 
 
 def receivers_first(edges: Pairs, nodes: int) -> np.ndarray:
-    """Each node hears one of those that list it; then each source keeps one of those that hear it."""
+    """Each node keeps one source that lists it; then each source keeps one of these nodes."""
     pairs = sorted(edges, key=lambda edge: edge[1])
     owner, listed = np.array([v for _, v in pairs]), np.array([u for u, _ in pairs])
     heard = cut_lists(owner, listed, nodes, 1, bytes(32)).numpy()[:, 0]
@@ -190,7 +190,7 @@ def greedy(edges: Pairs, nodes: int) -> np.ndarray:
 
 @pytest.mark.parametrize("pairs", [5, 20, 80])
 def test_caps_before_list_bounds_would_let_a_hub_change_all_trees(pairs: int) -> None:
-    """A hub lists both friends of every pair: without it, each friend hears the other instead."""
+    """A hub lists both ends of every pair: without it, each end keeps the other one instead."""
     nodes = 2 * pairs + 1
     friends = [(2 * k + 1 + a, 2 * k + 2 - a) for k in range(pairs) for a in (0, 1)]
     edges = friends + [(0, v) for v in range(1, nodes)]
@@ -207,7 +207,7 @@ def test_greedy_capping_lets_a_record_change_a_whole_path() -> None:
 
 
 def by_position(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
-    """Own slots, by coins for places in the array of edges: another record's length shifts them."""
+    """List bounds by hash values of positions in the array of edges, which another record's length shifts."""
     coins = RowStream(bytes(32)).blocks(np.arange(len(edges)), np.zeros(1, dtype=np.int64))[:, 0]
     kept: Pairs = []
     for node in range(nodes):
@@ -217,7 +217,7 @@ def by_position(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
 
 
 def by_one_generator(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
-    """Own slots, drawn by everybody in turn from one generator, whose state a list's length moves."""
+    """List bounds drawn in turn from one generator, whose state depends on the lengths of lists."""
     rng, there = np.random.default_rng(0), np.zeros((nodes, nodes), dtype=bool)
     for node in range(nodes):
         listed = [v for u, v in edges if u == node]

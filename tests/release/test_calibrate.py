@@ -35,7 +35,7 @@ def steps(z: float, count: int = 781, rate: float = RATE, **more: object) -> DPS
 
 
 def joint(scale: float) -> tuple[Query, ...]:
-    """Encoder steps, two pushes and classifier steps, all with one noise multiplier."""
+    """Encoder steps, two out-edge sums and classifier steps, all with one noise multiplier."""
     push = OutEdgeSumQuery(dim=16, sigma=1 / scale)
     return (steps(1 / scale), push, push, steps(1 / scale))
 
@@ -84,7 +84,7 @@ def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(epsilon: float) ->
     scales: list[float] = []
 
     def recipe(mu: float) -> tuple[Query, ...]:
-        """Encoder a tenth, pushes nine tenths of mu^2: full batches are Gaussian."""
+        """Encoder a tenth, out-edge sums nine tenths of mu^2: full batches are Gaussian."""
         scales.append(mu)
         encoder = steps(math.sqrt(60 / 0.1) / mu, count=60, rate=1.0, pays=(True, False))
         push = OutEdgeSumQuery(dim=5, sigma=1 / (mu * math.sqrt(0.9)), bounds=(1.0, 1 / math.sqrt(0.9)))
@@ -138,7 +138,7 @@ def test_the_error_names_the_requested_epsilon_and_not_a_corrected_one() -> None
 
 
 def test_a_grid_that_holds_too_little_noise_ends_the_search_below_the_target() -> None:
-    # At 2^7 steps a push needs sigma of at least one.
+    # At 2^7 steps an out-edge sum needs sigma of at least one.
     def coarse(scale: float) -> tuple[Query, ...]:
         return (steps(3.0, count=10), OutEdgeSumQuery(dim=2, sigma=4 / scale, grid_bits=7))
 
@@ -158,7 +158,7 @@ def test_rejects_grids_too_coarse_for_exact_noise() -> None:
 
 
 def mixed(z: float, rate: float, count: int, shares: float) -> Callable[[float], tuple[Query, ...]]:
-    """Sampled steps and a push and counts, which keep their proportions."""
+    """Sampled steps, an out-edge sum and counts, which keep their proportions."""
 
     def queries(scale: float) -> tuple[Query, ...]:
         train = steps(z / scale, count, rate, pays=(True, False))

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data import Adjacency, Graph, open_graph
+from graphveil.data import Graph, open_graph
 from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
 from graphveil.data.stored_graph import OFFSETS, SOURCES
 from graphveil.errors import ConfigError, GraphError
 from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
+from graphveil.release import InMemoryBackend, Release, ReleasePlan
 from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
-from release.test_backends import ASKED, NODES, THREE
+from release.test_backends import ASKED, NODES, THREE, asked
 
 
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
@@ -36,21 +36,12 @@ def drawn(edges: int = 60, nodes: int = NODES) -> Graph:
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "GivenWeight"])
 def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> None:
-    unit, query, data = ASKED[name]
-    plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
-
-    def asked(graph: Adjacency, backend: object) -> torch.Tensor:
-        key = ReleaseKey.from_seed(5, "backends")
-        release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
-        answer: torch.Tensor = release.answer(data)
-        return answer
-
     graph = drawn()
-    here = asked(graph.adjacency, InMemoryBackend())
+    here = asked(name, InMemoryBackend(), graph.adjacency)
     found = stored(tmp_path, graph).adjacency
     for backend in (None, InMemoryBackend(), DiskBackend(), DiskBackend(5), DiskBackend(1)):
-        assert torch.equal(asked(found, backend), here)
-    assert torch.equal(asked(found, RowRange(9, DiskBackend(4))), here[9:])
+        assert torch.equal(asked(name, backend, found), here)
+    assert torch.equal(asked(name, RowRange(9, DiskBackend(4)), found), here[9:])
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])

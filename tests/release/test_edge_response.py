@@ -1,4 +1,4 @@
-"""A graph through the one release path: booked first, one slot an edge, the same bytes however it is cut."""
+"""Released graphs: one node pair per edge, bit-identical for any partition into blocks."""
 
 from itertools import product
 from typing import ClassVar
@@ -47,7 +47,7 @@ DOMAIN = Domain.whole(3, directed=False)
 
 
 def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: object) -> set[int]:
-    """Return the slots that a release of some edges leaves, under a fixed key and no binding to the edges."""
+    """Return the node pairs that a release returns, under a fixed key that is not bound to the edges."""
     source, target = zip(*edges, strict=True)
     adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=directed)
     plan = ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0)
@@ -87,7 +87,7 @@ def test_one_edge_changes_at_most_one_node_pair(unit: Unit, directed: bool) -> N
 def test_blocks_of_any_size_draw_the_same(unit: Unit, directed: bool) -> None:
     whole = drawn(EDGES, unit, directed, key=KEY)
     assert drawn(EDGES, unit, directed, key=KEY, backend=InMemoryBackend(block_rows=7)) == whole
-    assert len(whole) > 50  # of 435 slots, or 870
+    assert len(whole) > 50  # of 435 node pairs, or 870
 
 
 def of_triangle(query: Query, data: NodePairData, nodes: int = 3, key: ReleaseKey = KEY) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention learned from edges: what an edge moves, what hides that, what it costs and what is refused."""
+"""Attention learned from edges: sensitivity, noise, privacy cost, and rejections."""
 
 import itertools
 import math
@@ -218,7 +218,7 @@ def test_two_clips_are_declared_and_attained() -> None:
 
 
 def test_every_step_has_its_own_noise() -> None:
-    """Where nobody contributes, steps are independent draws of the multiplier's noise, over q n."""
+    """Without contributions, steps are independent draws of the multiplier's noise, over q n."""
     query = replace(QUERY, steps=400, sampling_rate=0.5)
     nobody = torch.full_like(ROWS, math.nan)
     examples = edge_training.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
@@ -241,7 +241,7 @@ def test_an_undirected_edge_that_counts_in_both_directions_is_charged_twice() ->
     )
 
 
-# -- the price ---------------------------------------------------------------------------------------------
+# -- privacy cost ------------------------------------------------------------------------------------------
 
 UNITS = {DirectedEdge(): 0, UndirectedEdge(): 1}
 

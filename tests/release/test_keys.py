@@ -28,7 +28,7 @@ def nonce() -> bytes:
 
 
 def noise() -> bytes:
-    """The noise of a release on nothing, which nobody handed a key."""
+    """Return the noise of a release on an empty graph with a fresh key."""
     plan = ReleasePlan(UndirectedEdge(), hops(0.5, 1, 4), delta=1e-5)
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
     answer = Release.open(plan, empty, budget=MemoryLedger()).answer(NeighborSumData(torch.zeros(3, 4)))

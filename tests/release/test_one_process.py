@@ -1,4 +1,4 @@
-"""A release answers each query once, whoever asks: threads wait in turn, and a forked copy is refused."""
+"""A release answers each query once: threads wait in turn, and a forked copy is rejected."""
 
 import itertools
 import os
@@ -45,7 +45,7 @@ def switching_all_the_time() -> Iterator[None]:
 
 
 def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
-    """Return what several threads are answered that start together, and what they are refused with."""
+    """Return the answers and the errors of several threads that start together."""
     barrier, answers, refusals = threading.Barrier(THREADS), [], []
 
     def run() -> None:
@@ -104,7 +104,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot f
 
 
 def in_a_fork(act: Callable[[], object]) -> str:
-    """Return what a forked copy of this process says to an attempt."""
+    """Return the result of an action in a forked copy of this process."""
     out, into = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which wait here

@@ -1,4 +1,4 @@
-"""A friendship counts once in training, in a direction that no edge can change."""
+"""An undirected edge counts once in training, in a direction that does not depend on other edges."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Pushes: the rows that sources write along their own edges, their price, and what is refused."""
+"""Out-edge sums: the rows, the privacy cost, and rejected parameters."""
 
 import math
 
@@ -43,7 +43,7 @@ def pushed(
     groups: Tensor | None = None,
     **fields: object,
 ) -> Tensor:
-    """Return the rows of one push without noise."""
+    """Return the rows of one query without noise."""
     query = OutEdgeSumQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
     plan = zero_noise_plan(NodeRecord(), (query,))
     return (
@@ -201,7 +201,7 @@ def test_exact_noise_is_as_good_as_continuous_for_a_billion_coordinates(epsilon:
     assert math.exp(a) * closest + (1 + math.exp(epsilon)) * rest <= delta
 
 
-# -- the price ---------------------------------------------------------------------------------------------
+# -- privacy cost ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("replace_one", "change"), [(False, 1.0), (True, 2.0)])
@@ -242,7 +242,7 @@ def test_a_degree_assumption_bounds_hops_but_not_edge_counts() -> None:
         ReleasePlan(NodeBoundedDegree(max_degree=9), (EdgeCountQuery("all", (True,), 3, (4.0,)),), delta=1e-5)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------
+# -- rejections --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

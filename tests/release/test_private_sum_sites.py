@@ -19,10 +19,10 @@ EXACT_READS = {
     "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, which enter NoisyRows
     "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
     "graphveil.release.steps.bounded_lists:read_ego_graphs",  # as the first
-    "graphveil.release.steps.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery pays for all roots
+    "graphveil.release.steps.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
     "graphveil.release.steps.edge_training:_in_edges",  # of NoisyGradients
 }
-SYNTHETIC = {  # sums over records that are nobody's
+SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.own.private_module:_fingerprint",
     "graphveil.estimators.gnn.execution_route:_run_once",
     "graphveil.estimators.gnn.execution_route:_probed",

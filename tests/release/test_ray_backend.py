@@ -17,7 +17,7 @@ from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
+from graphveil.release import InMemoryBackend, Release, ReleasePlan
 from graphveil.release.backends import BlockWork, RowRange
 from graphveil.release.out_edge_sums import OutDegrees
 from release import on_ray
@@ -46,19 +46,11 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
         assert torch.equal(one, other), type(work)
     found = stored(tmp_path, drawn()).adjacency
     for name in ("target_weighted", "push", "SigmoidCos", "counted"):
-        here = _pending(name, drawn().adjacency, InMemoryBackend())
-        assert torch.equal(_pending(name, found, many), here), name
-        assert torch.equal(_pending(name, found, RowRange(9, few)), here[9:]), name
+        here = asked(name, InMemoryBackend(), drawn().adjacency)
+        assert torch.equal(asked(name, many, found), here), name
+        assert torch.equal(asked(name, RowRange(9, few), found), here[9:]), name
     nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
     assert not list(many.run(works()[4], nothing))
-
-
-def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
-    unit, query, data = ASKED[name]
-    plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
-    key = ReleaseKey.from_seed(5, "backends")
-    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
-    return release.answer(data)
 
 
 def test_a_worker_failure_changes_no_result_and_leaves_no_secret(ray_here: Path, tmp_path: Path) -> None:
@@ -188,7 +180,7 @@ def test_another_version_on_the_cluster_is_rejected(ray_here: Path, monkeypatch:
     RayBackend().stop()
     with pytest.raises(ConfigError, match=r"and this is 9\.9") as kept:
         RayBackend(workers=1, wait=300.0).check(star(3))
-    monkeypatch.undo()  # whoever was refused is let go, though the error that is kept knows the crew
+    monkeypatch.undo()  # rejected workers are released, although the stored error refers to their pool
     RayBackend(**TWO).check(star(3))
     assert kept and len(RayBackend(**TWO)._worker_pool().members()) == 2
 

@@ -1,4 +1,4 @@
-"""Two nodes of Ray, whose processes are killed: the same bytes or a refusal, and nothing secret on any disk.
+"""Two nodes of Ray, whose processes are killed: bit-identical answers or an error, and no secret on any disk.
 
 Two node processes on one machine stand for two machines. Slow: each killed node is started again.
 """

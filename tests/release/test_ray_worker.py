@@ -1,4 +1,4 @@
-"""A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
+"""A worker's process: the blobs that it opens, the blocks that it stores, and its error messages."""
 
 import os
 import subprocess
@@ -131,7 +131,7 @@ def test_an_abandoned_query_cannot_end_or_read_the_next_one() -> None:
     one.begin("star", sent("left", works()[0], box))
     one.begin("star", sent("query", SourceIds(), box))
     assert str(one.block("left", (0, 6), block)) == NO_WORK
-    one.end("left")  # late, as from an error's frame that somebody kept
+    one.end("left")  # late, as from the frame of a stored error
     got = one.block("query", (0, 6), block)
     assert not isinstance(got, str)
     assert torch.equal(torch.from_numpy(got), SourceIds()(block_of(graph, 0, 6)))
@@ -192,7 +192,7 @@ def test_a_worker_rejects_a_folder_that_changed(tmp_path: Path) -> None:
     assert f"block {len(manifest.blocks) - 1}" in str(one.block("query", (16, graph.num_nodes), None))
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- rejections--------------------------------------------------------------------------------------------
 
 
 def test_a_missing_ray_is_a_clear_error() -> None:

@@ -34,7 +34,7 @@ from graphveil.release import (
 from graphveil.release.plan import hops
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
-STEERED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 3.0, 2.0), 2)
+TARGET_WEIGHTED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 3.0, 2.0), 2)
 COUNTS = EdgeCountQuery("train/val/target", (True, True, False), 3, (4.0,))
 GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
 
@@ -128,7 +128,7 @@ def test_counts_by_group_and_hops_of_one_group_share_a_plan() -> None:
 
 
 def test_queries_are_answered_in_order_and_each_once() -> None:
-    plan = ReleasePlan(UndirectedEdge(), (STEERED, COUNTS), delta=1e-3)
+    plan = ReleasePlan(UndirectedEdge(), (TARGET_WEIGHTED, COUNTS), delta=1e-3)
     release = opened(plan, groups=GROUPS)
     labels = torch.tensor([0, 1, 2, 2, 0])
     with pytest.raises(ReleaseError, match="answer it with NeighborSumData"):
@@ -179,7 +179,7 @@ def test_labels_outside_the_labeled_groups_are_not_read() -> None:
     assert release.answer(EdgeCountData(torch.tensor([0, 1, -1, 99, 0]))).sum() == 1
 
 
-# -- what is refused before anything is booked -------------------------------------------------------------
+# -- rejections before the charge -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,14 +195,16 @@ def test_labels_outside_the_labeled_groups_are_not_read() -> None:
 def test_rejects_groups_that_leave_a_node_without_noise(groups: Tensor | None) -> None:
     budget = MemoryLedger()
     with pytest.raises(ConfigError, match="groups"):
-        Release.open(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
+        Release.open(
+            ReleasePlan(UndirectedEdge(), (TARGET_WEIGHTED,), delta=1e-3), path(), groups, budget=budget
+        )
     assert not budget.entries
 
 
 def test_queries_with_different_groups_are_rejected() -> None:
     two = EdgeCountQuery("split", (True, False), 3, (4.0,))
     with pytest.raises(ConfigError, match="groups"):
-        opened(ReleasePlan(UndirectedEdge(), (STEERED, two), delta=1e-3), groups=GROUPS)
+        opened(ReleasePlan(UndirectedEdge(), (TARGET_WEIGHTED, two), delta=1e-3), groups=GROUPS)
 
 
 def test_rejects_undirected_edges_stored_as_directed_edges() -> None:
@@ -263,7 +265,7 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
         lambda: release.answer(NeighborSumData(torch.zeros(3, 2))),
         lambda: release.close(),
         lambda: copy.copy(release),
-        lambda: opened(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), graph),
+        lambda: opened(ReleasePlan(UndirectedEdge(), (TARGET_WEIGHTED,), delta=1e-3), graph),
         lambda: opened(plan_of(mu=0.5), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys"))),
     ):
         with pytest.raises(GraphveilError) as caught:

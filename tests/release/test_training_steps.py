@@ -1,4 +1,4 @@
-"""Training steps and tallies: their price by group of records, their noise, and what a resume may change."""
+"""Training steps: the privacy cost by group of records, the noise, and resumed runs."""
 
 import math
 from dataclasses import replace
@@ -52,7 +52,7 @@ def opened(*queries: Query, groups: torch.Tensor | None = None, **more: object) 
     return Release.open(plan, EMPTY, groups, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
 
 
-# -- the price ---------------------------------------------------------------------------------------------
+# -- privacy cost ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(max_degree=4)])
@@ -78,7 +78,10 @@ def test_only_groups_that_are_read_are_charged() -> None:
     tally = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=val)
     assert steps.event(NodeRecord()) == ByGroup("split", (Gaussian(0.3), Composed(()), Composed(())))
     assert tally.event(NodeRecord()) == ByGroup("split", (Composed(()), Gaussian(0.3), Composed(())))
-    assert ReleasePlan(NodeRecord(), (steps, tally), delta=1e-5).mu == pytest.approx(0.3)  # nobody pays twice
+    # No group is charged twice.
+    assert ReleasePlan(NodeRecord(), (steps, tally), delta=1e-5).mu == pytest.approx(
+        0.3
+    )  # no group is charged twice
     everybody = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
     assert ReleasePlan(NodeRecord(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
 

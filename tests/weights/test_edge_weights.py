@@ -1,4 +1,4 @@
-"""Hops along edges with weights: one weight moves what its price says; what ignores weights is refused."""
+"""Hops along edges with weights: the sensitivity to one weight, and queries that ignore weights."""
 
 import itertools
 import math

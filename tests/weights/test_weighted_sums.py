@@ -135,7 +135,7 @@ def test_blocks_that_begin_anywhere_read_their_own_targets(degree: int) -> None:
 
 
 def test_every_hidden_unit_gives_its_weight() -> None:
-    # One unit with a readout of one, to the last step: 16 bits of halves, and places that tell values apart.
+    # One unit with a readout of one, to the last step: 16 bits of halves, and distinct table entries.
     count = 1 << 16
     source = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)[:, None]
     levels, one = (torch.arange(CELLS) % 33).float(), torch.ones(1, dtype=torch.int16)
