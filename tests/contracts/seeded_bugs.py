@@ -2312,7 +2312,7 @@ BUGS = [
         ],
         test=[
             "tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
-            "tests/release/test_ray_worker.py::test_sealed_values_are_restored_and_reveal_nothing[1048576]",
+            "tests/release/test_ray_worker.py::test_values_arrive_as_they_were_and_parts_tell_nothing[1048576]",
         ],
     ),
     dict(
@@ -2372,7 +2372,7 @@ BUGS = [
                 "return str(error)",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_worker_errors_contain_no_private_value",
+        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
     ),
     dict(
         name="a_worker_keeps_its_work_and_its_key",
@@ -2383,7 +2383,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_worker_errors_contain_no_private_value",
+        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
     ),
     dict(
         name="a_late_end_ends_whatever_is_done_by_then",
@@ -2394,7 +2394,7 @@ BUGS = [
                 "if True:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_an_abandoned_query_cannot_end_or_read_the_next_one",
+        test="tests/release/test_ray_worker.py::test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it",
     ),
     dict(
         name="values_are_as_long_as_they_are",
@@ -2405,7 +2405,7 @@ BUGS = [
                 "return size",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_sealed_block_reveals_no_degree",
+        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
     ),
     dict(
         name="a_worker_answers_from_blocks_of_another_graph",
@@ -2427,7 +2427,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_a_worker_rejects_a_folder_that_changed",
+        test="tests/release/test_ray_worker.py::test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened",
     ),
     dict(
         name="a_block_on_disk_is_numbered_from_zero",
@@ -2438,7 +2438,7 @@ BUGS = [
                 "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
         ],
-        test="tests/release/test_disk_backend.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
+        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
     ),
     dict(
         name="rows_have_the_noise_of_their_places",
@@ -4756,7 +4756,7 @@ BUGS = [
                 "if result is None:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_a_worker_error_is_not_a_result",
+        test="tests/release/test_ray_worker.py::test_words_of_a_worker_are_no_rows",
         reason="'str' object has no attribute",
     ),
     dict(
@@ -4768,7 +4768,7 @@ BUGS = [
                 "if place > sealed_blob.size:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_rejected",
+        test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_refused",
     ),
     dict(
         name="small_blocks_tell_how_many_edges_they_have",
@@ -4779,7 +4779,7 @@ BUGS = [
                 "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_sealed_block_reveals_no_degree",
+        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
     ),
     dict(
         name="one_worker_more_than_allowed_is_lost",
@@ -4790,7 +4790,7 @@ BUGS = [
                 "if self._losses < -1 or",
             ),
         ],
-        test="tests/release/test_block_scheduler.py::test_too_many_worker_failures_are_rejected",
+        test="tests/release/test_dealing.py::test_too_many_losses_are_refused",
     ),
     dict(
         name="one_block_is_tried_once_too_often",
@@ -4801,7 +4801,7 @@ BUGS = [
                 "self._tries[block] > _TRIES",
             ),
         ],
-        test="tests/release/test_block_scheduler.py::test_a_block_that_kills_every_worker_is_rejected",
+        test="tests/release/test_dealing.py::test_a_block_that_everybody_dies_of_is_refused",
     ),
     dict(
         name="other_blocks_of_a_lost_worker_are_forgotten",
@@ -4812,7 +4812,7 @@ BUGS = [
                 "back = [block]",
             ),
         ],
-        test="tests/release/test_block_scheduler.py::test_blocks_of_failed_workers_are_retried_and_yielded_once[0]",
+        test="tests/release/test_dealing.py::test_what_lost_workers_had_is_asked_again_and_what_was_handed_on_is_not[0]",
     ),
     dict(
         name="blocks_are_handed_on_as_they_arrive",
@@ -4823,7 +4823,7 @@ BUGS = [
                 "while done:\n                yield done.pop(min(done))",
             ),
         ],
-        test="tests/release/test_block_scheduler.py::test_every_block_is_answered_once_and_in_order[7-1]",
+        test="tests/release/test_dealing.py::test_every_block_is_answered_once_and_in_order[7-1]",
     ),
     dict(
         name="blocks_of_the_last_graph_are_used_for_the_next_one",

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,17 @@ def kills(folder: Path, count: int) -> None:
         (folder / f"kill-{number}").touch()
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeadlyRay(RayBackend):
-    """Sends work that kills a worker where ``plan`` says, and keeps the work that it was given."""
-
-    plan: list[tuple[str, str, int]] = field(default_factory=list)  # folder, moment, row; or nothing
-    seen: list[Any] = field(default_factory=list)
+    """Sends work that kills, and remembers the key that it was sent with."""
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:
-        self.seen.append(work)
-        return super().run(Deadly(work, *self.plan[0]) if self.plan else work, adjacency, first)
+        seen.append(work)
+        sent = work if plan is None else Deadly(work, *plan)
+        return super().run(sent, adjacency, first)
+
+
+seen: list[Any] = []
+plan: tuple[str, str, int] | None = None
 
 
 def by_value() -> None:

@@ -1,4 +1,4 @@
-"""Two nodes of Ray, whose processes are killed: bit-identical answers or an error, and no secret on any disk.
+"""Two nodes of Ray, whose processes are killed: the same bytes or a refusal, and nothing secret on any disk.
 
 Two node processes on one machine stand for two machines. Slow: each killed node is started again.
 """
@@ -99,7 +99,10 @@ def released(backend: AggregationBackend, edges: Adjacency, dim: int = DIM) -> t
     return release.answer(NeighborSumData(vectors))
 
 
-def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path) -> None:
+def test_twenty_kills_of_workers_and_of_nodes(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "seen", [])
     edges, rng = graph(), np.random.default_rng(7)
     here = released(InMemoryBackend(), edges)
     backend = on_ray.DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0)
@@ -109,7 +112,7 @@ def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path
         moment = on_ray.MOMENTS[kill % 3]
         on_ray.kills(tmp_path / "kill", 0 if node else 1)
         row = int(rng.integers(NODES))
-        backend.plan[:] = [(str(tmp_path / "kill"), moment, row)]
+        monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), moment, row))
         number = int(rng.integers(2))
         timer = threading.Timer(float(rng.uniform(0, 0.2)), machines.kill, [number])
         if node:
@@ -124,11 +127,13 @@ def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path
             machines.replace(number)
         assert not list((tmp_path / "kill").iterdir())
     assert same + refused == 20 and same >= 15, f"{same} answers with the same bytes, {refused} refusals"
-    for key in {work.key for work in backend.seen} | {backend._worker_pool()._box.key}:
+    for key in {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}:
         assert not on_ray.found(key, machines.folder)
 
 
-def test_spilled_objects_reveal_nothing(machines: Machines) -> None:
+def test_what_is_spilled_tells_nothing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "seen", [])
+    monkeypatch.setattr(on_ray, "plan", None)
     ray, edges = import_ray(), graph(3_000_000, 50_000)
     backend = on_ray.DeadlyRay(workers=2, wait=300.0)
     here = released(InMemoryBackend(), edges)
@@ -140,8 +145,8 @@ def test_spilled_objects_reveal_nothing(machines: Machines) -> None:
     assert on_ray.found(canary, machines.folder), "the search finds nothing, or nothing was spilled"
     spilled = [file for file in machines.folder.rglob("*") if "spill" in str(file.parent) and file.is_file()]
     assert sum(file.stat().st_size for file in spilled) > 20 << 20
-    keys = {work.key for work in backend.seen} | {backend._worker_pool()._box.key}
-    table = backend.seen[0].sums.rows
+    keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
+    table = on_ray.seen[0].sums.rows
     rows = getattr(table, "rows", table).numpy().tobytes()[:64]
     sources = edges.indices.numpy().tobytes()[:64]
     for secret in (*keys, rows, sources):

@@ -1,7 +1,6 @@
-"""A worker's process: the blobs that it opens, the blocks that it stores, and its error messages."""
+"""A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -22,10 +21,10 @@ from graphveil.cluster.worker import SealedBlob, Worker, open_value, seal_value
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, block_of
 from graphveil.data.stored_graph import SOURCES, StoredEdges, read_manifest
-from graphveil.errors import ConfigError, ReleaseError
-from graphveil.release.backends import BlockWork
-from release.test_backends import SourceIds, star, works
-from release.test_disk_backend import drawn, stored
+from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
+from graphveil.release.backends import BlockWork, backend_for
+from release.test_disk_engine import drawn, stored
+from release.test_engines import SourceIds, star, works
 
 
 def sent(name: str, value: object, box: SecretBox) -> SealedBlob:
@@ -47,7 +46,9 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not inst
 
 @needs_ray
 @pytest.mark.parametrize("part", [64, 128, 1 << 20])
-def test_sealed_values_are_restored_and_reveal_nothing(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_arrive_as_they_were_and_parts_tell_nothing(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ray_worker, "PART", part)
     secret = b"the key of the noise, 32 bytes.."
     value = {"key": secret, "rows": torch.arange(100.0).reshape(25, 4), "codes": np.arange(3), "none": None}
@@ -63,7 +64,7 @@ def test_sealed_values_are_restored_and_reveal_nothing(part: int, monkeypatch: p
 
 
 @needs_ray
-def test_the_size_of_a_sealed_block_reveals_no_degree() -> None:
+def test_the_size_of_a_block_tells_no_degree() -> None:
     box, sizes = SecretBox(), set()
     for edges in (0, 1, 9, 500, 15_000):  # of one row, in a block of its own
         block = EdgeBlock(
@@ -78,7 +79,7 @@ def test_the_size_of_a_sealed_block_reveals_no_degree() -> None:
 
 
 @needs_ray
-def test_parts_that_change_places_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_change_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_worker, "PART", 64)
     box = SecretBox()
     sealed_blob = sent("work", torch.arange(100.0), box)
@@ -124,14 +125,14 @@ def test_blocks_are_remembered_for_one_graph() -> None:
 
 
 @needs_ray
-def test_an_abandoned_query_cannot_end_or_read_the_next_one() -> None:
+def test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it() -> None:
     box, graph = SecretBox(), star(5)
     one, block = worker(box), sent("edges", block_of(graph, 0, 6), box)
     one.set_graph("star", None)
     one.begin("star", sent("left", works()[0], box))
     one.begin("star", sent("query", SourceIds(), box))
     assert str(one.block("left", (0, 6), block)) == NO_WORK
-    one.end("left")  # late, as from the frame of a stored error
+    one.end("left")  # late, as from an error's frame that somebody kept
     got = one.block("query", (0, 6), block)
     assert not isinstance(got, str)
     assert torch.equal(torch.from_numpy(got), SourceIds()(block_of(graph, 0, 6)))
@@ -147,7 +148,7 @@ class Spoken(BlockWork):
 
 
 @needs_ray
-def test_worker_errors_contain_no_private_value() -> None:
+def test_what_goes_wrong_is_said_without_a_value() -> None:
     box, graph = SecretBox(), star(5)
     one = worker(box)
     one.set_graph("star", None)
@@ -167,7 +168,7 @@ def test_worker_errors_contain_no_private_value() -> None:
 
 
 @needs_ray
-def test_a_worker_rejects_a_folder_that_changed(tmp_path: Path) -> None:
+def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_path: Path) -> None:
     graph = stored(tmp_path, drawn()).adjacency
     manifest = read_manifest(tmp_path)
     assert manifest is not None and len(manifest.blocks) > 2
@@ -192,14 +193,13 @@ def test_a_worker_rejects_a_folder_that_changed(tmp_path: Path) -> None:
     assert f"block {len(manifest.blocks) - 1}" in str(one.block("query", (16, graph.num_nodes), None))
 
 
-# -- rejections--------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------
 
 
-def test_a_missing_ray_is_a_clear_error() -> None:
-    code = "import sys; sys.modules['ray'] = None; import graphveil as gv; "
-    code += "gv.GAP(unit='none', backend='ray').fit(gv.load_dataset('synthetic/tiny'))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "MissingDependencyError" in done.stderr and "graphveil[ray]" in done.stderr
+def test_without_ray_the_engine_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r"graphveil\[ray\]"):
+        backend_for("ray", star(3))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, worke
     assert 1 << 10 <= step <= 1 << 22
 
 
-def test_a_worker_error_is_not_a_result() -> None:
+def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     class WorkerPool:
         def members(self, workers: int | None) -> list[None]:
             return [None]
@@ -236,13 +236,10 @@ def test_a_worker_error_is_not_a_result() -> None:
         def run(self, *asked: object) -> Iterator[str]:
             yield "it failed with MemoryError"
 
-    class Failing(RayBackend):
-        def _worker_pool(self) -> Any:
-            return WorkerPool()
-
+    monkeypatch.setattr(RayBackend, "_worker_pool", lambda self: WorkerPool())
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
     with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays charged"):
-        list(Failing().run(lambda edges: torch.zeros(0), adjacency))
+        list(RayBackend().run(lambda edges: torch.zeros(0), adjacency))
 
 
 def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> None:
@@ -254,5 +251,5 @@ def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> Non
     assert len({worker_pool.process_identity(ray(*place)) for place in places}) == 3
 
 
-def test_ray_usage_reports_are_disabled() -> None:
+def test_ray_is_told_to_report_to_nobody() -> None:
     assert worker_pool._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"

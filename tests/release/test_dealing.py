@@ -1,4 +1,4 @@
-"""Scheduling of blocks to workers that fail: each block is answered once, in order, or an error is raised."""
+"""Blocks are dealt to workers that die: each is answered once, in order, or the query is refused."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from graphveil.errors import ReleaseError
 
 @dataclass(eq=False)
 class Hands:
-    """Simulated workers: ``dies`` returns whether one fails when its answer is fetched."""
+    """Workers in name only: ``dies`` says whether one is lost when its answer is taken."""
 
     count: int
     dies: Callable[[str, int], bool]
@@ -74,21 +74,21 @@ def test_every_block_is_answered_once_and_in_order(workers: int, count: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_blocks_of_failed_workers_are_retried_and_yielded_once(seed: int) -> None:
+def test_what_lost_workers_had_is_asked_again_and_what_was_handed_on_is_not(seed: int) -> None:
     rng = np.random.default_rng(seed)
     hands = Hands(3, lambda worker, block: bool(rng.random() < 0.1), np.random.default_rng(seed))
     assert dealt(hands, 30, losses=30) == list(range(30))
     assert len(hands.asked) >= 30 + hands.started - 3
 
 
-def test_a_block_that_kills_every_worker_is_rejected() -> None:
+def test_a_block_that_everybody_dies_of_is_refused() -> None:
     hands = Hands(3, lambda worker, block: block == 4)
     with pytest.raises(ReleaseError, match="one block lost too many workers"):
         dealt(hands, 9)
     assert hands.started <= 3 + 4
 
 
-def test_too_many_worker_failures_are_rejected() -> None:
+def test_too_many_losses_are_refused() -> None:
     rng = np.random.default_rng(1)
     hands = Hands(2, lambda worker, block: bool(rng.random() < 0.4))
     with pytest.raises(ReleaseError, match="stays charged"):
@@ -108,7 +108,7 @@ def test_a_worker_gets_the_blocks_that_it_had() -> None:
     assert kept >= 14  # whoever is done early takes others' blocks
 
 
-def test_a_worker_has_at_most_two_blocks_at_a_time() -> None:
+def test_nobody_has_more_than_two_blocks_at_a_time() -> None:
     hands, most = Hands(3, lambda worker, block: False), []
     first = hands.first
 

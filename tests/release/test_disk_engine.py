@@ -16,7 +16,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleasePlan
 from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
-from release.test_backends import ASKED, NODES, THREE, asked
+from release.test_engines import ASKED, NODES, THREE, asked
 
 
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:

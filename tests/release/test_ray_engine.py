@@ -17,12 +17,12 @@ from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.release import InMemoryBackend, Release, ReleasePlan
+from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import BlockWork, RowRange
 from graphveil.release.out_edge_sums import OutDegrees
 from release import on_ray
-from release.test_backends import ASKED, NODES, THREE, asked, star, works
-from release.test_disk_backend import drawn, stored
+from release.test_disk_engine import drawn, stored
+from release.test_engines import ASKED, NODES, THREE, asked, star, works
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 
@@ -46,40 +46,53 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
         assert torch.equal(one, other), type(work)
     found = stored(tmp_path, drawn()).adjacency
     for name in ("target_weighted", "push", "SigmoidCos", "counted"):
-        here = asked(name, InMemoryBackend(), drawn().adjacency)
-        assert torch.equal(asked(name, many, found), here), name
-        assert torch.equal(asked(name, RowRange(9, few), found), here[9:]), name
+        here = _pending(name, drawn().adjacency, InMemoryBackend())
+        assert torch.equal(_pending(name, found, many), here), name
+        assert torch.equal(_pending(name, found, RowRange(9, few)), here[9:]), name
     nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
     assert not list(many.run(works()[4], nothing))
 
 
-def test_a_worker_failure_changes_no_result_and_leaves_no_secret(ray_here: Path, tmp_path: Path) -> None:
+def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
+    unit, query, data = ASKED[name]
+    plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
+    key = ReleaseKey.from_seed(5, "backends")
+    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
+    return release.answer(data)
+
+
+def test_a_worker_that_dies_changes_nothing_and_no_secret_is_left(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_ray.by_value()
-    kill = tmp_path / "kill"
-    backend = on_ray.DeadlyRay(**TWO, block_rows=5, plan=[(str(kill), "end", 7)])
+    monkeypatch.setattr(on_ray, "seen", [])
+    backend, kill = on_ray.DeadlyRay(**TWO, block_rows=5), tmp_path / "kill"
     here = asked("target_weighted", InMemoryBackend())
     on_ray.kills(kill, 1)
+    monkeypatch.setattr(on_ray, "plan", (str(kill), "end", 7))
     assert torch.equal(asked("target_weighted", backend), here)
     assert not list(kill.iterdir()), "nobody was killed"
-    keys = {work.key for work in backend.seen} | {backend._worker_pool()._box.key}
+    keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
     assert len(keys) == 2
     for key in keys:
         assert not on_ray.found(key, ray_here)
 
 
-def test_rejects_a_block_that_kills_every_worker_and_stays_charged(ray_here: Path, tmp_path: Path) -> None:
+def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_ray.by_value()
     on_ray.kills(tmp_path / "kill", 1)
-    deadly = [(str(tmp_path / "kill"), "start", 7)]
+    monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), "start", 7))
     unit, query, data = ASKED["target_weighted"]
     ledger = MemoryLedger()
-    backend = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0, plan=deadly)
+    backend = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
     plan = ReleasePlan(unit, (query,), delta=1e-3)
     release = Release.open(plan, drawn().adjacency, THREE, budget=ledger, backend=backend)
     with pytest.raises(ReleaseError, match="stays charged"):
         release.answer(data)
     assert len(ledger.entries) == 1
-    deadly.clear()
+    monkeypatch.setattr(on_ray, "plan", None)
     assert torch.equal(
         asked("target_weighted", backend), asked("target_weighted", InMemoryBackend())
     )  # who is left goes on
@@ -98,7 +111,7 @@ class Held(BlockWork):
         return self.inner(edges)
 
 
-def test_an_abandoned_query_does_not_affect_the_next_one(
+def test_a_query_that_is_left_changes_nothing_of_the_next_one(
     ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
@@ -139,7 +152,7 @@ def test_a_query_does_not_go_on_behind_another_one(ray_here: Path) -> None:
             list(left)
 
 
-def test_backends_share_workers_and_reject_another_cluster(ray_here: Path) -> None:
+def test_engines_share_workers_or_release_them_and_another_cluster_is_refused(ray_here: Path) -> None:
     first, graph = RayBackend(**TWO), star(5)
     first.check(graph)
     crew_there = first._worker_pool()
@@ -167,7 +180,9 @@ def test_a_fit_has_the_same_bytes(ray_here: Path) -> None:
     assert np.array_equal(np.asarray(here.predict_proba(None)), np.asarray(there.predict_proba(None)))
 
 
-def test_a_folder_that_workers_cannot_read_is_rejected_uncharged(ray_here: Path, tmp_path: Path) -> None:
+def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_spent(
+    ray_here: Path, tmp_path: Path
+) -> None:
     found = stored(tmp_path / "here", drawn())
     vars(found.adjacency).update(folder=tmp_path / "there")  # what another machine has not
     with pytest.raises(ConfigError, match="same path"):
@@ -175,17 +190,17 @@ def test_a_folder_that_workers_cannot_read_is_rejected_uncharged(ray_here: Path,
     assert not ledger_of(found.edge_set).entries
 
 
-def test_another_version_on_the_cluster_is_rejected(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "__version__", "9.9")
     RayBackend().stop()
     with pytest.raises(ConfigError, match=r"and this is 9\.9") as kept:
         RayBackend(workers=1, wait=300.0).check(star(3))
-    monkeypatch.undo()  # rejected workers are released, although the stored error refers to their pool
+    monkeypatch.undo()  # whoever was refused is let go, though the error that is kept knows the crew
     RayBackend(**TWO).check(star(3))
     assert kept and len(RayBackend(**TWO)._worker_pool().members()) == 2
 
 
-def test_workers_of_another_version_are_not_treated_as_failed(ray_here: Path) -> None:
+def test_workers_that_do_not_know_a_call_are_not_taken_for_lost(ray_here: Path) -> None:
     backend = RayBackend(**TWO)
     backend.check(star(3))
     there = backend._worker_pool()
