@@ -126,12 +126,8 @@ class PrivateEdges:
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
         """Return memory for a table of entries with this many bits, as ``memory`` does."""
-        kept = self._memory
-        if not isinstance(kept, CompactRows) or (len(kept.rows), kept.dim, kept.bits) != (
-            rows + 1,
-            dim,
-            bits,
-        ):
+        kept, size = self._memory, (rows + 1, dim, bits)
+        if not isinstance(kept, CompactRows) or (len(kept.rows), kept.dim, kept.bits) != size:
             kept = self._memory = CompactRows.empty(rows, dim, bits)
         return kept
 
