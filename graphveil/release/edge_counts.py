@@ -58,6 +58,7 @@ class EdgeCountQuery(Query):
     wire_name: ClassVar[str] = "CellQuery"
     stage: ClassVar[str] = "edge counts"
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one cell
 
     partition: str
     labeled: tuple[bool, ...]
@@ -134,11 +135,6 @@ class EdgeCountQuery(Query):
     def unit_steps(self) -> float:
         """Grid steps in one edge."""
         return 2.0**self.grid_bits
-
-    @property
-    def linear_group_scaling(self) -> bool:
-        """Return True: all edges of one node may fall into one cell."""
-        return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -65,6 +65,7 @@ class BoundedQuery(Query):
 
     exact_noise: ClassVar[bool] = True
     sampled: ClassVar[bool] = False
+    linear_group_scaling: ClassVar[bool] = True
 
     epsilon: float
 
@@ -121,11 +122,6 @@ class BoundedQuery(Query):
     def check_number(self, number: float) -> None:
         """Reject a public number that the query cannot use."""
         return  # not all queries use a number
-
-    @property
-    def linear_group_scaling(self) -> bool:
-        """Return True: the k edges of one node cost k times one."""
-        return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -86,6 +86,7 @@ class NeighborCountQuery(Query):
     stage: ClassVar[str] = "neighbor counts"
     data: ClassVar[type[NeighborCountData]] = NeighborCountData
     exact_noise: ClassVar[bool] = True
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one row
 
     partition: str
     ranks: tuple[int, ...] | None
@@ -167,11 +168,6 @@ class NeighborCountQuery(Query):
     def grid(self) -> NoiseGrid:
         """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
         return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
-
-    @property
-    def linear_group_scaling(self) -> bool:
-        """Return True: all edges of one node may fall into one row."""
-        return True
 
 
 @forms_private_sum("NeighborCountQuery")

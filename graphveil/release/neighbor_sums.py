@@ -280,7 +280,7 @@ class NeighborSumQuery(Query):
         return super().grid._replace(contribution=2.0**self.contribution_bits)
 
     @property
-    def linear_group_scaling(self) -> bool:
+    def linear_group_scaling(self) -> bool:  # type: ignore[override]
         """Whether k edges of one node may cost k times one edge: False only for equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 

@@ -89,6 +89,7 @@ class Query(ABC):
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws its own exact noise, without the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
+    linear_group_scaling: ClassVar[bool] = False  # whether k edges of one node may cost k times one edge
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -150,11 +151,6 @@ class Query(ABC):
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject a unit that the bounds are not valid for on a graph that is stored in this way."""
         return  # most bounds are valid for both ways of storage
-
-    @property
-    def linear_group_scaling(self) -> bool:
-        """Whether k edges of one node may cost up to k times one edge."""
-        return False
 
     @property
     def reads_edge_weights(self) -> bool:

@@ -140,6 +140,7 @@ class EdgeAttentionQuery(Query):
     stage: ClassVar[str] = "training on edges"
     data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
     exact_noise: ClassVar[bool] = True
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may count at that node
 
     dim: int
     classes: int
@@ -247,11 +248,6 @@ class EdgeAttentionQuery(Query):
         }
 
     @property
-    def groups(self) -> int:
-        """One: targets are chosen when the query is answered, and all edges are charged."""
-        return 1
-
-    @property
     def noise(self) -> tuple[float, ...]:
         """The noise multiplier z: the standard deviation of a step divided by C."""
         return (self.noise_multiplier,)
@@ -261,11 +257,6 @@ class EdgeAttentionQuery(Query):
         """Grid steps in a clipping norm and in a step's noise, none of which the plan's sampler draws."""
         noise = self.randomness(bytes(32))
         return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
-
-    @property
-    def linear_group_scaling(self) -> bool:
-        """Return True: all edges of one node may count at that node."""
-        return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
