@@ -33,7 +33,7 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.backends import BlockWork, CudaBackend, DiskBackend, RowRange
+from graphveil.release.backends import BlockWork, DiskBackend, RowRange
 from graphveil.release.edge_counts import ClassPairs
 from graphveil.release.graph_queries import CountedEdges, LeveledNodePairs, PerturbedNodePairs, ProtectedEdges
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
@@ -115,7 +115,7 @@ def test_a_graph_without_nodes_has_no_blocks() -> None:
     assert PrivateEdges(nothing).rows(SourceIds()).numel() == 0
 
 
-@pytest.mark.parametrize("kind", [InMemoryBackend, DiskBackend, CudaBackend])
+@pytest.mark.parametrize("kind", [InMemoryBackend, DiskBackend])
 def test_a_block_of_no_rows_is_rejected(kind: type[InMemoryBackend]) -> None:
     with pytest.raises(ConfigError, match="block_rows=0"):
         kind(block_rows=0)
