@@ -49,16 +49,16 @@ Scores = npt.NDArray[np.float64]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """What an audit certifies, and the most that it could have certified.
+    """A lower bound on epsilon from an audit, with the largest bound that its sample size allows.
 
     Args:
-        epsilon: a lower bound on epsilon at ``delta``, with probability ``confidence`` over the runs.
-        delta: at which delta.
-        confidence: how often such a bound is right, at least.
-        max_certifiable: the maximum certifiable epsilon, had every guess been right: no result of this size
-            certifies more. Infinite where the statistic has no largest value.
-        method: the name of the bound.
-        mu: the lower bound on mu that epsilon follows from, or None.
+        epsilon: Lower bound on epsilon at ``delta``.
+        delta: Delta of the audited claim.
+        confidence: Probability, over the runs, with which the bound is valid.
+        max_certifiable: Maximum certifiable epsilon: the bound if every guess were right. Infinite if the
+            statistic has no largest value.
+        method: Name of the bound.
+        mu: Lower bound on mu from which ``epsilon`` follows; None if the bound is not Gaussian.
 
     >>> print(repeated_runs(90, 100, 10, 100))
     epsilon >= 1.374 at delta = 0 with confidence 99 % (repeated runs; maximum certifiable 2.911)
@@ -98,18 +98,23 @@ def repeated_runs(
     delta: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> LowerBound:
-    """Return the lower bound on epsilon from independent runs with a canary and without it.
+    """Compute the lower bound on epsilon from independent runs with a canary and without it.
+
+    The test that decides whether a run had the canary must not be chosen by these runs.
 
     Args:
-        tp: runs with the canary in which the test answered "with".
-        with_canary: all runs with it.
-        fp: runs without it in which the test answered "with".
-        without_canary: all runs without it.
-        delta: at which delta.
-        confidence: of the bound; the test must not have been chosen by these runs.
+        tp: Number of runs with the canary that the test reports as such.
+        with_canary: Number of runs with the canary.
+        fp: Number of runs without the canary that the test reports as runs with it.
+        without_canary: Number of runs without the canary.
+        delta: Delta of the claim.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on epsilon at ``delta``.
 
     Raises:
-        ConfigError: counts that cannot be.
+        ConfigError: If a count exceeds its total, or another argument is out of range.
 
     >>> round(repeated_runs(900, 1000, 100, 1000, delta=1e-5).epsilon, 4)
     1.9288
@@ -144,7 +149,18 @@ def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
 
 @checked
 def clopper_pearson_lower(successes: int, trials: int, significance: float) -> float:
-    """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
+    """Compute the one-sided Clopper-Pearson lower bound on a probability.
+
+    Args:
+        successes: Number of successes.
+        trials: Number of trials.
+        significance: Probability with which the bound may exceed the truth.
+
+    Returns:
+        The bound; 0 without successes.
+
+    Raises:
+        ConfigError: If the counts are impossible.
 
     >>> round(clopper_pearson_lower(5, 10, 0.05), 6)
     0.222441
@@ -157,7 +173,18 @@ def clopper_pearson_lower(successes: int, trials: int, significance: float) -> f
 
 @checked
 def clopper_pearson_upper(successes: int, trials: int, significance: float) -> float:
-    """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
+    """Compute the one-sided Clopper-Pearson upper bound on a probability.
+
+    Args:
+        successes: Number of successes.
+        trials: Number of trials.
+        significance: Probability with which the truth may exceed the bound.
+
+    Returns:
+        The bound; 1 if every trial succeeded.
+
+    Raises:
+        ConfigError: If the counts are impossible.
 
     >>> round(clopper_pearson_upper(0, 100, 0.05), 6)  # the rule of three
     0.029513
@@ -169,15 +196,26 @@ def clopper_pearson_upper(successes: int, trials: int, significance: float) -> f
 def odds_of_runs(
     tp: int, with_canary: int, fp: int, without_canary: int, *, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Return the lower bound on epsilon at delta = 0 that the odds ratio of independent runs gives.
+    """Compute the lower bound on epsilon at delta = 0 from the odds ratio of independent runs.
 
-    Given the number of answers "with", ``tp`` has Fisher's noncentral hypergeometric law, whose
-    upper tail grows with the odds ratio. The least ratio under which so many hits are as likely as the
-    significance is its bound, and half of its logarithm is one on epsilon. For randomized bits, whose odds
-    ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where ``repeated_runs`` costs 5.2 / sqrt(n).
+    Given the number of positives, ``tp`` follows Fisher's noncentral hypergeometric distribution, whose
+    upper tail grows with the odds ratio. The bound on the ratio is the least one under which ``tp`` or more
+    hits are as likely as the significance. Half of its logarithm bounds epsilon. For n randomized bits, whose
+    odds ratio is e^(2 epsilon), the bound is 3.3 / sqrt(n) below epsilon; that of ``repeated_runs`` is
+    5.2 / sqrt(n) below.
+
+    Args:
+        tp: Number of runs with the canary that the test reports as such.
+        with_canary: Number of runs with the canary.
+        fp: Number of runs without the canary that the test reports as runs with it.
+        without_canary: Number of runs without the canary.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on epsilon at delta = 0.
 
     Raises:
-        ConfigError: counts that cannot be.
+        ConfigError: If a count exceeds its total.
 
     >>> round(odds_of_runs(900, 1000, 100, 1000).epsilon, 4)  # repeated_runs: 1.9289
     2.02
@@ -234,17 +272,20 @@ def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significa
 def one_run(
     canaries: int, guesses: int, correct: int, *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Return the lower bound on epsilon of Steinke, Nasr and Jagielski (2023, arXiv 2305.08846).
+    """Compute the one-run lower bound on epsilon of Steinke, Nasr and Jagielski (2023, arXiv 2305.08846).
 
     Args:
-        canaries: m, each included by an independent fair coin.
-        guesses: r of them were guessed, in or out.
-        correct: v guesses were right.
-        delta: at which delta.
-        confidence: of the bound.
+        canaries: Number m of canaries, each included by an independent fair coin.
+        guesses: Number r of guesses, in or out; fixed before the run.
+        correct: Number v of right guesses.
+        delta: Delta of the claim.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on epsilon at ``delta``.
 
     Raises:
-        ConfigError: counts that cannot be.
+        ConfigError: If there are more guesses than canaries, or more right guesses than guesses.
 
     >>> print(one_run(1000, 100, 100))
     epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; maximum certifiable 3.055)
@@ -255,7 +296,7 @@ def one_run(
 
     def certified(right: int) -> float:
         return _largest_rejected(
-            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence
+            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta) <= 1 - confidence
         )
 
     return LowerBound(
@@ -268,7 +309,7 @@ def one_run(
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability of this many right guesses under (epsilon, delta)-indistinguishability.
+    """Bound the probability of this many right guesses under (epsilon, delta)-indistinguishability.
 
     With B ~ Binomial(r, 1 / (1 + e^-epsilon)):
 
@@ -290,13 +331,23 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 def one_run_gaussian(
     canaries: int, guesses: int, correct: int, *, delta: float, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Return the lower bound on mu, and epsilon at delta, of the f-DP one-run bound for Gaussian claims.
+    """Compute the one-run lower bound on mu, and on epsilon at delta, for Gaussian claims.
 
-    The bound of Mahloujifar, Melis and Chaudhuri (2024, arXiv 2410.22235), with f that of mu: it rejects that
-    every canary is mu-indistinguishable given all others. Proof: ``docs/privacy/proofs/audit.md``.
+    The f-DP bound of Mahloujifar, Melis and Chaudhuri (2024, arXiv 2410.22235), with f that of mu. It rejects
+    that every canary is mu-indistinguishable given all others. Proof: ``docs/privacy/proofs/audit.md``.
+
+    Args:
+        canaries: Number of canaries, each included by an independent fair coin.
+        guesses: Number of guesses, in or out; fixed before the run.
+        correct: Number of right guesses.
+        delta: Delta of the claim.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on mu, and the epsilon at ``delta`` that follows from it.
 
     Raises:
-        ConfigError: counts that cannot be.
+        ConfigError: If there are more guesses than canaries, or more right guesses than guesses.
 
     >>> found = one_run_gaussian(1000, 1000, 700, delta=1e-5)
     >>> found.mu < 2 * float(ndtri(0.7))  # mu of guesses that are right so often
@@ -308,8 +359,7 @@ def one_run_gaussian(
 
     def certified(right: int) -> float:
         return _largest_rejected(
-            lambda mu: 0.0 if gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence) else 1.0,
-            1 - confidence,
+            lambda mu: gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence)
         )
 
     mu = certified(correct)
@@ -342,16 +392,16 @@ def gaussian_claim_fails(canaries: int, guesses: int, correct: int, mu: float, s
     return (right + wrong) * canaries > guesses
 
 
-def _largest_rejected(p_of: Callable[[float], float], significance: float) -> float:
-    """Return the largest parameter whose p-value, which grows with it, is at most the significance."""
-    if p_of(0.0) > significance:
+def _largest_rejected(rejects: Callable[[float], bool]) -> float:
+    """Return the largest claim that is rejected, by bisection; every smaller claim is rejected, too."""
+    if not rejects(0.0):
         return 0.0
     low, high = 0.0, _MAX_PARAMETER
-    if p_of(high) <= significance:
+    if rejects(high):
         return high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if p_of(middle) <= significance else (low, middle)
+        low, high = (middle, high) if rejects(middle) else (low, middle)
         if math.isclose(low, high, rel_tol=1e-9):
             break
     return low
@@ -364,18 +414,26 @@ def _largest_rejected(p_of: Callable[[float], float], significance: float) -> fl
 def summed_gaussian(
     with_canary: Scores, without_canary: Scores, *, delta: float, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Return the lower bound on mu of Gaussian releases, and epsilon at delta, from scores of many canaries.
+    """Compute the lower bound on mu, and on epsilon at delta, from scores of canaries in Gaussian releases.
 
-    Scores are independent normals of one standard deviation s, and a canary moves its own by at most mu s.
+    Scores are independent normals of one standard deviation s, and a canary moves its score by at most mu s.
     With S^2 their sum of squares around the two means, and c the quantile of chi-square with n - 2 degrees,
 
         mu >= (mean(with) - mean(without)) sqrt(c) / S - z sqrt(1 / n_1 + 1 / n_0),
 
-    each part at half of the significance. So noise that is too small shows as well as a shift that is too
-    large.
+    each part at half of the significance. The bound therefore also detects noise that is too small.
+
+    Args:
+        with_canary: Scores of canaries that are in the release (n_1).
+        without_canary: Scores of canaries that are not in it (n_0).
+        delta: Delta of the claim.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on mu, and the epsilon at ``delta`` that follows from it.
 
     Raises:
-        ConfigError: no scores, or scores that are no numbers.
+        ConfigError: If scores are missing or not finite.
 
     >>> rng = np.random.default_rng(0)
     >>> found = summed_gaussian(rng.normal(0.5, 1, 9000), rng.normal(0, 1, 9000), delta=1e-5)
@@ -400,9 +458,9 @@ def summed_gaussian(
 
 
 def largest_deviation(groups: list[Scores], significance: float) -> float:
-    """Return an upper bound on the noise's standard deviation, from scores around the means of their groups.
+    """Bound the noise's standard deviation from above, by scores around the means of their groups.
 
-    Canaries that move by different amounts spread their group: the bound grows, and stays true.
+    Canaries that move by different amounts spread their group: the bound grows, and remains valid.
     """
     squares = sum(float(np.square(group - group.mean()).sum()) for group in groups)
     degrees = sum(map(len, groups)) - len(groups)
@@ -422,7 +480,7 @@ def sampled_training(
     delta: float,
     confidence: float = CONFIDENCE,
 ) -> LowerBound:
-    """Return the lower bound on epsilon of sampled training, by the likelihood ratio of its dominating pair.
+    """Compute the lower bound on epsilon of sampled training, by the likelihood ratio of its dominating pair.
 
     Scores are those of single steps for a record with a constant clipped gradient, over the noise's standard
     deviation: N(b / z, 1), where b is one with probability q. The statistic is the sum of
@@ -430,20 +488,24 @@ def sampled_training(
         l(y) = ln(1 - q + q exp(y / z - 1 / (2 z^2)))
 
     over all scores. For a noise multiplier z' its tail is below e^(-t s) E[e^(t l)]^n for every t > 0
-    (Chernoff), and grows as z' falls. The largest z' that is not rejected so is turned into epsilon for
-    ``steps`` steps. Scores are divided by a bound on the noise's standard deviation first, so noise that is
-    too small shows; half of the significance is for that.
+    (Chernoff), and grows as z' falls. The largest z' that the scores do not reject gives epsilon for
+    ``steps`` steps. Scores are first divided by an upper bound on the noise's standard deviation, with half
+    of the significance. The bound therefore also detects noise that is too small.
 
     Args:
-        scores: one for each step that was seen, of any number of runs.
-        without_canary: the same of records that are in no batch: noise alone.
-        noise_multiplier: z, as claimed; it shapes the statistic, and the bound is valid for every z.
-        sampling_rate: q, which is public and taken as given.
-        steps: T, of the training that is claimed.
-        delta, confidence: of the bound.
+        scores: One score for each observed step, of any number of runs.
+        without_canary: Scores of records that are in no batch: noise alone.
+        noise_multiplier: Claimed noise multiplier z. It shapes the statistic; the bound is valid for every z.
+        sampling_rate: Sampling rate q, which is public and not tested.
+        steps: Number of steps of the claimed training.
+        delta: Delta of the claim.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound on epsilon of all steps at ``delta``.
 
     Raises:
-        ConfigError: no scores, or parameters out of range.
+        ConfigError: If scores are missing or not finite, or a parameter is out of range.
     """
     checks.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
     checks.within(0, 1, sampling_rate=sampling_rate, delta=delta)

@@ -1,4 +1,4 @@
-"""Noise that is zero, so that the release path returns its exact sums. Nothing of it is ever published."""
+"""Zero noise: the release path returns its exact sums. Audits alone use it, and no result is published."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from graphveil.release import (
     NeighborCountQuery,
     ReleasePlan,
 )
+from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import Query
 
 _CERTAIN = 40.0  # an epsilon at which a node pair is reported wrongly with probability e^-40
@@ -29,7 +30,7 @@ Draw = tuple[float, tuple[int, ...], int]  # standard deviation, rows, and numbe
 
 @dataclass(frozen=True)
 class ZeroNoise(IntegerNoise):
-    """Draws zero."""
+    """Sampler that draws zero."""
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
         """Return zero."""
@@ -42,8 +43,9 @@ class ZeroNoise(IntegerNoise):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
-class RecordingZeroNoise(ZeroNoise):
-    """Draws zero and records the requests, in a separate list for each class (``with_new_list``)."""
+@dataclass(frozen=True)
+class RecordingZeroNoise(IntegerNoise):
+    """Sampler that draws zero and records each request, in one list per class (``with_new_list``)."""
 
     drawn: ClassVar[list[Draw]]
 
@@ -57,50 +59,23 @@ class RecordingZeroNoise(ZeroNoise):
         """
         return type("RecordingZeroNoise", (cls,), {"drawn": []})
 
+    def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
+        """Return zero."""
+        return 0.0
+
     def draw(
         self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int
     ) -> npt.NDArray[np.signedinteger[Any]]:
-        """Return zeros."""
+        """Record the request and return zeros."""
         self.drawn.append((self.sigma, tuple(rows.tolist()), dim))
-        return super().draw(stream, rows, dim)
-
-
-class _ZeroLaplace(DiscreteLaplace):
-    """The law of a discrete Laplace that draws zero."""
-
-    def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int = 1) -> npt.NDArray[np.int64]:
-        """Return zeros."""
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
-class _ZeroNoiseQuery:
-    """A query whose discrete Laplace noise is zero."""
-
-    epsilon: float
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        """The law of the noise, which draws none."""
-        return _ZeroLaplace(self.epsilon)
-
-
-class _ZeroNoiseCounts(_ZeroNoiseQuery, NeighborCountQuery):
-    """Counts of neighbors without noise."""
-
-
-class _ZeroNoiseTotal(_ZeroNoiseQuery, EdgeTotalQuery):
-    """The number of edges without noise."""
-
-
-class _ZeroNoiseBlocks(_ZeroNoiseQuery, BlockCountQuery):
-    """Counts of blocks without noise."""
-
-
 class ZeroNoiseSteps(StepNoise):
-    """Steps without noise, everything in every batch."""
+    """Training steps without noise, with every record in every batch."""
 
     def batch(self, step: int, count: int) -> Tensor:
-        """Return all of them."""
+        """Return all indices."""
         return torch.arange(count)
 
     def noise(self, step: int) -> npt.NDArray[np.int64]:
@@ -108,37 +83,58 @@ class ZeroNoiseSteps(StepNoise):
         return np.zeros(self.parameters, dtype=np.int64)
 
 
-class _ZeroNoiseAttention(EdgeAttentionQuery):
-    """Steps on edges without noise."""
+class _ZeroLaplace(DiscreteLaplace):
+    """Discrete Laplace law that draws zero."""
+
+    def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int = 1) -> npt.NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros((len(rows), dim), dtype=np.int64)
+
+
+class _WithoutOwnNoise:
+    """Proxy of a query that draws its noise itself, instead of using the plan's sampler.
+
+    The query's own code computes the answer, with the proxy as ``self``. Only the two sources of noise
+    differ: ``law`` for counts and ``randomness`` for training steps.
+    """
+
+    def __init__(self, query: Any) -> None:
+        """Store the query."""
+        self._query = query
+
+    def __getattr__(self, name: str) -> Any:
+        """Return everything else from the query."""
+        return getattr(self._query, name)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise of counts."""
+        return _ZeroLaplace(self._query.epsilon)
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return zero noise."""
+        """Return the batches and the noise of training steps."""
         return ZeroNoiseSteps(
             key,
-            parameters=self.parameters,
-            noise_multiplier=self.noise_multiplier,
-            sampling_rate=self.sampling_rate,
+            parameters=self._query.parameters,
+            noise_multiplier=self._query.noise_multiplier,
+            sampling_rate=self._query.sampling_rate,
         )
 
-
-_OWN_NOISE: dict[type[Query], type[Query]] = {  # queries that draw their noise themselves, and without it
-    NeighborCountQuery: _ZeroNoiseCounts,
-    EdgeTotalQuery: _ZeroNoiseTotal,
-    BlockCountQuery: _ZeroNoiseBlocks,
-    EdgeAttentionQuery: _ZeroNoiseAttention,
-}
+    def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
+        """Return the exact answer."""
+        return type(self._query).answer(self, private, data, key)
 
 
 def zero_noise_plan(
-    unit: Unit, queries: tuple[Query, ...], sampler: type[IntegerNoise] = ZeroNoise, *, delta: float = 1e-3
+    unit: Unit, queries: tuple[Query, ...], sampler: type[IntegerNoise] = ZeroNoise
 ) -> ReleasePlan:
     """Return the plan whose answers are the exact sums, for every query that adds noise to a sum."""
-    exact: list[Query] = []
+    exact: list[Any] = []
     for query in queries:
         if isinstance(query, EdgeResponseQuery):
             exact.append(replace(query, epsilon=_CERTAIN))
-        elif kind := _OWN_NOISE.get(type(query)):
-            exact.append(kind(**vars(query)))
+        elif isinstance(query, NeighborCountQuery | EdgeTotalQuery | BlockCountQuery | EdgeAttentionQuery):
+            exact.append(_WithoutOwnNoise(query))
         else:
             exact.append(query)
-    return ReleasePlan(unit, tuple(exact), delta=delta, sampler=sampler)
+    return ReleasePlan(unit, tuple(exact), delta=1e-3, sampler=sampler)
