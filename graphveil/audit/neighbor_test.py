@@ -47,14 +47,14 @@ _WIDEST = 64  # entries of an output in which single values are searched
 
 KINDS = {
     "change": "a neighbor changes what is released by more than the claim allows",
-    "control flow": "which steps are taken depends on the data beyond what was released",
-    "shape": "the shape of what is released depends on the data",
-    "noise scale": "the noise depends on the data",
+    "control flow": "the sequence of steps depends on the data beyond earlier outputs",
+    "shape": "the shape of the release depends on the data",
+    "noise scale": "the scale of the noise depends on the data",
     "reused noise": "two steps draw the same noise, which cancels",
-    "exact output": "something is given out that is no function of the noisy answers",
-    "mixture": "secret samples hide less than is claimed, by counts of runs",
+    "exact output": "an output is not a function of the noisy answers",
+    "mixture": "secret samples hide less than claimed, by counts of runs",
     "privacy_cost": "a pair costs more than the whole release is charged for",
-    "reach": "a row changes that what differs does not reach",
+    "reach": "a row changes that no differing edge or record reaches",
 }
 
 Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
@@ -66,7 +66,16 @@ Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class PrivacyClaim:
-    """A guarantee for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu."""
+    """A claimed guarantee for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu.
+
+    Args:
+        epsilon: Claimed epsilon; None for a claim of mu.
+        delta: Delta of the claim.
+        mu: Claimed Gaussian parameter; None for a claim of epsilon.
+
+    Raises:
+        ConfigError: If both or neither of ``epsilon`` and ``mu`` are given, or a value is out of range.
+    """
 
     epsilon: float | None = None
     delta: float = 0.0
@@ -83,7 +92,7 @@ class PrivacyClaim:
 
     @property
     def at(self) -> tuple[float, float]:
-        """The (epsilon, delta) that is compared."""
+        """The (epsilon, delta) to compare with a loss."""
         if self.mu is not None:
             return epsilon_of(self.mu, DELTA_OF_MU), DELTA_OF_MU
         assert self.epsilon is not None
@@ -91,7 +100,11 @@ class PrivacyClaim:
 
     @checked
     def is_satisfied_by(self, loss: LossLowerBound) -> bool:
-        """Whether a measured loss is within the claim."""
+        """Return whether a measured loss is within the claim.
+
+        Args:
+            loss: Lower bound on the privacy loss of a pair.
+        """
         if self.mu is not None and not loss.pure and not loss.certain and not loss.alone:
             return loss.mu <= self.mu * (1 + TOLERANCE) + 1e-12
         epsilon, delta = self.at
@@ -107,9 +120,13 @@ class PrivacyClaim:
 @checked
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One way in which a claim is violated, and the pair of neighbors that shows it.
+    """One violation of a claim, and the pair of neighbors that shows it.
 
-    ``epsilon`` is a lower bound at the claim's delta, ``mu`` the measured Gaussian part.
+    Args:
+        kind: Kind of violation, a key of ``KINDS``.
+        epsilon: Lower bound on epsilon at the claim's delta.
+        mu: Gaussian part of the measured loss.
+        first, second: The two neighboring graphs.
     """
 
     kind: str
@@ -120,7 +137,7 @@ class Finding:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Nodes and edges: the smaller the pair, the easier it is to read."""
+        """Numbers of nodes and edges, by which the smallest pair is chosen."""
         return self.first.nodes, len(self.first.edges) + len(self.second.edges)
 
     def __str__(self) -> str:
@@ -157,16 +174,17 @@ class NeighborTestResult:
     """The result of a neighbor test: each kind of finding once, with the smallest pair that shows it.
 
     Args:
-        unit, claim: the privacy unit and the claim.
-        findings: ways in which the claim is violated; empty if none was found.
-        pairs: number of neighboring pairs that were compared.
-        seconds: duration.
-        largest: the largest epsilon, at the claim's delta, of any pair.
-        largest_mu: the largest Gaussian part.
-        steps: the largest number of steps of a run.
-        hidden: whether secret randomness was used, so that counts of runs decide.
-        attained: of plans, by the public groups of the difference: the largest share of its privacy cost that
-            a pair attained.
+        unit: Name of the privacy unit.
+        claim: Tested claim.
+        findings: Violations of the claim; empty if none was found.
+        pairs: Number of compared pairs.
+        seconds: Duration.
+        largest: Largest epsilon of any pair at the claim's delta.
+        largest_mu: Largest Gaussian part of any pair.
+        steps: Largest number of noisy steps of a run.
+        hidden: Whether secret randomness was used, so that counts of runs decide.
+        attained: For query plans, the largest share of its privacy cost that a pair attained, by the public
+            groups of the nodes that differ.
     """
 
     unit: str
@@ -194,12 +212,10 @@ class NeighborTestResult:
         """Return the report as text."""
         verdict = "BROKEN" if self.broken else "not refuted"
         effort = f"{self.pairs:,} pairs in {self.seconds:.1f} s"
-        measured = "everything is told" if math.isinf(self.largest) else f"epsilon {self.largest:.4g}"
+        measured = "everything is revealed" if math.isinf(self.largest) else f"epsilon {self.largest:.4g}"
         if self.largest_mu:
             measured += f", mu {self.largest_mu:.4g}"
-        limits = (
-            "limits: only pairs that were drawn, of small graphs, and only what the noise object received"
-        )
+        limits = "limits: only pairs that were drawn, of small graphs, and only steps of the noise object"
         if self.hidden:
             limits = (
                 "limits: secret samples were drawn, so a few pairs were judged by counts of runs; a small "
@@ -256,30 +272,35 @@ def neighbor_test(
     runs: int = RUNS,
     seed: int = 0,
 ) -> NeighborTestResult:
-    """Try to refute a claim: run a mechanism on random neighbors and compare the privacy loss with it.
+    """Run a mechanism on random neighboring graphs and compare its privacy loss with a claim.
 
-    The mechanism is ``function(graph, noise)``: it draws all its noise from ``noise``
-    (``NoiseRecorder``) and may return any further output. The neighbor is run
-    with the outcomes of the first graph's run, so each step is compared given the same answers before it.
-    With ``sensitivity=`` it is ``function(graph)``, which returns the value that noise is added to, and the
-    claim is that no neighbor moves it further, in L2.
+    The mechanism is ``function(graph, noise)``. It draws all its noise from ``noise`` (``NoiseRecorder``) and
+    may return further output. The run on the neighbor receives the outcomes of the first run, so each step is
+    compared given equal earlier outcomes. With ``sensitivity=`` the mechanism is ``function(graph)``, which
+    returns the values that noise is added to; the claim is then a bound on their L2 change.
 
-    A refutation is a proof up to rounding. Where secret samples are drawn, it is wrong with a probability of
-    at most one in ten million. No refutation is no proof.
+    A refutation is a proof up to rounding. If secret samples are drawn, it is wrong with a probability of at
+    most one in ten million. A test without a refutation is not a proof.
 
     Args:
-        function: the mechanism.
+        function: Mechanism to test.
         unit: ``undirected-edge``, ``directed-edge``, ``node-record``, ``node`` or ``local-attributes``.
-        epsilon, delta, mu, sensitivity: the claim.
-        neighbors: draws a pair of ``SmallGraph``, instead of the unit's own.
-        seconds: the time budget; ``pairs`` sets a number instead.
-        pairs: number of neighboring pairs to compare.
-        nodes: largest number of nodes of a graph.
-        runs: on either side of a pair that is judged by counts.
-        seed: of all draws.
+        epsilon: Claimed epsilon.
+        delta: Delta of the claim.
+        mu: Claimed Gaussian parameter, instead of ``epsilon``.
+        sensitivity: Claimed L2 sensitivity, instead of ``epsilon`` and ``mu``.
+        neighbors: Function that draws a pair of ``SmallGraph``; by default neighbors under ``unit``.
+        seconds: Time budget.
+        pairs: Number of pairs to compare, instead of a time budget.
+        nodes: Largest number of nodes of a graph.
+        runs: Number of runs on each side of a pair that is judged by counts.
+        seed: Seed of all draws.
+
+    Returns:
+        The findings, the smallest pair for each, and the largest measured loss.
 
     Raises:
-        ConfigError: the claim is incomplete, or the unit is not known.
+        ConfigError: If the claim is incomplete, or the unit is unknown.
 
     >>> def degrees(graph, noise):
     ...     noise.laplace(graph.a.sum(axis=0), scale=1.0)
@@ -304,8 +325,8 @@ def neighbor_test(
         mechanism = add_unit_noise
     elif len(signature(function).parameters) < 2:
         raise ConfigError(
-            "a mechanism takes (graph, noise); for a function of the graph alone, which returns what "
-            "noise is added to, pass sensitivity="
+            "a mechanism takes (graph, noise); for a function of the graph alone, which returns the values "
+            "that noise is added to, pass sensitivity="
         )
     search = _Search(mechanism, PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu), seed, runs)
     started = time.perf_counter()
@@ -341,7 +362,7 @@ def _run(mechanism: Mechanism, graph: SmallGraph, noise: NoiseRecorder) -> _Run:
 
 
 class _Search:
-    """A test in progress: the findings so far, and the pairs that counts of runs decide about."""
+    """A test in progress: the findings so far, and the suspects, which counts of runs decide about."""
 
     def __init__(self, mechanism: Mechanism, claim: PrivacyClaim, seed: int, runs: int) -> None:
         self._mechanism, self._claim, self._seed, self._runs = mechanism, claim, seed, runs
@@ -397,7 +418,7 @@ class _Search:
             keep_smallest(self._found, Finding(kind, epsilon, loss.mu, *pair))
 
     def judge_suspects(self) -> None:
-        """Judge pairs by counts of runs: a few of each candidate, and then many of the worst."""
+        """Judge pairs by counts of runs: a few runs of each candidate, then many of the worst ones."""
         delta = self._claim.at[1]
         few = min(_FEW_RUNS, self._runs)
         # The pairs with the most different means, and the smallest ones, which dilute a difference least.
@@ -430,8 +451,19 @@ class _Search:
 
 def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str, LossLowerBound]]:
     """Yield each kind of difference between two runs, and its privacy loss."""
-    if kind := _structural_difference(first, second):
-        yield kind, LossLowerBound(certain=1.0)
+    everything = LossLowerBound(certain=1.0)
+    if first.failure != second.failure or len(first.steps) != len(second.steps):
+        # A diverged run ends at the step whose law differs: other shapes of one kind of law are a finding
+        # of their own.
+        last = min(len(first.steps), len(second.steps)) - 1
+        kind = "control flow"
+        if last >= 0 and second.failure == "diverged" and len(second.steps) <= len(first.steps):
+            one, other = first.steps[last].sort, second.steps[last].sort
+            kind = "shape" if one[0] == other[0] and one[1] != other[1] else kind
+        yield kind, everything
+        return
+    if [part.shape for part in first.returned] != [part.shape for part in second.returned]:
+        yield "shape", everything
         return
     total, streams = LossLowerBound(), set[Any]()
     for one, other in zip(first.steps, second.steps, strict=True):
@@ -447,35 +479,16 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
         else:
             total += loss
     yield "change", total
-    for mass in _reused(first.steps, second.steps):
-        yield "reused noise", LossLowerBound(certain=mass)
-    if not all(map(same, first.returned, second.returned)):
-        yield "exact output", LossLowerBound(certain=1.0)
-
-
-def _structural_difference(first: _Run, second: _Run) -> str | None:
-    """Return how the two runs differ in structure, before any value is compared."""
-    if first.failure != second.failure or len(first.steps) != len(second.steps):
-        last = min(len(first.steps), len(second.steps)) - 1
-        if last >= 0 and second.failure == "diverged":
-            one, other = first.steps[last].sort, second.steps[last].sort
-            if len(second.steps) <= len(first.steps) and one[0] == other[0] and one[1] != other[1]:
-                return "shape"
-        return "control flow"
-    if [part.shape for part in first.returned] != [part.shape for part in second.returned]:
-        return "shape"
-    return None
-
-
-def _reused(first: list[NoiseStep], second: list[NoiseStep]) -> Iterator[float]:
-    """Yield the probability of seeing that two steps of one stream differ by an exact value."""
-    for i, one in enumerate(first):
-        for j in range(i):
-            if one.stream is None or one.sort != first[j].sort:
+    # Two steps of one stream have equal noise: an observer sees exactly by how much they differ.
+    for i, later in enumerate(first.steps):
+        for j, earlier in enumerate(first.steps[:i]):
+            if later.stream is None or later.sort != earlier.sort:
                 continue
-            difference, other = first[j].law.shared(one.law), second[j].law.shared(second[i].law)
-            if difference is not None and not same(difference, other):
-                yield first[j].law.shared_mass()
+            shared = earlier.law.shared(later.law)
+            if shared is not None and not same(shared, second.steps[j].law.shared(second.steps[i].law)):
+                yield "reused noise", LossLowerBound(certain=earlier.law.shared_mass())
+    if not all(map(same, first.returned, second.returned)):
+        yield "exact output", everything
 
 
 # -- counts of runs ----------------------------------------------------------------------------------------
@@ -513,7 +526,7 @@ def outputs(mechanism: Mechanism, graph: SmallGraph, runs: int, seed: int) -> Fl
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class OutputEvent:
     """An event in the output: an entry has one of some values, or a weighted sum exceeds a threshold."""
 
     weights: Floats | None
@@ -527,30 +540,27 @@ class Event:
         return np.array([any(entry.tobytes() in self.atoms for entry in row) for row in outputs])
 
 
-def most_distinguishing_event(first: Floats, second: Floats, delta: float) -> Event:
+def most_distinguishing_event(first: Floats, second: Floats, delta: float) -> OutputEvent:
     """Return the event with the largest bound of first against second, in these runs."""
-    events = _thresholds(first, second)
-    if first.shape[1] <= _WIDEST:
-        # Values that occur repeatedly on one side and never on the other.
-        ours, theirs = (Counter(entry.tobytes() for row in rows for entry in row) for rows in (first, second))
-        alone = [(count, value) for value, count in ours.items() if count > 1 and not theirs[value]]
-        atoms = frozenset(value for _, value in sorted(alone, reverse=True)[:_MAX_ATOMS])
-        events.append(Event(None, 0.0, atoms))
-
-    def bound_of(event: Event) -> float:
-        tp, fp = (int(event.occurs_in(rows).sum()) for rows in (first, second))
-        return repeated_runs(tp, len(first), fp, len(second), delta=delta, confidence=0.99).epsilon
-
-    return max(events, key=bound_of)
-
-
-def _thresholds(first: Floats, second: Floats) -> list[Event]:
-    """Return thresholds of the sum in which the means differ most, each entry by its variance."""
+    # Thresholds of the sum in which the means differ most, each entry weighted by its variance.
     finite = np.isfinite(first).all(axis=0) & np.isfinite(second).all(axis=0)
     a, b = first[:, finite], second[:, finite]
     shift, spread = a.mean(axis=0) - b.mean(axis=0), a.var(axis=0) + b.var(axis=0)
     shift = np.where(np.abs(shift) > 2 * np.sqrt(spread / len(a)), shift, 0.0)  # the rest is chance
     weights = np.zeros(first.shape[1])
     weights[finite] = shift / (spread + 1e-12)
-    clean = np.where(np.isfinite(first), first, 0.0) @ weights
-    return [Event(weights, float(t), frozenset()) for t in np.unique(np.quantile(clean, _QUANTILES))]
+    sums = np.where(np.isfinite(first), first, 0.0) @ weights
+    thresholds = np.unique(np.quantile(sums, _QUANTILES))
+    events = [OutputEvent(weights, float(threshold), frozenset()) for threshold in thresholds]
+    if first.shape[1] <= _WIDEST:
+        # Values that occur repeatedly on one side and never on the other.
+        ours, theirs = (Counter(entry.tobytes() for row in rows for entry in row) for rows in (first, second))
+        alone = [(count, value) for value, count in ours.items() if count > 1 and not theirs[value]]
+        atoms = frozenset(value for _, value in sorted(alone, reverse=True)[:_MAX_ATOMS])
+        events.append(OutputEvent(None, 0.0, atoms))
+
+    def bound_of(event: OutputEvent) -> float:
+        tp, fp = (int(event.occurs_in(rows).sum()) for rows in (first, second))
+        return repeated_runs(tp, len(first), fp, len(second), delta=delta, confidence=0.99).epsilon
+
+    return max(events, key=bound_of)

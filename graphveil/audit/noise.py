@@ -31,7 +31,7 @@ SAME = 1e-9  # relative; sums in another order differ by less
 
 @dataclass(frozen=True)
 class LossLowerBound:
-    """How much two transcripts differ, from below."""
+    """Lower bound on the privacy loss between two transcripts."""
 
     mu_squared: float = 0.0
     pure: float = 0.0
@@ -82,23 +82,23 @@ class LossLowerBound:
 
 
 class Law(ABC):
-    """What one step draws its outcome from."""
+    """Probability distribution of one step's outcome."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the outcome."""
+        """Shape of the outcome."""
 
     @abstractmethod
     def draw(self, rng: Generator) -> Any:
-        """Return an outcome."""
+        """Draw an outcome."""
 
     @abstractmethod
     def against(self, other: Any, delta: float) -> LossLowerBound:
         """Return the loss of this law against another of the same kind and shape."""
 
     def scale_differs(self, other: Any) -> bool:
-        """Whether the noise itself is another one."""
+        """Whether the two laws have noise of different scales."""
         return False
 
     def shared(self, later: Any) -> Floats | None:
@@ -106,7 +106,7 @@ class Law(ABC):
         return None
 
     def shared_mass(self) -> float:
-        """Return how likely that shows."""
+        """Return the probability that reused noise is visible."""
         return 1.0
 
 
@@ -126,7 +126,7 @@ class Exact(Law):
         return self.value
 
     def against(self, other: "Exact", delta: float) -> LossLowerBound:
-        """Return everything if values differ."""
+        """Return a certain loss if the values differ."""
         return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
 
 
@@ -152,34 +152,27 @@ class GaussianLaw(Law):
 
     def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
         """Return mu, or the loss by the length of the noise if its scale differs."""
-        if self.scale_differs(other):
-            return _scale_loss(self, other, delta)
-        if not (self.sigma > 0).all():
-            return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
-        return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
+        if not self.scale_differs(other):
+            if not (self.sigma > 0).all():
+                return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
+            return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
+        if not delta:
+            return LossLowerBound(certain=1.0)  # ratios of tails have no bound
+        wide, narrow = float(self.sigma.mean()), float(other.sigma.mean())
+        if not wide > narrow:
+            return LossLowerBound()  # the other direction gives a better bound
+        # One event: the noise of the wider law is longer than some t. The narrower law may have another
+        # center, so its probability of the event is bounded by the triangle inequality.
+        k, t = self.value.size, wide * np.sqrt(chi2.isf(np.geomspace(1e-12, 0.5, 100), self.value.size))
+        apart = float(np.linalg.norm(self.value - other.value))
+        likely = chi2.sf(np.square(t / wide), k) - delta
+        rare = chi2.logsf(np.square(np.maximum(t - apart, 0) / narrow), k) if narrow > 0 else -np.inf + 0 * t
+        seen = likely > 0
+        return LossLowerBound(alone=float((np.log(likely[seen]) - rare[seen]).max(initial=0.0)))
 
     def shared(self, later: "GaussianLaw") -> Floats:
         """Return the difference, in which the noise cancels."""
         return np.asarray(self.value / self.sigma - later.value / later.sigma)
-
-
-def _scale_loss(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLowerBound:
-    """Return the loss of one event: the noise is longer than some t, for the wider of the two laws.
-
-    The narrower law's center may lie elsewhere: its probability is bounded by the triangle inequality.
-    """
-    if not delta:
-        return LossLowerBound(certain=1.0)  # ratios of tails have no bound
-    wide, narrow = float(one.sigma.mean()), float(other.sigma.mean())
-    if not wide > narrow:
-        return LossLowerBound()  # the other direction gives a better bound
-    k, t = one.value.size, wide * np.sqrt(chi2.isf(np.geomspace(1e-12, 0.5, 100), one.value.size))
-    apart = float(np.linalg.norm(one.value - other.value))
-    likely = chi2.sf(np.square(t / wide), k) - delta
-    rare = chi2.logsf(np.square(np.maximum(t - apart, 0) / narrow), k) if narrow > 0 else -np.inf + 0 * t
-    seen = likely > 0
-    log_ratios = np.log(likely[seen]) - rare[seen]
-    return LossLowerBound(alone=float(log_ratios.max(initial=0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,42 +197,36 @@ class LaplaceLaw(Law):
 
     def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
         """Return |change| / scale, which half of the outcomes have; another scale has no bound."""
-        if self.scale_differs(other):
-            return (
-                LossLowerBound(certain=1.0)
-                if not delta
-                else LossLowerBound(alone=_tail_loss(self, other, delta))
-            )
-        moved = np.abs(self.value - other.value) / self.scale
-        return LossLowerBound(pure=float(moved.sum()), mass=0.5 ** int((moved > SAME).sum()))
+        if not self.scale_differs(other):
+            moved = np.abs(self.value - other.value) / self.scale
+            return LossLowerBound(pure=float(moved.sum()), mass=0.5 ** int((moved > SAME).sum()))
+        if not delta:
+            return LossLowerBound(certain=1.0)
+        # One event: an entry lies beyond this law's upper 2 delta. The entry with the largest loss counts.
+        a, b = np.broadcast_to(self.scale, self.shape), np.broadcast_to(other.scale, self.shape)
+        reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
+        rare = -np.maximum(reach + self.value - other.value, 0) / b + math.log(0.5)
+        return LossLowerBound(alone=float(max(0.0, (math.log(delta) - rare).max(initial=0.0))))
 
     def shared(self, later: "LaplaceLaw") -> Floats:
         """Return the difference, in which the noise cancels."""
         return np.asarray(self.value / self.scale - later.value / later.scale)
 
 
-def _tail_loss(one: LaplaceLaw, other: LaplaceLaw, delta: float) -> float:
-    """Return the loss beyond the wider law's upper 2 delta, for the entry with the largest."""
-    a, b = np.broadcast_to(one.scale, one.shape), np.broadcast_to(other.scale, one.shape)
-    reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
-    rare = -np.maximum(reach + one.value - other.value, 0) / b + math.log(0.5)
-    return float(max(0.0, (math.log(delta) - rare).max(initial=0.0)))
-
-
 @dataclass(frozen=True, eq=False)
 class FlipLaw(Law):
-    """Randomized response: each bit is chosen with probability 2 q, and replaced by a fair one."""
+    """Randomized response: each bit is replaced by a fair one with probability 2 q."""
 
     bits: npt.NDArray[np.bool_]
     flip: Floats
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the bits."""
+        """Shape of the bits."""
         return self.bits.shape
 
     def draw(self, rng: Generator) -> npt.NDArray[np.bool_]:
-        """Return bits."""
+        """Draw bits."""
         chosen, fair = rng.random(self.shape) < 2 * self.flip, rng.random(self.shape) < 0.5
         return np.where(chosen, fair, self.bits)
 
@@ -248,14 +235,14 @@ class FlipLaw(Law):
         return not same(self.flip, other.flip)
 
     def against(self, other: "FlipLaw", delta: float) -> LossLowerBound:
-        """Return the loss of the likeliest answers."""
+        """Return the loss of the most likely answers."""
         ones = [
             np.broadcast_to(np.where(law.bits, 1 - law.flip, law.flip), self.shape) for law in (self, other)
         ]
         return of_choices(*(np.stack([p, 1 - p], axis=-1).reshape(-1, 2) for p in ones))
 
     def shared(self, later: "FlipLaw") -> Floats:
-        """Return where both differ: a bit that is kept shows it."""
+        """Return the positions where the bits differ: a bit that is kept reveals it."""
         return np.asarray(self.bits != later.bits, dtype=np.float64)
 
     def shared_mass(self) -> float:
@@ -265,17 +252,17 @@ class FlipLaw(Law):
 
 @dataclass(frozen=True, eq=False)
 class ChoiceLaw(Law):
-    """One choice a row, with the row's probabilities."""
+    """One choice per row, with the row's probabilities."""
 
     probabilities: Floats
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows, and what there is to choose from."""
+        """Number of rows, and number of choices."""
         return self.probabilities.shape
 
     def draw(self, rng: Generator) -> npt.NDArray[np.int64]:
-        """Return the choices."""
+        """Draw one choice per row."""
         beyond = np.cumsum(self.probabilities, axis=1) < rng.random((len(self.probabilities), 1))
         return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
 
@@ -285,7 +272,10 @@ class ChoiceLaw(Law):
 
 
 def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
-    """Return the loss of every row's most distinguishing choice; one that only we make reveals everything."""
+    """Return the loss of each row's most distinguishing choice.
+
+    A choice that has probability zero under the second law reveals everything.
+    """
     if not ours.size:
         return LossLowerBound()
     only = np.where(theirs <= 0, ours, 0.0).sum(axis=1).max()
@@ -313,7 +303,7 @@ def same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class NoiseStep:
-    """One law that was drawn from, the stream of randomness that was named for it, and what came out."""
+    """One drawn step: its law, its named stream of randomness, and its outcome."""
 
     law: Law
     stream: Hashable | None
@@ -321,19 +311,25 @@ class NoiseStep:
 
     @property
     def sort(self) -> tuple[str, tuple[int, ...], Hashable | None]:
-        """What is public of it beforehand."""
+        """The public facts of the step: kind of law, shape, stream."""
         return type(self.law).__name__, self.law.shape, self.stream
 
 
 class DivergedError(Exception):
-    """Raised within a mechanism whose neighbor took another path."""
+    """The mechanism took another path than on the neighboring graph."""
 
 
 @checked
 class NoiseRecorder:
-    """Draws, and remembers the laws; with ``given`` it repeats the outcomes of another run.
+    """Source of a mechanism's noise, which records the law of each step.
 
-    ``stream`` names a source of randomness: steps of one stream draw the same noise, as from one seed.
+    Steps with the same ``stream`` draw the same noise, as from one seed.
+
+    Args:
+        rng: Source of randomness.
+        hidden: Source of secret randomness; ``rng`` by default.
+        given: Steps of another run, whose outcomes are repeated; new outcomes are drawn by default.
+        zero_noise: Whether values are returned without noise.
 
     >>> noise = NoiseRecorder(np.random.default_rng(0))
     >>> noise.gaussian([1.0, 2.0], sigma=0.5).shape
@@ -350,7 +346,7 @@ class NoiseRecorder:
         given: list[NoiseStep] | None = None,
         zero_noise: bool = False,
     ) -> None:
-        """Store the source of randomness; ``zero_noise`` returns values without noise."""
+        """Store the source of randomness."""
         self.steps: list[NoiseStep] = []
         self.used_hidden = False
         self._rng, self._hidden, self._given, self._zero_noise = rng, hidden or rng, given, zero_noise
@@ -358,7 +354,7 @@ class NoiseRecorder:
 
     @property
     def hidden(self) -> np.random.Generator:
-        """Secret randomness that no step accounts for: samples of nodes, of edges, of batches."""
+        """The secret randomness that no step accounts for: samples of nodes, edges or batches."""
         self.used_hidden = True
         return self._hidden
 
@@ -366,7 +362,19 @@ class NoiseRecorder:
     def gaussian(
         self, value: npt.ArrayLike, sigma: npt.ArrayLike, *, stream: Hashable | None = None
     ) -> Floats:
-        """Return N(value, sigma^2)."""
+        """Draw N(value, sigma^2), each entry independently.
+
+        Args:
+            value: Exact values.
+            sigma: Standard deviations, one or one per value.
+            stream: Name of the stream of randomness; None for new randomness.
+
+        Returns:
+            The noisy values.
+
+        Raises:
+            ConfigError: If values are not finite, or the shapes do not match.
+        """
         found: Floats = self._step(GaussianLaw(*_spread(value, sigma=sigma)), stream)
         return found
 
@@ -374,7 +382,19 @@ class NoiseRecorder:
     def laplace(
         self, value: npt.ArrayLike, scale: npt.ArrayLike, *, stream: Hashable | None = None
     ) -> Floats:
-        """Return the value with Laplace noise."""
+        """Draw Laplace noise around values, each entry independently.
+
+        Args:
+            value: Exact values.
+            scale: Scales of the noise, one or one per value.
+            stream: Name of the stream of randomness; None for new randomness.
+
+        Returns:
+            The noisy values.
+
+        Raises:
+            ConfigError: If values are not finite, or the shapes do not match.
+        """
         found: Floats = self._step(LaplaceLaw(*_spread(value, scale=scale)), stream)
         return found
 
@@ -382,7 +402,19 @@ class NoiseRecorder:
     def flip(
         self, bits: npt.ArrayLike, epsilon: npt.ArrayLike, *, stream: Hashable | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return randomized bits: each is wrong with probability 1 / (1 + e^epsilon)."""
+        """Randomize bits: each is wrong with probability 1 / (1 + e^epsilon).
+
+        Args:
+            bits: Exact bits.
+            epsilon: Epsilon of each bit, one or one per bit.
+            stream: Name of the stream of randomness; None for new randomness.
+
+        Returns:
+            The randomized bits.
+
+        Raises:
+            ConfigError: If the shapes do not match.
+        """
         given, budget = _spread(bits, epsilon=epsilon)
         wrong = np.asarray(1 / (1 + np.exp(budget)))
         found: np.ndarray[Any, Any] = self._step(FlipLaw(given.astype(bool), wrong), stream)
@@ -390,7 +422,17 @@ class NoiseRecorder:
 
     @checked
     def choose(self, probabilities: npt.ArrayLike) -> np.ndarray[Any, Any]:
-        """Return one choice a row, with these probabilities."""
+        """Draw one choice per row.
+
+        Args:
+            probabilities: Probabilities of the choices, shape (rows, choices).
+
+        Returns:
+            The indices of the choices (rows).
+
+        Raises:
+            ConfigError: If a row does not sum to one.
+        """
         table = np.atleast_2d(_floats(probabilities))
         if (table < 0).any() or not np.allclose(table.sum(axis=1), 1, atol=1e-9):
             raise ConfigError("probabilities must be rows that sum to one")
@@ -399,7 +441,14 @@ class NoiseRecorder:
 
     @checked
     def release(self, value: Any) -> Any:
-        """Release a value exactly."""
+        """Release a value without noise.
+
+        Args:
+            value: Array or tensor.
+
+        Returns:
+            The value.
+        """
         return self._step(Exact(np.asarray(_plain(value))), None)
 
     def _step(self, law: Law, stream: Hashable | None) -> Any:
@@ -421,7 +470,7 @@ class NoiseRecorder:
 
 
 def _spread(value: npt.ArrayLike, **spread: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return values and how far noise spreads them, which is one number or one for each value."""
+    """Return values and the spread of their noise: one number, or one for each value."""
     (name, wide), where = next(iter(spread.items())), _floats(value)
     found = _floats(wide)
     if found.shape not in ((), where.shape[found.ndim and -found.ndim :]):
@@ -434,7 +483,7 @@ def _spread(value: npt.ArrayLike, **spread: npt.ArrayLike) -> tuple[Floats, Floa
 def _floats(value: Any) -> Floats:
     array = np.asarray(_plain(value), dtype=np.float64)
     if not np.isfinite(array).all():
-        raise ConfigError("a mechanism hands its noise values that are no numbers")
+        raise ConfigError("a mechanism adds noise to values that are not finite numbers")
     return array
 
 
@@ -444,7 +493,7 @@ def _plain(value: Any) -> Any:
 
 
 def arrays_of(returned: Any) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays in what a mechanism returns: one, or a tuple, list or dictionary of them."""
+    """Return the arrays of a mechanism's output: one, or a tuple, list or dictionary of them."""
     if returned is None:
         return []
     if isinstance(returned, dict):
