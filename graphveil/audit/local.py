@@ -4,13 +4,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
-from graphveil.mechanisms.feature_rr import Bins
 
 NUM_RECORDS = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time
@@ -28,9 +26,25 @@ def audit_label_mechanism(
     confidence: float = CONFIDENCE,
     noise: LocalNoise | None = None,
 ) -> LowerBound:
-    """Return the lower bound on a label mechanism's epsilon, from records of class 0 and of class 1.
+    """Compute a lower bound on the epsilon of a label mechanism, from records of class 0 and of class 1.
 
-    The event is "reports class 0, and not class 1", whose likelihood ratio is e^epsilon exactly.
+    The event is "class 0 is among the reported classes, and class 1 is not". Its likelihood ratio is
+    e^epsilon.
+
+    Args:
+        mechanism: Local randomizer of labels.
+        num_records: Number of records of each class.
+        confidence: Confidence of the bound.
+        noise: Source of the noise; secret noise by default.
+
+    Returns:
+        The bound on epsilon at delta = 0.
+
+    Raises:
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: synthetic records only. Charges: nothing. The result is public.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> found = audit_label_mechanism(LabelRR(epsilon=1.0, classes=4), noise=LocalNoise(unsafe_noise_seed=0))
@@ -54,22 +68,30 @@ def audit_feature_mechanism(
     noise: LocalNoise | None = None,
     most: int = MAX_REPORTS,
 ) -> LowerBound | None:
-    """Return the lower bound on a feature mechanism's epsilon, or None where its event is too rare to count.
+    """Compute a lower bound on the epsilon of a feature mechanism.
 
-    One half has the highest value in every feature, the other the lowest. The event is that everything that
-    is reported is as high as it can be; with one bit per feature its likelihood ratio is e^epsilon. Where
-    every feature is reported on its own (FeatureRR), that event is rare, and features of one law are counted
-    together instead: they are independent, so their bounds add up. Features of two bins are counted by odds:
-    reports of all features high, and of all low, are each at most e^epsilon likelier under one record,
-    so the product of the features' odds ratios is at most e^(2 epsilon).
+    Half of the records have the highest value in every feature, the others the lowest. The event is that
+    every reported value is as high as possible; with one bit per feature its likelihood ratio is e^epsilon.
+    If every feature is reported separately (FeatureRR), that event is rare. Features of one law are then
+    counted together: they are independent, so their bounds add up. Features of two bins are counted by odds.
+    All features high, and all low, are each at most e^epsilon more likely under one record, so the product
+    of the features' odds ratios is at most e^(2 epsilon).
 
     Args:
-        mechanism: randomizes the features of a record.
-        num_records: how many, of either half together; features of one law are counted instead where they are
-            reported on their own.
-        confidence: of the bound.
-        noise: where it is drawn from; fresh by default.
-        most: the largest number of features of one law that are reported for either of the worst records.
+        mechanism: Local randomizer of the features of a record.
+        num_records: Number of records of each kind; not used for features that are reported separately.
+        confidence: Confidence of the bound.
+        noise: Source of the noise; secret noise by default.
+        most: Largest number of reported features of one law, for each of the two worst records.
+
+    Returns:
+        The bound on epsilon at delta = 0; None if the event is too rare to count.
+
+    Raises:
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: synthetic records only. Charges: nothing. The result is public.
     """
     _check_num_records(num_records, confidence)
     checks.integer_at_least(1, most=most)
@@ -98,16 +120,31 @@ def _check_num_records(num_records: int, confidence: float) -> None:
 
 
 def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most: int) -> LowerBound | None:
-    """Add up the bounds of features: how often the highest bin is reported for the worst records."""
+    """Add up the bounds of features, from how often the worst records report the highest bin."""
     laws = list(dict.fromkeys(mechanism.features))
     if len(laws) > _MAX_LAWS:
         return None
     which = np.array([laws.index(law) for law in mechanism.features])
     sizes = np.bincount(which)
-    num_records = max(
-        math.ceil(_needed_reports(law, most) / size) for law, size in zip(laws, sizes.tolist(), strict=True)
-    )
-    detected = _highest(mechanism, which, num_records, noise)
+    num_records = 0
+    for law, size in zip(laws, sizes.tolist(), strict=True):
+        needed = _MIN_REPORTS
+        if law.epsilon:
+            wanted = math.ceil((_NEEDED_OF_BITS if law.k == 2 else _NEEDED) / law.epsilon**2)
+            needed = min(most, max(needed, wanted))
+        num_records = max(num_records, math.ceil(needed / size))
+    # How often the highest and the lowest record report a feature's highest bin.
+    stream, top = noise.stream("features"), mechanism.sizes - 1
+    low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
+    reported = np.zeros((2, mechanism.dim), dtype=np.int64)
+    block = max(2, _NUMBERS // mechanism.dim)
+    for start in range(0, 2 * num_records, block):
+        rows = np.arange(start, min(2 * num_records, start + block))
+        for side, record in enumerate((high, low)):
+            own = rows[rows % 2 == side]
+            x = np.broadcast_to(record, (len(own), mechanism.dim))
+            reported[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
+    detected = np.stack([np.bincount(which, weights=counts).astype(np.int64) for counts in reported])
     significance = (1 - confidence) / len(laws)
     bounds = [
         (odds_of_runs if law.k == 2 else repeated_runs)(
@@ -124,31 +161,6 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most
         ),
         method="counts of runs, feature by feature",
     )
-
-
-def _needed_reports(law: Bins, most: int) -> int:
-    """Return how many features of a law are reported for either of the worst records."""
-    if not law.epsilon:
-        return _MIN_REPORTS
-    needed = (_NEEDED_OF_BITS if law.k == 2 else _NEEDED) / law.epsilon**2
-    return min(most, max(_MIN_REPORTS, math.ceil(needed)))
-
-
-def _highest(
-    mechanism: FeatureRR, which: npt.NDArray[np.int64], num_records: int, noise: LocalNoise
-) -> npt.NDArray[np.int64]:
-    """Return how often highest and lowest records report a feature's highest bin, law by law: (2, laws)."""
-    stream, top = noise.stream("features"), mechanism.sizes - 1
-    low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
-    detected = np.zeros((2, mechanism.dim), dtype=np.int64)
-    block = max(2, _NUMBERS // mechanism.dim)
-    for start in range(0, 2 * num_records, block):
-        rows = np.arange(start, min(2 * num_records, start + block))
-        for side, record in enumerate((high, low)):
-            own = rows[rows % 2 == side]
-            x = np.broadcast_to(record, (len(own), mechanism.dim))
-            detected[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
-    return np.stack([np.bincount(which, weights=outcome).astype(np.int64) for outcome in detected])
 
 
 def _counted(detected: np.ndarray, inside: np.ndarray, confidence: float) -> LowerBound:

@@ -1,4 +1,4 @@
-"""The audit of a plan: its queries are replayed without noise, and canaries are planted in each with it."""
+"""The audit of a plan: canaries are inserted into each of its queries."""
 
 import math
 from collections.abc import Mapping
@@ -14,20 +14,21 @@ from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_c
 from graphveil.privacy import PairwiseGaussian, compose, privacy_curve
 from graphveil.privacy.unit import NodeUnit
 from graphveil.release import ReleasePlan
-from graphveil.release.query import Query
 
 
 @checked
 @dataclass(frozen=True, eq=False)
 class PlanAudit:
-    """What canaries certify of a plan.
+    """Lower bound on the epsilon of a plan, from canaries in its queries.
 
     Args:
-        epsilon: the lower bound of the composition of what was certified of each query, at ``delta``.
-        claimed: the plan's own epsilon at its delta.
-        delta, confidence: of the bound, over all queries together.
-        planted: query by query.
-        without_canaries: stages without canaries, which count as if they revealed nothing, and the reasons.
+        epsilon: Lower bound on epsilon at ``delta``, composed of the certified events of all queries.
+        claimed: Epsilon of the plan at its delta.
+        delta: Delta of the plan.
+        confidence: Confidence of the bound, over all queries together.
+        planted: Result of each query with canaries.
+        without_canaries: Reasons for queries without canaries, by stage. They count as if they revealed
+            nothing.
     """
 
     epsilon: float
@@ -39,7 +40,7 @@ class PlanAudit:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the bound is at most the claim: anything else proves a fault."""
+        """Whether the bound is at most the claim; a larger bound proves a fault."""
         return self.epsilon <= self.claimed
 
     @property
@@ -82,12 +83,27 @@ def audit_plan(
     seed: int = 0,
     unsafe_noise_seed: int | None = None,
 ) -> PlanAudit:
-    """Plant canaries in every query of a plan that has a place for them, and compose what they certify.
+    """Insert canaries into every query of a plan, and compose the events that they certify.
 
-    Each query is answered by the release path as in the plan, on graphs of canaries alone. Bounds hold
-    together with the given confidence. The composition of certified events is a lower bound because one
-    neighbor is the worst in each of them: an edge between the same two groups is in all hops, and a record
-    of one group that is trained on also sends. The group that gives most away counts.
+    The release path answers each query as in the plan, on graphs of canaries alone. The composition of the
+    certified events is a lower bound because one neighbor is the worst in each of them: an edge between the
+    same two groups is in all hops, and a training record of one group also sends. The group with the largest
+    bound counts.
+
+    Args:
+        plan: Plan to audit.
+        confidence: Confidence of all bounds together.
+        seed: Seed of the places and coins of canaries.
+        unsafe_noise_seed: Seed of reproducible noise, for tests; secret noise by default.
+
+    Returns:
+        The composed bound, and the result of each query.
+
+    Raises:
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: the plan and synthetic canaries only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.release.plan import hops
@@ -107,22 +123,18 @@ def audit_plan(
     for group in groups:
         context = CanaryContext(plan, 1 - (1 - confidence) / num_tests, rng, group, pair, unsafe_noise_seed)
         found = {query: insert_canaries(query, context) for query in dict.fromkeys(plan.queries)}
-        audits.append(_composed(plan, found, confidence))
+        certified = [found[query] for query in plan.queries]  # equal queries have canaries once
+        events = [one.certified for one in certified if isinstance(one, CanaryResult)]
+        audit = PlanAudit(
+            epsilon=privacy_curve(compose(*events)).epsilon(plan.delta) if events else 0.0,
+            claimed=plan.epsilon,
+            delta=plan.delta,
+            confidence=confidence,
+            planted=tuple(one for one in found.values() if isinstance(one, CanaryResult)),
+            without_canaries={query.stage: one for query, one in found.items() if isinstance(one, str)},
+        )
+        audits.append(audit)
     return max(audits, key=lambda audit: audit.epsilon)
-
-
-def _composed(plan: ReleasePlan, found: dict[Query, CanaryResult | str], confidence: float) -> PlanAudit:
-    """Compose what was certified, query by query."""
-    certified = [found[query] for query in plan.queries]
-    events = [one.certified for one in certified if isinstance(one, CanaryResult)]
-    return PlanAudit(
-        epsilon=privacy_curve(compose(*events)).epsilon(plan.delta) if events else 0.0,
-        claimed=plan.epsilon,
-        delta=plan.delta,
-        confidence=confidence,
-        planted=tuple(one for one in found.values() if isinstance(one, CanaryResult)),
-        without_canaries={query.stage: one for query, one in found.items() if isinstance(one, str)},
-    )
 
 
 def _worst_pair(plan: ReleasePlan) -> tuple[int, int]:

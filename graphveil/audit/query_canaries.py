@@ -67,7 +67,6 @@ from graphveil.release import (
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.keys import canonical
 from graphveil.release.query import Query
-from graphveil.release.weights import Similarity
 
 Floats = npt.NDArray[np.float64]
 Coins = npt.NDArray[np.bool_]
@@ -76,7 +75,7 @@ RowQuery = Callable[[Any, Coins], Floats]
 BLUR = 0.08  # how far below mu its bound may lie on average, relative
 _MAX_ROUNDS = 64
 _PAPER = "it is as published, and known not to keep its claim"
-WITHOUT_CANARIES = {  # kinds of queries that no canary has a place of its own in
+WITHOUT_CANARIES = {  # kinds of queries without canaries, and the reasons
     "TreeSearchQuery": (
         "a random walk over trees, which hides an edge far better than its bound states: no count of runs "
         "comes near"
@@ -115,7 +114,7 @@ class CanaryContext:
         return self.plan.unit
 
     def coins(self, count: int) -> Coins:
-        """Which canaries are included."""
+        """Draw which canaries are included."""
         return self.rng.random(count) < 0.5
 
     def key(self) -> ReleaseKey:
@@ -129,7 +128,7 @@ class CanaryContext:
         return _answer(single_query_plan(self.plan, query), edges, groups, data, self.key())
 
     def rounds(self, count: int, mu: float) -> int:
-        """Return how many releases a bound on mu needs, for a number of canaries."""
+        """Return the number of releases that a bound on mu needs, for a number of canaries."""
         needed = (2 * float(ndtri(self.confidence)) / (BLUR * max(mu, 1e-3))) ** 2
         return max(1, min(_MAX_ROUNDS, math.ceil(needed / count)))
 
@@ -138,13 +137,13 @@ class CanaryContext:
         return _answer(zero_noise_plan(self.unit, (query,)), edges, groups, data, None)
 
     def gaussian(self, scores: Floats, present: Coins) -> LowerBound:
-        """Return the bound from scores of canaries that are in and out."""
+        """Return the bound from scores of canaries; ``present`` are included."""
         return summed_gaussian(
             scores[present], scores[~present], delta=self.plan.delta, confidence=self.confidence
         )
 
     def counted(self, detected: Coins, present: Coins) -> LowerBound:
-        """Return the bound from counts of detected canaries, in and out."""
+        """Return the bound from detected canaries; ``present`` are included."""
         tp, fp = int(detected[present].sum()), int(detected[~present].sum())
         inside = int(present.sum())
         return repeated_runs(tp, inside, fp, len(present) - inside, confidence=self.confidence)
@@ -165,7 +164,15 @@ def _answer(
 
 @dataclass(frozen=True, eq=False)
 class CanaryResult:
-    """The result for one query: its name, the certified event, the bound, and the claim."""
+    """Result of the canaries in one query.
+
+    Args:
+        stage: Name of the query in a budget.
+        canaries: Number of canaries.
+        certified: Event that the canaries certify.
+        claimed: Epsilon of the query's own event at the plan's delta.
+        bound: Lower bound of the canaries.
+    """
 
     stage: str
     canaries: int
@@ -192,12 +199,25 @@ def planted(
     return CanaryResult(query.stage, count, certified, claimed, bound)
 
 
-def of_scores(
-    query: Query, context: CanaryContext, scores: list[Floats], present: list[Coins]
+def of_scores(query: Query, context: CanaryContext, scores: Floats, present: Coins) -> CanaryResult:
+    """Return the result of canaries with Gaussian scores."""
+    bound = context.gaussian(scores, present)
+    return planted(query, context, len(scores), Gaussian(bound.mu or 0.0), bound)
+
+
+def of_rounds(
+    query: Query, context: CanaryContext, count: int, mu: float, score: Callable[[Coins], Floats]
 ) -> CanaryResult:
-    """Return the result of canaries with Gaussian scores, release by release."""
-    bound = context.gaussian(np.concatenate(scores), np.concatenate(present))
-    return planted(query, context, sum(map(len, scores)), Gaussian(bound.mu or 0.0), bound)
+    """Return the result of as many releases as a bound on mu needs.
+
+    ``score`` makes a release with the canaries that are in, and returns one score per canary.
+    """
+    scores, present = [], []
+    for _ in range(context.rounds(count, mu)):
+        coins = context.coins(count)
+        scores.append(score(coins))
+        present.append(coins)
+    return of_scores(query, context, np.concatenate(scores), np.concatenate(present))
 
 
 # -- rows: disjoint stars and sources ----------------------------------------------------------------------
@@ -223,7 +243,13 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
     groups[torch.from_numpy(center)] = here
     vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
     vectors[:, 0] = 1.0
-    data = NeighborSumData(vectors, None if query.similarity is None else _alike(query.similarity, nodes))
+    keys: Any = None  # by which any two nodes are as alike as can be
+    if query.similarity is not None and query.similarity.reads == "attention":
+        maps = torch.full((nodes, 1), 4.0)
+        keys = maps, maps, torch.tensor([9.0]), torch.tensor(0.0)
+    elif query.similarity is not None:
+        keys = torch.eye(3, dtype=torch.float64)[:1].repeat(nodes, 1)
+    data = NeighborSumData(vectors, keys)
     weighted = query.reads_edge_weights
 
     def edges(who: Coins) -> Adjacency:
@@ -248,14 +274,6 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
         return rows
 
     return _of_rows(query, context, query_rows, count, np.arange(nodes) // (1 + leaves))
-
-
-def _alike(weight: Similarity, nodes: int) -> Any:
-    """Return keys by which any two nodes are as alike as can be."""
-    if weight.reads == "attention":
-        maps = torch.full((nodes, 1), 4.0)
-        return maps, maps, torch.tensor([9.0]), torch.tensor(0.0)
-    return torch.eye(3, dtype=torch.float64)[:1].repeat(nodes, 1)
 
 
 @insert_canaries.register
@@ -297,14 +315,12 @@ def _of_rows(
     none = query_rows(context.exact, np.zeros(count, dtype=bool))
     moved = query_rows(context.exact, np.ones(count, dtype=bool)) - none
     squares = np.bincount(owner, (moved * moved).sum(axis=1))
-    mu = float(np.sqrt(squares.mean()))
-    scores, present = [], []
-    for _ in range(context.rounds(count, mu)):
-        coins = context.coins(count)
+
+    def score(coins: Coins) -> Floats:
         seen = query_rows(context.noisy, coins) - none
-        scores.append(np.bincount(owner, (moved * seen).sum(axis=1)) / np.sqrt(squares))
-        present.append(coins)
-    return of_scores(query, context, scores, present)
+        return np.asarray(np.bincount(owner, (moved * seen).sum(axis=1)) / np.sqrt(squares))
+
+    return of_rounds(query, context, count, float(np.sqrt(squares.mean())), score)
 
 
 # -- counts: each canary moves a count, a cell or a candidate of its own -----------------------------------
@@ -348,14 +364,13 @@ def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> CanaryResu
     count = cells.shape[1]
     labels = torch.from_numpy(cells.T.ravel().copy())
     groups, first = torch.full((2 * count,), pays[0]), 2 * np.arange(count)
-    scores, present = [], []
-    for _ in range(context.rounds(count, 1 / query.sigma[0])):
-        coins = context.coins(count)
+
+    def score(coins: Coins) -> Floats:
         edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=2 * count, directed=directed)
         seen = context.noisy(wide, edges, groups, EdgeCountData(labels))
-        scores.append(seen[cells[0], cells[1]] / query.sigma[0])
-        present.append(coins)
-    return of_scores(query, context, scores, present)
+        return np.asarray(seen[cells[0], cells[1]] / query.sigma[0])
+
+    return of_rounds(query, context, count, 1 / query.sigma[0], score)
 
 
 @insert_canaries.register
@@ -366,14 +381,13 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResu
     each = query.candidates
     count = max(1, _CANDIDATES // each)
     wide, (graph, groups) = replace(query, candidates=count * each), _two_nodes(context, query.groups)
-    scores, present = [], []
-    for _ in range(context.rounds(count, math.sqrt(each) / query.sigma)):
-        coins = context.coins(count)
+
+    def score(coins: Coins) -> Floats:
         correct = torch.from_numpy(np.kron(np.diag(coins), np.ones((1, each), dtype=bool)))
         seen = context.noisy(wide, graph, groups, AccuracyCountData(correct))
-        scores.append(seen.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)))
-        present.append(coins)
-    return of_scores(query, context, scores, present)
+        return np.asarray(seen.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)))
+
+    return of_rounds(query, context, count, math.sqrt(each) / query.sigma, score)
 
 
 @insert_canaries.register
@@ -390,7 +404,7 @@ def _of_outcomes(query: OutcomeCountQuery, context: CanaryContext) -> CanaryResu
         wrong = ~right if replaced else torch.zeros_like(right)
         seen: Floats = context.noisy(query, graph, groups, OutcomeCountData(right, wrong))
         scores[number] = float(along @ seen) / query.sigma
-    return of_scores(query, context, [scores], [present])
+    return of_scores(query, context, scores, present)
 
 
 def _two_nodes(context: CanaryContext, groups: int) -> tuple[Adjacency, Tensor | None]:

@@ -1,12 +1,12 @@
 """Neighbor tests of query plans: the release path without noise, on small graphs and their neighbors.
 
-Both sides are queried alike, so answers differ by the edges or records that differ. The difference over the
-noise is compared with the loss that the plan's events charge for this very pair. Nothing else may differ: no
-shape, no noise that is requested, and no row that the pair does not reach.
+Both graphs are queried alike, so answers differ by the edges or records that differ. The difference over the
+noise is compared with the loss that the plan's events charge for this pair. Nothing else may differ: no
+shape, no requested noise, and no row that the difference does not reach.
 
-A new kind of query registers its inputs (``query_data``), and ``law`` if its noise is not Gaussian.
+A new kind of query registers its inputs (``query_data``), and its ``law`` if its noise is not Gaussian.
 It is then tested under every unit that it has a bound for. Inputs that belong to records are a function of
-them; all others are drawn from public facts.
+the records; all others are drawn from public facts.
 """
 
 import math
@@ -97,7 +97,7 @@ PAIRS = 200
 ROUNDING = 1e-6  # relative: answers are float32
 _WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)  # lengths of vectors, in units of their bound
 _LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
-NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbors on small graphs
+NOT_NEIGHBOR_TESTED = {  # kinds of queries without a neighbor test on small graphs, and the reasons
     "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
     "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
     "TopNodePairsQuery": "cells compete for places, which no single cell's law describes",
@@ -114,17 +114,26 @@ NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbors on s
 def neighbor_test_plan(
     unit: Unit, queries: tuple[Query, ...], *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult | None:
-    """Compare queries of one release on random neighbors; None where no small graph has their data.
+    """Test the queries of one release on random neighboring graphs.
 
-    Every query is answered as a plan of all of them answers it, with noise that is zero, on graphs of every
-    kind. The claim is the privacy cost of each pair: what the queries' own events charge for the groups of
-    its ends, or of its record.
+    Each query is answered as in a plan of all of them, with zero noise, on graphs of every kind. The claim is
+    the privacy cost of each pair: the charge of the queries' events for the groups of the edge's ends, or of
+    the record.
 
     Args:
-        unit: what is protected.
-        queries: of one release, in order.
-        pairs: number of neighboring pairs to compare.
-        seed: of all draws.
+        unit: Privacy unit.
+        queries: Queries of one release, in order.
+        pairs: Number of neighboring pairs to compare.
+        seed: Seed of all draws.
+
+    Returns:
+        The findings and the largest measured loss; None if small graphs have no data for a query.
+
+    Raises:
+        ConfigError: If there are no queries, or an argument is out of range.
+
+    Privacy:
+        Reads: synthetic graphs only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.release.plan import hops
@@ -144,7 +153,22 @@ def neighbor_test_plan(
 def neighbor_test_query(
     query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult | None:
-    """Compare one query of a plan on random neighbors; None where no small graph has its data.
+    """Test one query on random neighboring graphs; see ``neighbor_test_plan``.
+
+    Args:
+        query: Query to test.
+        unit: Privacy unit.
+        pairs: Number of neighboring pairs to compare.
+        seed: Seed of all draws.
+
+    Returns:
+        The findings and the largest measured loss; None if small graphs have no data for the query.
+
+    Raises:
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: synthetic graphs only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.release.plan import hops
@@ -159,7 +183,23 @@ def neighbor_test_query(
 def neighbor_test_mutual_edges(
     query: OutEdgeSumQuery, *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult:
-    """Compare a sum over out-edges where two nodes list each other or not; the bound is that of an edge.
+    """Test a sum over out-edges on graphs in which two nodes list each other or not.
+
+    The claim is the query's bound for an undirected edge.
+
+    Args:
+        query: Query to test.
+        pairs: Number of neighboring pairs to compare.
+        seed: Seed of all draws.
+
+    Returns:
+        The findings and the largest measured loss.
+
+    Raises:
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: synthetic graphs only. Charges: nothing. The result is public.
 
     >>> neighbor_test_mutual_edges(OutEdgeSumQuery(dim=2, sigma=2.0), pairs=20).broken
     False
@@ -180,7 +220,7 @@ def _check_pairs(pairs: int, seed: int) -> None:
 
 @dataclass(frozen=True)
 class ChargedLoss:
-    """The loss that events charge: a Gaussian part and a pure part.
+    """Privacy loss that events charge: a Gaussian part and a pure part.
 
     >>> ChargedLoss(0.3) + ChargedLoss(0.4, 1.0)
     ChargedLoss(mu=0.5, pure=1.0)
@@ -195,7 +235,7 @@ class ChargedLoss:
 
     @property
     def at(self) -> tuple[float, float]:
-        """An (epsilon, delta) that is compared."""
+        """The (epsilon, delta) to compare."""
         return (epsilon_of(self.mu, DELTA_OF_MU) if self.mu else 0.0) + self.pure, DELTA_OF_MU
 
     @property
@@ -253,14 +293,14 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
 
 @dataclass(frozen=True, eq=False)
 class NeighborView:
-    """One of two neighbors, seen by a query.
+    """One of two neighboring graphs, as input of a query.
 
     Args:
-        graph: with its records.
-        public: what both have in common.
-        groups: of nodes, public.
-        number: of the query in its plan.
-        within: whether no vector is longer than its bound, as some bounds require.
+        graph: Graph with its records.
+        public: Public facts of both graphs.
+        groups: Public groups of nodes.
+        number: Index of the query in its plan.
+        within: Whether no vector is longer than its bound, as some bounds require.
     """
 
     graph: SmallGraph
@@ -279,7 +319,7 @@ class NeighborView:
         return self.public.draw(f"{name} {self.number}")
 
     def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
-        """Return a vector a record, some of them zero, short or too long; a null record's is zero.
+        """Return one vector per record: some are zero, short or too long, and null records have zero.
 
         A record with opposite features has the opposite vector, so that a replacement can move twice.
         """
@@ -297,7 +337,7 @@ class NeighborView:
         return torch.from_numpy(rows * (lengths * bound * self.there)[:, None])
 
     def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
-        """Return bits of records, one a column: opposite records have opposite ones, null records none."""
+        """Return bits of records by column: opposite records have opposite bits, null records none."""
         rng = self.draw("outcomes")
         side = self.graph.x[:, 0] > 0.5
         table = rng.random((self.public.nodes, columns)) < rng.choice([0.5, 1.0])
@@ -306,7 +346,7 @@ class NeighborView:
 
 @singledispatch
 def query_data(query: Query, view: NeighborView) -> QueryData[Any] | None:
-    """Return the data of a query; None for a kind that no small graph answers."""
+    """Return the data of a query; None if small graphs have no data for it."""
     return None
 
 
@@ -318,7 +358,7 @@ def _of_hops(query: NeighborSumQuery, view: NeighborView) -> NeighborSumData:
 
 
 def keys_of(weight: Similarity, nodes: int, rng: np.random.Generator) -> Any:
-    """Return what a weight reads of each node: some nodes alike, some apart, and some without."""
+    """Return the keys of a weight: some nodes are alike, some are apart, and some have none."""
     corner = rng.random((nodes, 1)) < 0.5
     axes = np.eye(FEATURES)[rng.integers(FEATURES, size=nodes)]
     if weight.reads == "attention":  # a network's two maps, readout and offset; some logits are out of reach
@@ -433,9 +473,9 @@ class _Comparison:
     """A test in progress: the findings, the smallest pair of each kind, and the attained privacy costs.
 
     Args:
-        unit: what is protected.
-        queries: of one release, in order; of steps on edges one is compared, since the others are like it.
-        mutual: whether two nodes list each other in one neighbor only. Such an edge is in two records, so the
+        unit: Privacy unit.
+        queries: Queries of one release, in order. Of training steps on edges one is compared.
+        mutual: Whether two nodes list each other in one neighbor only. Such an edge is in two records, so the
             privacy cost is the queries' bound for an edge, for vectors within their bounds.
     """
 
@@ -468,7 +508,7 @@ class _Comparison:
         return self._result(time.perf_counter() - started)
 
     def _compare(self, drawn: Family, most: int) -> None:
-        """Compare a graph with a maximum number of its neighbors."""
+        """Compare a graph with a maximum number of its neighbors, and note all violations."""
         groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
         views = [
             NeighborView(drawn.graph, drawn.public, groups, number, within=self._mutual)
@@ -483,7 +523,25 @@ class _Comparison:
             of_records = isinstance(self._unit, NodeUnit)  # under other units the data are public
             after = self._answers(others[0], self._data(others) if of_records else data)
             self._pairs += 1
-            self._judge(_Pair(self._queries, self._unit, views, others, before, after, neighbor.place))
+            pair = _Pair(self._queries, self._unit, views, others, before, after, neighbor.place)
+            if not pair.has_public_shapes():
+                self._note("shape", LossLowerBound(certain=1.0), pair)
+                continue
+            if pair.before.drawn != pair.after.drawn:
+                self._note("noise scale", LossLowerBound(certain=1.0), pair)
+            differing = tuple(int(groups[node]) for node in pair.place)
+            privacy_cost, loss = self._privacy_cost(differing, drawn.public.nodes), pair.loss()
+            if privacy_cost.mu > self._charged_mu * (1 + ROUNDING):
+                self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
+            if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
+                self._largest = loss
+            if not privacy_cost.is_satisfied_by(loss):
+                self._note("change", loss, pair)
+            if pair.reaches_too_far():
+                self._note("reach", loss, pair)
+            name = "-".join(map(str, sorted(differing)))
+            share = 0.0 if loss.none else privacy_cost.share(loss)
+            self._attained[name] = max(self._attained.get(name, 0.0), share)
 
     def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
         """Return the data of all queries; nothing if this graph has no data for one of them."""
@@ -506,28 +564,6 @@ class _Comparison:
                 (ChargedLoss(query.edge_shift(nodes) / query.sigma) for query in pushes), ChargedLoss()
             )
         return sum((charged_loss(event, groups) for event in self._events), ChargedLoss())
-
-    def _judge(self, pair: "_Pair") -> None:
-        """Compare one pair, and note all violations."""
-        if not pair.has_public_shapes():
-            self._note("shape", LossLowerBound(certain=1.0), pair)
-            return
-        if pair.before.drawn != pair.after.drawn:
-            self._note("noise scale", LossLowerBound(certain=1.0), pair)
-        groups = tuple(int(pair.views[0].groups[node]) for node in pair.place)
-        privacy_cost = self._privacy_cost(groups, pair.views[0].public.nodes)
-        if privacy_cost.mu > self._charged_mu * (1 + ROUNDING):
-            self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
-        loss = pair.loss()
-        if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
-            self._largest = loss
-        if not privacy_cost.is_satisfied_by(loss):
-            self._note("change", loss, pair)
-        if pair.reaches_too_far():
-            self._note("reach", loss, pair)
-        name = "-".join(map(str, sorted(groups)))
-        share = 0.0 if loss.none else privacy_cost.share(loss)
-        self._attained[name] = max(self._attained.get(name, 0.0), share)
 
     def _note(self, kind: str, loss: LossLowerBound, pair: "_Pair") -> None:
         first, second = pair.views[0].graph, pair.others[0].graph
@@ -552,7 +588,7 @@ class _Comparison:
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """The answers of one side without noise, and the noise that was requested for them."""
+    """Exact answers about one graph, and the requested noise."""
 
     answers: list[Floats]
     drawn: list[Draw]
@@ -597,7 +633,7 @@ class _Pair:
         return total
 
     def reaches_too_far(self) -> bool:
-        """Whether a row changes that no edge of the difference leads to."""
+        """Whether a row changes that no differing edge leads to."""
         both = self.views[0].graph, self.others[0].graph
         for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
             if not isinstance(query, _OF_ROWS):

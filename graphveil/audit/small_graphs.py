@@ -1,4 +1,4 @@
-"""Small graphs of every kind, and their neighbors under a unit of protection.
+"""Small graphs of every kind, and their neighbors under a privacy unit.
 
 Neighbor tests of functions draw single pairs (``neighbors_of``). Those of query plans draw a graph with
 several neighbors and the public facts that they share (``family``); a new unit registers there.
@@ -62,7 +62,20 @@ class SmallGraph:
     def from_edges(
         cls, nodes: int, edges: list[Pair], *, directed: bool, rng: Rng | None = None
     ) -> "SmallGraph":
-        """Build one; features and labels are drawn, or zero."""
+        """Build a graph from edges.
+
+        Args:
+            nodes: Number of nodes.
+            edges: Pairs of nodes; an undirected edge is listed once.
+            directed: Whether a pair may occur without its opposite.
+            rng: Source of features and labels; zero by default.
+
+        Returns:
+            The graph, without loops and duplicates.
+
+        Raises:
+            ConfigError: If the number of nodes is out of range.
+        """
         checks.within(1, MAX_NODES, nodes=nodes)
         both = {pair for u, v in edges for pair in ([(u, v)] if directed else [(u, v), (v, u)]) if u != v}
         x, y = np.zeros((nodes, FEATURES)), np.zeros(nodes, dtype=np.int64)
@@ -74,7 +87,7 @@ class SmallGraph:
 
     @cached_property
     def a(self) -> Floats:
-        """The adjacency matrix: a[u, v] is 1 for an edge u -> v."""
+        """The adjacency matrix (nodes, nodes): a[u, v] is 1 for an edge u -> v."""
         matrix = np.zeros((self.nodes, self.nodes))
         if self.edges:
             matrix[tuple(np.array(self.edges).T)] = 1.0
@@ -82,18 +95,41 @@ class SmallGraph:
 
     @checked
     def with_edges(self, edges: set[Pair]) -> "SmallGraph":
-        """Return it with other edges."""
+        """Return the graph with other edges.
+
+        Args:
+            edges: All edges, both directions of an undirected one.
+        """
         return replace(self, edges=tuple(sorted(edges)))
 
     @checked
     def toggle_edge(self, pair: Pair) -> "SmallGraph":
-        """Return it without the edge if it has it, with it otherwise; both directions if undirected."""
+        """Remove an edge if the graph has it, and add it otherwise.
+
+        Args:
+            pair: Source and target; both directions are changed if the graph is undirected.
+
+        Returns:
+            The changed graph.
+        """
         either = {pair} if self.directed else {pair, pair[::-1]}
         return self.with_edges(set(self.edges) ^ either)
 
     @checked
     def with_record(self, node: int, x: npt.ArrayLike, y: int) -> "SmallGraph":
-        """Return it with another record of a node."""
+        """Return the graph with another record of one node.
+
+        Args:
+            node: Node.
+            x: New features, one value or one per feature.
+            y: New label; -1 for a null record.
+
+        Returns:
+            The changed graph.
+
+        Raises:
+            ConfigError: If the node or the shape of the features does not fit the graph.
+        """
         checks.within(0, self.nodes - 1, node=node)
         features, labels = self.x.copy(), self.y.copy()
         if np.ndim(x):
@@ -116,36 +152,35 @@ def draw_graph(rng: Rng, *, directed: bool, least: int = 1, most: int = NODES) -
     kind, density = SHAPES[rng.integers(len(SHAPES))], rng.random()
     rows, columns = np.nonzero(rng.random((n, n)) < density * min(1, 16 / n))
     some = [(u, v) for u, v in zip(rows.tolist(), columns.tolist(), strict=True) if u != v]
-    edges = _edges_of(kind, n, some)
+    edges: list[Pair] = []
+    match kind:
+        case "random":
+            edges = some
+        case "isolated":
+            edges = [pair for pair in some if max(pair) < n // 2]
+        case "clique":
+            edges = list(permutations(range(n), 2))
+        case "hubs":
+            edges = [(u, v) for u in range(min(2, n)) for v in range(n)] + some[:n]
+        case "star":
+            edges = [(0, v) for v in range(1, n)]
+        case "path":
+            edges = [(v, v + 1) for v in range(n - 1)]
+        case "matching":
+            edges = [(v, v + 1) for v in range(0, n - 1, 2)]
     order = rng.permutation(n).tolist()
     return SmallGraph.from_edges(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
-
-
-def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
-    """Return the edges of a kind of graph; ``some`` are random pairs."""
-    if kind in ("random", "isolated"):
-        return some if kind == "random" else [pair for pair in some if max(pair) < n // 2]
-    if kind == "clique":
-        return list(permutations(range(n), 2))
-    if kind == "hubs":
-        return [(u, v) for u in range(min(2, n)) for v in range(n)] + some[:n]
-    lines = {
-        "star": [(0, v) for v in range(1, n)],
-        "path": [(v, v + 1) for v in range(n - 1)],
-        "matching": [(v, v + 1) for v in range(0, n - 1, 2)],
-    }
-    return lines.get(kind, [])
 
 
 # -- single pairs, for functions ---------------------------------------------------------------------------
 
 
 def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
-    """Return what draws two neighbors under a unit.
+    """Return a function that draws two neighbors under a unit.
 
     ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features,
-    label and own list; ``node`` its record and all its edges in either direction. ``local-attributes``
-    puts another record in a node's place and leaves the edges.
+    label and out-edges, and ``node`` its features, label and all its edges. ``local-attributes`` replaces
+    one node's features and label.
 
     >>> first, second = neighbors_of("undirected-edge")(np.random.default_rng(0))
     >>> len(set(first.edges) ^ set(second.edges))
@@ -197,7 +232,7 @@ _DRAWINGS: dict[str, Callable[..., Neighbors]] = {
 
 
 def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
-    """Yield neighbors indefinitely, each drawn from a separate generator; the order within is random."""
+    """Yield pairs of neighbors indefinitely, each from a separate generator and in random order."""
     for number in range(1 << 62):
         rng = np.random.default_rng([seed, number])
         first, second = drawing(rng)
@@ -215,11 +250,11 @@ class PublicGraphFacts:
     """The public facts that neighbors share.
 
     Args:
-        nodes: how many.
-        seed: of everything public that is drawn.
-        mutual: whether the graph is stored as an undirected one.
-        listed: which nodes may have private edges; all by default.
-        known: public edges, each once.
+        nodes: Number of nodes.
+        seed: Seed of all public draws.
+        mutual: Whether the graph is stored as an undirected one.
+        listed: Which nodes may have private edges; all by default.
+        known: Public edges, each once.
     """
 
     nodes: int
@@ -244,7 +279,7 @@ class PublicGraphFacts:
 
 @dataclass(frozen=True, eq=False)
 class Neighbor:
-    """A neighboring graph, and where it differs: a pair's two ends, or one record's node."""
+    """A neighboring graph, and the nodes where it differs: the ends of an edge, or the node of a record."""
 
     graph: SmallGraph
     place: tuple[int, ...]
@@ -291,14 +326,14 @@ def adjacency(graph: SmallGraph, public: PublicGraphFacts, *, weighted: bool = F
 
 @singledispatch
 def family(unit: Unit, rng: Rng, seed: tuple[int, ...]) -> Family | None:
-    """Return a graph of any kind and neighbors of it; None for a unit that no small graph is about."""
+    """Return a graph of any kind and neighbors of it; None for a unit without such neighbors."""
     return None
 
 
 @family.register(UndirectedEdge)
 @family.register(DirectedEdge)
 def _edge_family(unit: UndirectedEdge | DirectedEdge, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Toggle pairs."""
+    """Toggle edges."""
     directed = isinstance(unit, DirectedEdge)
     graph = draw_graph(rng, directed=directed, most=FAMILY_NODES)
     pairs = (permutations if directed else combinations)(range(graph.nodes), 2)
@@ -307,7 +342,7 @@ def _edge_family(unit: UndirectedEdge | DirectedEdge, rng: Rng, seed: tuple[int,
 
 @family.register
 def _edge_subset_family(unit: EdgeSubset, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Toggle pairs of listed nodes that are no public edges."""
+    """Toggle pairs of listed nodes that are not public edges."""
     graph = draw_graph(rng, directed=False, least=2, most=FAMILY_NODES)
     listed = rng.random(graph.nodes) < rng.choice([0.6, 1.0])
     listed[:2] = True
@@ -326,31 +361,39 @@ def _toggled_family(graph: SmallGraph, pairs: Iterable[Pair], rng: Rng, public: 
 
 @family.register
 def _record_family(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Null or replace records with their own lists."""
+    """Null or replace records with their out-edges."""
     mutual = bool(rng.random() < 0.5)
     graph = replace(draw_graph(rng, directed=not mutual, most=FAMILY_NODES), directed=True)
-    others = [other for q in range(graph.nodes) for other in _other_records(graph, q, unit, rng)]
+    others = []
+    for q in range(graph.nodes):
+        rest = {pair for pair in graph.edges if pair[0] != q}
+        others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
+        if unit.replace_one:  # by the opposite record with the same out-edges, and by any other one
+            others.append(Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
+            own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
+            other = graph.with_edges(rest | own)
+            other = other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES)))
+            others.append(Neighbor(other, (q,)))
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
-
-
-def _other_records(graph: SmallGraph, q: int, unit: NodeRecord, rng: Rng) -> Iterator[Neighbor]:
-    """Yield neighbors that differ in q's record: nulled; opposite with the same list; and any other."""
-    rest = {pair for pair in graph.edges if pair[0] != q}
-    yield Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,))
-    if unit.replace_one:
-        yield Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,))
-        own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
-        other = graph.with_edges(rest | own)
-        yield Neighbor(other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES))), (q,))
 
 
 @family.register
 def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Delete nodes with all their edges, of graphs for which the assumption about degrees is true."""
+    """Delete nodes with all their edges, of graphs in which no node exceeds the maximum degree."""
     mutual = bool(rng.random() < 0.5)
     drawn = draw_graph(rng, directed=not mutual, most=FAMILY_NODES)
-    graph = replace(drawn.with_edges(_bounded_edges(drawn, unit.max_degree, rng)), directed=True)
-    others = []
+    kept: set[Pair] = set()
+    out, into = np.zeros(drawn.nodes, dtype=int), np.zeros(drawn.nodes, dtype=int)
+    pairs = [pair for pair in drawn.edges if drawn.directed or pair[0] < pair[1]]
+    for k in rng.permutation(len(pairs)):
+        u, v = pairs[k]
+        stored = [(u, v)] if drawn.directed else [(u, v), (v, u)]
+        if all(out[a] < unit.max_degree and into[b] < unit.max_degree for a, b in stored):
+            kept.update(stored)
+            for a, b in stored:
+                out[a] += 1
+                into[b] += 1
+    graph, others = replace(drawn.with_edges(kept), directed=True), []
     for q in range(graph.nodes):
         rest = {pair for pair in graph.edges if q not in pair}
         others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
@@ -359,24 +402,8 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
-def _bounded_edges(graph: SmallGraph, most: int, rng: Rng) -> set[Pair]:
-    """Return edges in which no node has more than a maximum degree in either direction."""
-    kept: set[Pair] = set()
-    out, into = np.zeros(graph.nodes, dtype=int), np.zeros(graph.nodes, dtype=int)
-    pairs = [pair for pair in graph.edges if graph.directed or pair[0] < pair[1]]
-    for k in rng.permutation(len(pairs)):
-        u, v = pairs[k]
-        stored = [(u, v)] if graph.directed else [(u, v), (v, u)]
-        if all(out[a] < most and into[b] < most for a, b in stored):
-            kept.update(stored)
-            for a, b in stored:
-                out[a] += 1
-                into[b] += 1
-    return kept
-
-
 def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Return a graph of own lists and neighbors in which two nodes list each other, or neither does."""
+    """Return a graph of out-edges, and neighbors in which two nodes list each other or neither does."""
     graph = draw_graph(rng, directed=True, most=FAMILY_NODES)
     agree = [(u, v) for u, v in combinations(range(graph.nodes), 2) if graph.a[u, v] == graph.a[v, u]]
     others = tuple(
@@ -386,5 +413,5 @@ def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
 
 
 def _some(every: list[Pair], rng: Rng) -> list[Pair]:
-    """Return a random subset of the pairs, at most as many as a graph has neighbors in a test."""
+    """Return a random subset of the pairs, at most as many as a graph has neighbors."""
     return [every[k] for k in rng.permutation(len(every))[:_NEIGHBORS]]

@@ -1,8 +1,7 @@
 """Canaries in one training run: random edges or records that are in by a coin, guessed from its outputs.
 
-What comes out is a lower bound for any mechanism, however it trains: nothing is assumed but the coins. It is
-a weak one where noise is large: see the maximum certifiable epsilon, and
-``audit_plan`` for what canaries of single mechanisms show.
+The lower bound is valid for any mechanism, since only the coins are assumed. It is weak where noise is large:
+compare it with the maximum certifiable epsilon. ``audit_plan`` gives larger bounds for single queries.
 """
 
 from collections.abc import Callable
@@ -92,14 +91,14 @@ def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
-    """Score an edge by how alike the predictions for its two ends are."""
+    """Score an edge by the similarity of the predictions for its two ends."""
     proba = model.fitted.own_proba.to(torch.float64).numpy()
     first, second = (proba[inserted.places[:, end]] for end in (0, 1))
     return np.asarray((first * second).sum(axis=1))
 
 
 def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
-    """Score a record by how likely its random label is predicted for its node."""
+    """Score a record by the predicted probability of its random label."""
     proba = model.fitted.own_proba.to(torch.float64).numpy()
     return np.asarray(proba[inserted.places, inserted.query_graph.y.numpy()[inserted.places]])
 
@@ -141,23 +140,30 @@ def audit_training(
     confidence: float = CONFIDENCE,
     **fit: Any,
 ) -> TrainingAudit:
-    """Insert canaries at random, split, fit once, guess them from the model's outputs, and bound epsilon.
+    """Insert canaries at random, fit once, guess the canaries from the model's outputs, and bound epsilon.
 
-    Under edge-level privacy units canaries are node pairs, under node-level ones records that end up in the
-    training part. A fifth of them is guessed: those with the highest scores as in, with the lowest as out.
-    How many that is follows from public numbers.
+    Under edge-level privacy units canaries are node pairs, under node-level ones records of the training
+    part. A fifth of them is guessed: those with the highest scores as included, with the lowest as left out.
 
     Args:
-        model: the estimator; its fit is recorded like any other.
-        graph: without a split.
-        split: gives the graph its split, after the canaries are in.
-        canaries: how many.
-        score: of a canary, larger for one that is in; by default from predictions.
-        seed: of places and coins.
-        confidence: of the bounds.
+        model: Estimator to fit.
+        graph: Graph without a split.
+        split: Function that splits the graph with the canaries.
+        canaries: Number of canaries.
+        score: Function that scores canaries, higher for included ones; by default from predictions.
+        seed: Seed of the canaries' places and coins.
+        confidence: Confidence of each bound.
+        fit: Further keywords of ``model.fit``.
+
+    Returns:
+        The bounds and the claimed epsilon.
 
     Raises:
-        ConfigError: the graph has no room for the canaries.
+        ConfigError: If the graph has too few nodes for the canaries.
+
+    Privacy:
+        Unit: that of the model. Reads: the graph, with canaries. Charges: the fit, like any other. The
+        result is internal if the graph is protected.
     """
     checks.integer_at_least(10, canaries=canaries)
     checks.integer_at_least(0, seed=seed)
@@ -172,12 +178,8 @@ def audit_training(
         )
     model.fit(ready, **fit)
     scores = (score or (label_likelihood if records else prediction_similarity))(model, inserted)
-    return _bound_from_scores(model, scores, inserted.present, confidence)
-
-
-def _bound_from_scores(model: Estimator, scores: Floats, present: Bools, confidence: float) -> TrainingAudit:
-    count = len(scores)
-    each = max(1, int(_GUESSED * count) // 2)
+    count, present = len(scores), inserted.present
+    each = max(1, int(_GUESSED * count) // 2)  # of a public number, so the guesses are fixed beforehand
     order = np.argsort(scores, kind="stable")
     correct = int(present[order[-each:]].sum() + (~present[order[:each]]).sum())
     guarantee, plan = model.fitted.guarantee, model.fitted.plan
