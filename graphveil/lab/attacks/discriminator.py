@@ -1,4 +1,4 @@
-"""The attacker's own classifier: a small network that distinguishes two kinds."""
+"""The attacker's own classifier: a small network that distinguishes two classes."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ _MIN_SCALE = 1e-9
 @checked
 @dataclass(frozen=True, eq=False)
 class Discriminator:
-    """A trained classifier of two kinds, with the scale of its inputs.
+    """A trained binary classifier, with the scale of its inputs.
 
     Args:
-        network: of two outputs.
-        mean, scale: of each input, on what it learned from.
+        network: Network with two outputs.
+        mean, scale: Mean and standard deviation of each input on the training cases.
     """
 
     network: FeedForward
@@ -32,7 +32,11 @@ class Discriminator:
     @torch.no_grad()
     @checked
     def scores(self, x: Floats) -> Floats:
-        """Return log-odds of the second kind, one a row."""
+        """Return the log-odds of the second class, one per row.
+
+        Args:
+            x: Features of each case (n, d).
+        """
         logits: torch.Tensor = self.network(_rows((x - self.mean) / self.scale))
         odds: Floats = (logits[:, 1] - logits[:, 0]).to(torch.float64).numpy()
         return odds
@@ -49,16 +53,24 @@ def fit_discriminator(
     epochs: int = 100,
     weight_decay: float = 0.0,
 ) -> Discriminator:
-    """Train the attack model of GAP's membership inference: three layers, 64 hidden, SELU, batch norm.
+    """Train the attack model of GAP's membership inference: three layers with SELU and batch norm.
 
-    Adam at 0.01 for 100 epochs with full batches; the best epoch on a held-out part is kept.
+    Adam at 0.01 with full batches; the best epoch on a held-out part is kept.
 
     Args:
         x: Features of each case (n, d).
         kind: Binary label of each case.
         seed: Seed of the held-out part and of the parameters.
-        validation: Share held out.
-        hidden, epochs, weight_decay: Settings of the network and its training.
+        validation: Share of held-out cases.
+        hidden: Width of the hidden layers.
+        epochs: Number of epochs.
+        weight_decay: Weight decay of Adam.
+
+    Returns:
+        The trained classifier.
+
+    Raises:
+        ConfigError: If a shape or a setting does not fit.
     """
     checks.shape((-1, -1), x=x)
     checks.shape((len(x),), kind=kind)

@@ -1,4 +1,4 @@
-"""Influences of LinkTeller: a node whose features change another node's prediction is linked to it.
+"""Influences of LinkTeller: how far the features of a node change the predictions of others.
 
 Wu, Long, Zhang and Li, LinkTeller: recovering private edges from graph neural networks, S&P 2022. Influences
 are finite differences of a black-box model, or derivatives of a network with known parameters.
@@ -35,24 +35,30 @@ _CLOSE = 1e-9
 def influences(
     predict: Predict, x: Matrix, nodes: Integers, *, step: float = STEP, nudge: Nudge = "either"
 ) -> Floats:
-    """Return how far a perturbation of each node changes the others' predictions, by finite differences.
+    """Compute how far a perturbation of each node changes the others' predictions, by finite differences.
 
         I_vu = || (f(X_v)_u - f(X)_u) / step ||_2,    X_v = X with row v times 1 + step.
 
-    It calls ``predict`` once for X and once per node. ``predict`` must compute in float64: in float32 the
+    This calls ``predict`` once for X and once per node. ``predict`` must compute in float64: in float32 the
     rounding of about 1e-7 / step dominates weak pairs.
 
     Args:
-        predict: The deployed model, whose server has the edges; any callable, such as a function around an
-            HTTP endpoint. It must be deterministic.
-        x: Features that the attacker sends, (N, d), an array or a SciPy csr_array.
+        predict: Deployed model, whose server has the edges; any deterministic function, such as one that
+            queries an HTTP endpoint.
+        x: Features that the attacker sends (N, d), an array or a SciPy csr_array.
         nodes: Nodes to perturb and to observe (n).
         step: Size of a perturbation.
-        nudge: ``"scale"`` multiplies the row, which leaves zero rows unchanged; ``"add"`` adds the mean
-            row of all nodes, times ``step``; ``"either"`` adds to zero rows and scales the others.
+        nudge: ``"scale"`` to multiply the row, which leaves zero rows unchanged; ``"add"`` to add the mean
+            row of all nodes, times ``step``; ``"either"`` to add to zero rows and scale the others.
 
     Returns:
-        (n, n): Row v contains the influence of v on each node; the diagonal is its influence on itself.
+        The influences (n, n): row v has the influence of v on each node, including itself.
+
+    Raises:
+        ConfigError: If an argument is out of range, or ``predict`` does not return one row per node.
+
+    Privacy:
+        Reads: predictions only. Queries are charged by the server of the model, if at all.
 
     >>> path = np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])
     >>> influences(lambda x: path @ x, np.eye(3), np.arange(3)).round(6)
@@ -66,8 +72,12 @@ def influences(
     checks.places(rows.shape[0], nodes=nodes)
     base = _answer(predict, rows, rows.shape[0])
     found = np.zeros((len(nodes), len(nodes)))
+    mean = np.asarray(rows.mean(axis=0), dtype=np.float64).ravel()
     for place, node in enumerate(nodes.tolist()):
-        moved = _answer(predict, with_row(rows, node, _nudged(rows, node, step, nudge)), rows.shape[0])
+        row = dense_rows(rows, [node])[0]
+        scaled = nudge == "scale" or (nudge == "either" and bool(row.any()))
+        nudged = row * (1 + step) if scaled else row + step * mean
+        moved = _answer(predict, with_row(rows, node, nudged), rows.shape[0])
         found[place] = np.linalg.norm((moved[nodes] - base[nodes]) / step, axis=1)
     return found
 
@@ -82,24 +92,21 @@ def _answer(predict: Predict, x: Matrix, nodes: int) -> Floats:
     return scores
 
 
-def _nudged(x: Matrix, node: int, step: float, nudge: Nudge) -> Floats:
-    """Return a node's row after a nudge."""
-    row: Floats = dense_rows(x, [node])[0]
-    if nudge == "scale" or (nudge == "either" and row.any()):
-        return row * (1 + step)
-    mean: Floats = np.asarray(x.mean(axis=0), dtype=np.float64).ravel()
-    return row + step * mean
-
-
 @checked
 def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Floats:
-    """Return one score a pair from the influences of both of its ends.
+    """Compute one score per pair from the influences of its two ends on each other.
 
     Args:
-        found: as ``influences`` returns it for the pairs' nodes.
-        pairs: which pairs.
-        direction: ``"max"`` or ``"mean"`` of both; or only what nudging the ``"later"`` drawn does to the
-            earlier one, which is what the source reads, or the reverse.
+        found: Influences of the pairs' nodes (n, n).
+        pairs: Pairs to score.
+        direction: ``"max"`` or ``"mean"`` of the two influences; ``"later"`` for that of the later drawn node
+            on the earlier one, as in LinkTeller; ``"earlier"`` for the reverse.
+
+    Returns:
+        The scores (m).
+
+    Raises:
+        ConfigError: If the influences are not those of the pairs' nodes.
     """
     checks.one_of(DIRECTIONS, direction=direction)
     if found.shape != (len(pairs.nodes),) * 2:
@@ -115,50 +122,36 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
 @checked
 @torch.no_grad()
 def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes: Integers) -> Floats:
-    """Return the influences of ``influences`` with ``nudge="scale"`` in the limit of small steps.
+    """Compute the limit of ``influences`` with ``nudge="scale"`` for small steps, by derivatives.
 
         I_vu = || J_f(X)[e_v x_v]_u ||_2,
 
-    by one Jacobian-vector product per node. The network's first layer is affine, x W + b, so a perturbation
+    with one Jacobian-vector product per node. The network's first layer is affine, x W + b, so a perturbation
     of x_v by step x_v changes it by step x_v W. The other layers are differentiated in rows of its width, and
-    features may be sparse. Nodes more hops apart than the network has layers have influence exactly zero.
+    features may be sparse. Nodes more hops apart than the network has layers have influence zero.
 
     Args:
-        network: A GCN or SAGE network in the style of ``graphveil.nn``, mapping a batch and an
-            adjacency to logits; f are its probabilities.
+        network: GCN or SAGE network of ``graphveil.nn``, from a batch and an adjacency to logits; f are its
+            probabilities.
         x: Features (N, d).
         adjacency: Edges of the message passing.
         nodes: Nodes to perturb and to observe (n).
 
     Returns:
-        (n, n), as in ``influences``.
+        The influences (n, n), as in ``influences``.
 
     Raises:
-        NotImplementedGuaranteeError: The network does not begin with an affine map of its input.
+        NotImplementedGuaranteeError: If the network does not begin with an affine map of its input.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
     """
     checks.shape((adjacency.num_nodes, -1), x=as_float64(x))
     checks.places(adjacency.num_nodes, nodes=nodes)
     whole = copy.deepcopy(network).double().eval()
     batch = float64_batch(x)
+    # The first layer as x W, and the remaining network, whose first affine map only adds the bias.
     first = next(module for module in whole.modules() if isinstance(module, Linear))
-    rows, rest = _split(whole, first, batch)
-    if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
-        raise NotImplementedGuaranteeError(
-            f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
-            "not available; use influences(), which queries the network as a black box"
-        )
-    push = _pushforward(rest, rows, adjacency)
-    found = np.zeros((len(nodes), len(nodes)))
-    watched = torch.from_numpy(nodes)
-    for place, node in enumerate(nodes.tolist()):
-        direction = torch.zeros_like(rows)
-        direction[node] = rows[node]
-        found[place] = push(direction)[watched].norm(dim=1).numpy()
-    return found
-
-
-def _split(whole: nn.Module, first: Linear, batch: Any) -> tuple[Tensor, nn.Module]:
-    """Return x W, and the remaining network: its first affine map only adds the bias."""
     bias = first.bias.detach().clone()
     first.bias.zero_()
     rows = first(batch).detach().contiguous()
@@ -166,23 +159,24 @@ def _split(whole: nn.Module, first: Linear, batch: Any) -> tuple[Tensor, nn.Modu
     rest = copy.deepcopy(whole)
     begin = next(module for module in rest.modules() if isinstance(module, Linear))
     begin.weight = nn.Parameter(torch.eye(rows.shape[1], dtype=torch.float64))
-    return rows, rest
-
-
-@torch.enable_grad()
-def _pushforward(network: nn.Module, rows: Tensor, adjacency: Adjacency) -> Callable[[Tensor], Tensor]:
-    """Return v -> J v at some rows: u -> J^T u is linear, and its own transpose is J."""
-    start = rows.clone().requires_grad_()
-    proba = _proba(network, start, adjacency)
-    dual = torch.zeros_like(proba, requires_grad=True)
-    (pulled,) = torch.autograd.grad(proba, start, dual, create_graph=True)
-
-    def push(direction: Tensor) -> Tensor:
-        with torch.enable_grad():
+    if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
+        raise NotImplementedGuaranteeError(
+            f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
+            "not available; use influences(), which queries the network as a black box"
+        )
+    found, watched = np.zeros((len(nodes), len(nodes))), torch.from_numpy(nodes)
+    with torch.enable_grad():
+        # u -> J^T u is linear, and its own transpose is J: one graph gives all products v -> J v.
+        start = rows.clone().requires_grad_()
+        proba = _proba(rest, start, adjacency)
+        dual = torch.zeros_like(proba, requires_grad=True)
+        (pulled,) = torch.autograd.grad(proba, start, dual, create_graph=True)
+        for place, node in enumerate(nodes.tolist()):
+            direction = torch.zeros_like(rows)
+            direction[node] = rows[node]
             (moved,) = torch.autograd.grad(pulled, dual, direction, retain_graph=True)
-        return moved
-
-    return push
+            found[place] = moved[watched].norm(dim=1).numpy()
+    return found
 
 
 def _proba(network: nn.Module, batch: Any, adjacency: Adjacency) -> Tensor:
@@ -193,14 +187,9 @@ def _proba(network: nn.Module, batch: Any, adjacency: Adjacency) -> Tensor:
 # -- features: float64, an array or a SciPy csr_array ------------------------------------------------------
 
 
-def is_sparse(x: Matrix) -> bool:
-    """Return whether a matrix stores its non-zero entries alone."""
-    return bool(sparse.issparse(x))
-
-
 def as_float64(x: Matrix) -> Matrix:
     """Return a matrix in float64, in compressed rows if it is sparse."""
-    if is_sparse(x):
+    if sparse.issparse(x):
         return x.tocsr().astype(np.float64)
     rows = checks.fitting("x", x, Floats)
     checks.shape((-1, -1), x=rows)
@@ -216,12 +205,12 @@ def dense_rows(x: Matrix, nodes: Any) -> Floats:
     """Return some rows as a float64 array."""
     rows = as_float64(x)
     checks.places(rows.shape[0], nodes=nodes)
-    return np.asarray(rows[nodes].toarray() if is_sparse(x) else rows[nodes], dtype=np.float64)
+    return np.asarray(rows[nodes].toarray() if sparse.issparse(x) else rows[nodes], dtype=np.float64)
 
 
 def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
     """Return a matrix with another row of one node."""
-    if not is_sparse(x):
+    if not sparse.issparse(x):
         changed = x.copy()
         changed[node] = row
         return changed
@@ -239,7 +228,7 @@ def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
 def float64_batch(x: Matrix) -> Batch:
     """Return features as a network's input, in float64."""
     x = as_float64(x)
-    if not is_sparse(x):
+    if not sparse.issparse(x):
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))
     columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))
     values = torch.from_numpy(np.asarray(x.data, dtype=np.float64))

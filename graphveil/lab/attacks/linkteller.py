@@ -1,7 +1,7 @@
 """Link inference against a fitted model: LinkTeller, and the attackers that it is compared with.
 
 LinkTeller sends features and observes which predictions change. Other attackers compare the rows of two
-nodes, or learn from known edges what joined nodes look like. Internal: all are scored by the true edges.
+nodes, or train a classifier on known edges. Internal: all are scored by the true edges.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
@@ -91,13 +92,13 @@ class LinkSettings:
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
-    """One attacker's scores of all pairs, and what became of them.
+    """Scores of one attacker.
 
     Args:
-        name: what tables call it.
-        scores: one a pair.
-        roc: how well they put edges first.
-        note: a remark for reports.
+        name: Name in tables.
+        scores: One score per pair.
+        roc: ROC curve of the scores.
+        note: Remark for reports.
     """
 
     name: str
@@ -123,15 +124,14 @@ class Attacker:
 @checked
 @dataclass(frozen=True, eq=False)
 class LinkReport:
-    """All attackers on the same pairs. Internal: it shows how well true edges are found.
+    """Result of all attackers on the same pairs. Internal.
 
     Args:
-        pairs: what was judged.
-        attackers: by name.
-        theoretical_bound: the attack bound that the guarantee implies for one edge
-            (``theoretical_bound_of``).
-        edge_source: what the model's answers read.
-        settings: of the attack.
+        pairs: Scored pairs.
+        attackers: Attackers by name.
+        theoretical_bound: Attack bound that the guarantee implies for one edge (``theoretical_bound_of``).
+        edge_source: Edges that the model's predictions read (``ServedModel``).
+        settings: Settings of the attack.
     """
 
     pairs: Pairs
@@ -146,10 +146,17 @@ class LinkReport:
 
     @checked
     def difference(self, one: str, other: str, *, draws: int = 100) -> MeanInterval:
-        """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
+        """Compute the difference of two attackers' AUC on the same pairs, with its 99 % interval.
 
-        Pairs share nodes, so nodes are drawn again with repeats (bootstrap): a pair counts as
-        often as both of its ends. It shows how much of the difference is due to the draw of nodes.
+        Pairs share nodes, so the bootstrap draws nodes: a pair counts as often as both of its ends. The
+        interval covers the sampling of nodes.
+
+        Args:
+            one, other: Names of the attackers.
+            draws: Number of bootstrap samples.
+
+        Returns:
+            The difference, with the standard error and interval of the bootstrap.
         """
         rng = PublicStreams(self.settings.seed).numpy("bootstrap")
         joined, count = self.pairs.joined, len(self.pairs.nodes)
@@ -186,16 +193,24 @@ class LinkReport:
 
 @checked
 def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
-    """Measure what an attacker learns about the edges of the graph that a model was fitted on.
+    """Infer edges of a model's training graph, and measure the success.
 
-    LinkTeller sends features and observes which predictions change. It is compared with attackers who
+    LinkTeller sends features and observes which predictions change. The report also has attackers that
     compare posteriors, and features alone, which are public.
 
+    Args:
+        model: Fitted estimator.
+        graph: Training graph.
+        settings: Settings of the attack.
+
+    Returns:
+        The ROC curves of all attackers.
+
     Raises:
-        ConfigError: A setting is outside its range, or all sampled pairs are of one kind.
+        ConfigError: If a setting is out of range, or all sampled pairs are of one kind.
 
     Privacy:
-        Reads: the true edges. There is no guarantee: no result may be published.
+        Reads: the exact edges. Charges: nothing, and there is no guarantee. The result is internal.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -235,7 +250,23 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
 
 @checked
 def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSettings) -> Attacker:
-    """Return LinkTeller against anything that answers features with scores, a live endpoint for example."""
+    """Run LinkTeller against any function from features to scores, such as a live endpoint.
+
+    Args:
+        predict: Function from features (N, d) to scores (N, C).
+        x: Features that the attacker sends.
+        pairs: Pairs to score.
+        settings: Size, kind and direction of the perturbations.
+
+    Returns:
+        The scores and their ROC curve.
+
+    Raises:
+        ConfigError: If ``predict`` does not return one row per node.
+
+    Privacy:
+        Reads: predictions, and the true state of the pairs. The result is internal.
+    """
     found = influences(predict, x, pairs.nodes, step=settings.step, nudge=settings.nudge)
     scores = link_scores(found, pairs, settings.direction)
     return Attacker(LINKTELLER, scores, RocCurve.from_scores(scores, pairs.joined))
@@ -246,14 +277,17 @@ def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSett
 
 @checked
 def correlations(rows: Matrix, pairs: Pairs) -> Floats:
-    """Return the correlation of the two ends' rows, each minus its own mean: one score per pair.
+    """Compute the correlation of the rows of each pair's ends.
 
-    With posteriors it is LSA2-post, with features LSA2-attr (Wu et al., after He et al.). The latter uses
-    only public data, and is the baseline of every attack.
+    With posteriors this is LSA2-post, with features LSA2-attr (Wu et al., after He et al.). The latter uses
+    public data only, and is the baseline of every attack.
 
     Args:
-        rows: (N, d), an array, a tensor or a SciPy matrix.
+        rows: Rows (N, d), an array, a tensor or a SciPy matrix.
         pairs: Pairs to score.
+
+    Returns:
+        One score per pair.
     """
     drawn = dense_rows(rows, pairs.nodes)
     centered = drawn - drawn.mean(axis=1, keepdims=True)
@@ -267,10 +301,10 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
 @checked
 @dataclass(frozen=True, eq=False)
 class AdversaryKnowledge:
-    """Attacker's knowledge about the sampled nodes, by name.
+    """Attacker's knowledge about the sampled nodes.
 
     Args:
-        rows: One matrix (n, d) each: features, public labels, posteriors, released aggregates.
+        rows: Matrices (n, d) by name: features, public labels, posteriors, released aggregates.
         influence: Influence of each sampled node on each other (n, n), if it was measured.
     """
 
@@ -280,25 +314,30 @@ class AdversaryKnowledge:
 
     @checked
     def columns(self, one: Integers, other: Integers) -> Floats:
-        """Return what a classifier reads of each pair; the order of its ends does not matter."""
+        """Return the features of each pair, independent of the order of its ends.
+
+        Args:
+            one, other: Indices of the nodes of each pair (m).
+
+        Returns:
+            The features (m, k).
+
+        Raises:
+            ConfigError: If an index is out of range.
+        """
         for rows in self.rows.values():
             checks.places(len(rows), one=one, other=other)
         parts = []
         for name, rows in self.rows.items():
-            parts += [matrix[one, other][:, None] for matrix in self._alike(name)]
+            if name not in self._likeness:  # of all pairs, for columns of many blocks of pairs
+                self._likeness[name] = [rows @ rows.T, _cosines(rows), _cosines(rows - rows.mean(axis=0))]
+            parts += [matrix[one, other][:, None] for matrix in self._likeness[name]]
             if rows.shape[1] <= _NARROW:
                 parts += [np.abs(rows[one] - rows[other]), rows[one] * rows[other]]
         if self.influence is not None:
             there, back = (np.log(self.influence[ends] + _MIN_NORM) for ends in ((one, other), (other, one)))
             parts += [np.maximum(there, back)[:, None], np.minimum(there, back)[:, None]]
         return np.concatenate(parts, axis=1)
-
-    def _alike(self, name: str) -> list[Floats]:
-        """Return products, cosines and correlations of all pairs of rows."""
-        if name not in self._likeness:
-            rows = self.rows[name]
-            self._likeness[name] = [rows @ rows.T, _cosines(rows), _cosines(rows - rows.mean(axis=0))]
-        return self._likeness[name]
 
 
 def _cosines(rows: Floats) -> Floats:
@@ -308,7 +347,12 @@ def _cosines(rows: Floats) -> Floats:
 
 @checked
 def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
-    """Return the public data of edge-level units: features, and labels of training and validation."""
+    """Return the public data under edge-level units: features, and labels of training and validation nodes.
+
+    Args:
+        graph: Training graph.
+        pairs: Sampled pairs.
+    """
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
         known = (graph.mask("train") | graph.mask("val")).numpy()
@@ -321,9 +365,9 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
 def aggregate_knowledge(
     public: AdversaryKnowledge, graph: Graph, edges: SecretEdges, pairs: Pairs
 ) -> AdversaryKnowledge:
-    """Return a control: true classes of all nodes and how many neighbors each has, but of no pair whether.
+    """Return the knowledge of a control attacker: the true class and number of neighbors of every node.
 
-    It shows how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
+    It shows which part of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
     """
     labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labeled.numpy()[:, None]
     degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
@@ -334,7 +378,14 @@ def aggregate_knowledge(
 def full_knowledge(
     public: AdversaryKnowledge, answers: ServedModel, pairs: Pairs, influence: Floats | None
 ) -> AdversaryKnowledge:
-    """Return an attacker's knowledge with a model's predictions, released aggregates and influences."""
+    """Add a model's predictions, released aggregates and influences to public knowledge.
+
+    Args:
+        public: Public knowledge.
+        answers: Served model.
+        pairs: Sampled pairs.
+        influence: Influences of the sampled nodes (n, n); None if they were not measured.
+    """
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
     released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
     return AdversaryKnowledge({**public.rows, "posteriors": posteriors, **released}, influence)
@@ -342,18 +393,27 @@ def full_knowledge(
 
 @checked
 def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
-    """Return the scores of an attacker who knows the truth about all folds of the pairs but one.
+    """Score pairs by classifiers that are trained on the other folds of pairs.
 
     This is the strongest knowledge of a link attacker in the literature (He et al., Stealing links from
-    graph neural networks, 2021: with part of the graph). Pairs are assigned to folds at random. The pairs of
-    a fold are scored by a classifier of the others (``fit_discriminator``), so with two folds half of the
-    edges are known. Scores of different folds are made comparable as ranks within their fold.
+    graph neural networks, 2021: with part of the graph). Pairs are assigned to folds at random. With two
+    folds the attacker knows half of the edges. Scores are ranks within their fold, so that folds are
+    comparable.
 
     Args:
-        known: Attacker's knowledge, by which pairs are compared.
-        pairs: Pairs to score.
+        known: Attacker's knowledge about the nodes.
+        pairs: Pairs to score, with their true state.
         folds: Number of folds, 2 or more.
         seed: Seed of the folds and the classifiers.
+
+    Returns:
+        One score per pair.
+
+    Raises:
+        ConfigError: If there are fewer than two folds.
+
+    Privacy:
+        Reads: the true state of the pairs. The result is internal.
     """
     checks.integer_at_least(2, folds=folds)
     rng = PublicStreams(seed).numpy("folds")
@@ -374,12 +434,5 @@ def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2
         for start in range(0, len(judged), _AT_ONCE):
             some = judged[start : start + _AT_ONCE]
             scores[some] = model.scores(known.columns(pairs.one[some], pairs.other[some]))
-        scores[judged] = _ranks(scores[judged])
+        scores[judged] = rankdata(scores[judged], method="max") / len(judged)  # ties have one rank
     return scores
-
-
-def _ranks(scores: Floats) -> Floats:
-    """Return ranks between 0 and 1; ties have one rank."""
-    values, place = np.unique(scores, return_inverse=True)
-    below = np.cumsum(np.bincount(place, minlength=len(values)))
-    return np.asarray(below[place] / len(scores))

@@ -1,4 +1,4 @@
-"""Node pairs that an attack judges, and the true edges that score it. Everything here is internal."""
+"""Node pairs that an attack scores, and the true edges. Everything here is internal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,13 @@ Score = Callable[[Graph, int], float]  # from a graph and the number of a repeat
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
 class SecretEdges:
-    """Which pairs of nodes are joined, in any direction.
+    """True edges of a graph, in any direction.
+
+    Args:
+        matrix: Symmetric boolean ``csr_array`` (N, N).
+
+    Privacy:
+        Contains the exact edges. Internal.
 
     >>> path = SecretEdges.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False))
     >>> path.joined(np.array([0, 0]), np.array([1, 2])), path.degrees
@@ -37,7 +43,11 @@ class SecretEdges:
     @classmethod
     @checked
     def from_adjacency(cls, adjacency: Adjacency) -> "SecretEdges":
-        """Read the edges."""
+        """Read the edges of an adjacency.
+
+        Args:
+            adjacency: Adjacency of the graph.
+        """
         count = adjacency.num_nodes
         indices, indptr = adjacency.indices.numpy(), adjacency.indptr.numpy()
         parts: Any = (np.ones(len(indices), dtype=bool), indices, indptr)
@@ -54,7 +64,7 @@ class SecretEdges:
 
     @property
     def degrees(self) -> Integers:
-        """How many neighbors each node has."""
+        """The number of neighbors of each node (N)."""
         return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
 
     @property
@@ -66,7 +76,11 @@ class SecretEdges:
 
     @checked
     def joined(self, one: Integers, other: Integers) -> Bools:
-        """Return which of the pairs are joined."""
+        """Return which pairs are edges.
+
+        Args:
+            one, other: Nodes of each pair (m).
+        """
         low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)
         wanted, keys = low * self.nodes + high, self.keys
         if not len(keys):
@@ -114,19 +128,25 @@ def draw_pairs(
     cutoff: int | None = None,
     seed: int = 0,
 ) -> Pairs:
-    """Return the pairs among some nodes, as LinkTeller draws them (Wu, Long, Zhang, Li, S&P 2022).
+    """Draw nodes and return the pairs among them, as LinkTeller does (Wu, Long, Zhang, Li, S&P 2022).
 
     Args:
-        edges: the true ones.
-        count: how many nodes are drawn.
-        sampling: ``"unbalanced"`` takes all pairs of nodes drawn uniformly; ``"balanced"`` of these all edges
-            and as many non-edges, so that AUC can be compared and average precision cannot; ``"lo"`` and
-            ``"hi"`` draw nodes of at most, or at least, ``cutoff`` neighbors.
-        cutoff: by default 5 for ``"lo"`` and 10 for ``"hi"``.
-        seed: of the draw.
+        edges: True edges.
+        count: Number of nodes to draw.
+        sampling: ``"unbalanced"`` for all pairs of uniformly drawn nodes; ``"balanced"`` for all edges among
+            them and as many non-edges, so that AUC can be compared and average precision cannot; ``"lo"`` and
+            ``"hi"`` for nodes with at most, or at least, ``cutoff`` neighbors.
+        cutoff: Degree of ``"lo"`` and ``"hi"``; 5 and 10 by default.
+        seed: Seed of the draw.
+
+    Returns:
+        The pairs with their true state.
 
     Raises:
-        ConfigError: fewer than two nodes qualify, or no pair of them is joined.
+        ConfigError: If fewer than two nodes qualify, or all pairs are of one kind.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
     """
     checks.one_of(SAMPLINGS, sampling=sampling)
     checks.integer_at_least(2, count=count)
@@ -145,8 +165,8 @@ def draw_pairs(
     joined = edges.joined(nodes[one], nodes[other])
     if not joined.any() or joined.all():
         raise ConfigError(
-            f"the pairs among the nodes drawn by sampling={sampling!r} are all alike, so they cannot be "
-            "distinguished apart; draw more nodes"
+            f"the pairs among the nodes drawn by sampling={sampling!r} are all edges or all non-edges, so no "
+            "attack can be scored; draw more nodes"
         )
     if sampling == "balanced":
         apart = np.flatnonzero(~joined)
@@ -161,9 +181,17 @@ def draw_pairs(
 
 @checked
 def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
-    """Return the undirected graph with one edge removed if it exists, and added otherwise.
+    """Remove one edge of an undirected graph if it exists, and add it otherwise.
 
-    The result has a new edge set, so its queries are charged there.
+    Args:
+        graph: Undirected graph.
+        pair: Two nodes.
+
+    Returns:
+        The changed graph. It has a new edge set, so its queries are charged separately.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
 
     >>> import torch
     >>> apart = Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False)
@@ -179,16 +207,25 @@ def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
 
 @checked
 def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> RocCurve:
-    """Return how well a score shows whether one pair is joined, over repeated releases of two graphs.
+    """Measure how well a score reveals one edge, over repeated releases of two neighboring graphs.
 
-    The two graphs differ in that pair alone, so under pure epsilon no score has an AUC above
-    e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), but for the chance of so many repeats.
+    The two graphs differ in that pair alone. Under pure epsilon-DP no score therefore has an AUC above
+    e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), except by chance.
 
     Args:
-        score: makes a new release of a graph, attacks it, and scores the pair.
-        graph: the one of the two; the other has the pair toggled.
-        pair: two nodes.
-        repeats: releases of each of the two.
+        score: Function that makes a new release of a graph, attacks it, and scores the pair.
+        graph: First graph; the second one has the pair toggled.
+        pair: Two nodes.
+        repeats: Number of releases of each graph.
+
+    Returns:
+        The ROC curve; positives are releases of the graph with the edge.
+
+    Raises:
+        ConfigError: If ``repeats`` is below 1.
+
+    Privacy:
+        Unit: one undirected edge. Charges: whatever ``score`` releases. The result is internal.
     """
     joined, apart = pair_scores(score, graph, pair, repeats=repeats)
     return RocCurve.from_scores(np.append(joined, apart), [True] * repeats + [False] * repeats)
@@ -198,7 +235,23 @@ def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: i
 def pair_scores(
     score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
 ) -> tuple[Floats, Floats]:
-    """Return the scores of releases of the graph with the pair joined, and of the graph with it apart."""
+    """Compute the scores of ``single_pair``.
+
+    Args:
+        score: Function that makes a new release of a graph, attacks it, and scores the pair.
+        graph: First graph; the second one has the pair toggled.
+        pair: Two nodes.
+        repeats: Number of releases of each graph.
+
+    Returns:
+        The scores of releases with the edge, and those without it.
+
+    Raises:
+        ConfigError: If ``repeats`` is below 1.
+
+    Privacy:
+        Unit: one undirected edge. Charges: whatever ``score`` releases. The result is internal.
+    """
     checks.integer_at_least(1, repeats=repeats)
     both = graph, toggle_edge(graph, pair)
     joined = SecretEdges.from_adjacency(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0]
@@ -229,7 +282,17 @@ class PairTest:
     @classmethod
     @checked
     def from_scores(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "PairTest":
-        """Choose by the first half of scores of either kind, and count in the second.
+        """Choose the threshold on the first half of the scores, and count on the second half.
+
+        Args:
+            joined: Scores of releases with the edge.
+            apart: Scores of releases without it.
+
+        Returns:
+            The test and its counts.
+
+        Raises:
+            ConfigError: If there are fewer than two releases of a graph.
 
         >>> PairTest.from_scores([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
         PairTest(threshold=1.5, tp=1, fp=1, repeats=2)
@@ -250,5 +313,5 @@ class PairTest:
 
     @property
     def advantage(self) -> float:
-        """TPR - FPR of the test on the second half: its mean is the truth."""
+        """TPR - FPR of the test on the second half, without bias."""
         return (self.tp - self.fp) / self.repeats

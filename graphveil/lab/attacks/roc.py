@@ -1,4 +1,4 @@
-"""How well an attacker ranks positives above negatives, and the bounds that a guarantee implies.
+"""ROC curves of attackers, and the bounds that a guarantee implies.
 
 An attack on one protected edge or record cannot exceed the bounds, even if the attacker knows the rest.
 """
@@ -33,13 +33,13 @@ _TRIVIAL_BOUND = {
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
 class RocCurve:
-    """Scores of things that are there or not, best first, with ties counted together.
+    """ROC curve of an attacker's scores, with ties counted together.
 
     An attacker cannot distinguish ties, so between two thresholds the curve is straight: a coin decides.
 
     Args:
-        tp: how many that are there have a score of at least each threshold, ascending to all of them.
-        fp: how many that are not there.
+        tp: Number of positives with a score of at least each threshold, ascending to all of them.
+        fp: Number of negatives with a score of at least each threshold.
 
     >>> ranking = RocCurve.from_scores([0.9, 0.8, 0.8, 0.1], [True, True, False, False])
     >>> ranking.auc, round(ranking.average_precision, 4), ranking.tpr(0.5)
@@ -54,10 +54,18 @@ class RocCurve:
     def from_scores(
         cls, scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None
     ) -> "RocCurve":
-        """Rank scores; ``weights`` count each of them more than once, or not at all.
+        """Compute the curve of some scores.
+
+        Args:
+            scores: Scores, higher for likely positives (n).
+            labels: Whether each is a positive (n).
+            weights: Multiplicity of each score; one by default.
+
+        Returns:
+            The curve.
 
         Raises:
-            ConfigError: all of it is there, or none of it, so that no order can be wrong.
+            ConfigError: If positives or negatives are missing, or the shapes differ.
         """
         values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
         checks.shape((-1,), scores=values)
@@ -80,19 +88,26 @@ class RocCurve:
 
     @cached_property
     def auc(self) -> float:
-        """The area under the ROC curve: how often one that is there beats one that is not; ties are half."""
+        """The area under the ROC curve: how often a positive has the higher score; ties count half."""
         return float(np.trapezoid(self.rates[1], self.rates[0]))
 
     @cached_property
     def average_precision(self) -> float:
-        """The mean precision at each that is found, of groups of ties at their end."""
+        """The mean precision at each positive; of tied scores, at the last one."""
         gained = np.diff(self.tp)
         precision = self.tp[1:] / (self.tp + self.fp)[1:]
         return float((gained * precision).sum() / self.tp[-1])
 
     @checked
     def tpr(self, fpr: float) -> float:
-        """Return the share found at a rate of false positives."""
+        """Return the true-positive rate at a false-positive rate.
+
+        Args:
+            fpr: False-positive rate, from 0 to 1.
+
+        Raises:
+            ConfigError: If the rate is out of range.
+        """
         checks.within(0, 1, fpr=fpr)
         fpr_steps, tpr_steps = self.rates
         reached = np.flatnonzero(fpr_steps <= fpr)[-1]  # the best of several at one rate
@@ -103,7 +118,14 @@ class RocCurve:
 
     @checked
     def at_top(self, most: float) -> tuple[float, float, float]:
-        """Return precision, recall and F1 of the top candidates, breaking ties at random."""
+        """Return precision, recall and F1 of the top candidates, with ties broken at random.
+
+        Args:
+            most: Number of candidates, not necessarily whole.
+
+        Raises:
+            ConfigError: If the number is negative.
+        """
         checks.non_negative(most=most)
         taken = self.tp + self.fp
         tp_steps = float(np.interp(min(most, taken[-1]), taken, self.tp))
@@ -113,7 +135,14 @@ class RocCurve:
 
     @checked
     def curve(self, points: int = 200) -> list[tuple[float, float]]:
-        """Return rates to draw, at false-positive rates that are even on a logarithmic axis."""
+        """Return pairs of false- and true-positive rates, evenly spaced on a logarithmic axis.
+
+        Args:
+            points: Number of points.
+
+        Raises:
+            ConfigError: If the number is below 1.
+        """
         checks.integer_at_least(1, points=points)
         least = 1 / self.fp[-1]
         grid = np.unique(np.append(np.geomspace(least, 1.0, points), 1.0))
@@ -131,7 +160,17 @@ class RocCurve:
 
 @checked
 def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the area under the ROC curve.
+    """Compute the area under the ROC curve.
+
+    Args:
+        scores: Scores, higher for likely positives (n).
+        labels: Whether each is a positive (n).
+
+    Returns:
+        The area; 0.5 is chance.
+
+    Raises:
+        ConfigError: If positives or negatives are missing, or the shapes differ.
 
     >>> roc_auc([3.0, 1.0, 2.0], [True, False, False])
     1.0
@@ -141,7 +180,11 @@ def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 @checked
 def largest_advantage(roc: RocCurve) -> float:
-    """Return the largest TPR - FPR over thresholds, which is biased upwards; see ``PairTest``."""
+    """Return the largest TPR - FPR over thresholds, which is biased upwards; see ``PairTest``.
+
+    Args:
+        roc: ROC curve of an attacker.
+    """
     false, true = roc.rates
     return float((true - false).max())
 
@@ -149,7 +192,13 @@ def largest_advantage(roc: RocCurve) -> float:
 @checked
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean over runs, its standard error and its 99 % interval by Student's t.
+    """Mean over runs, with its standard error and its 99 % interval by Student's t.
+
+    Args:
+        mean: Mean.
+        error: Standard error.
+        low, high: Ends of the interval.
+        runs: Number of runs.
 
     >>> MeanInterval.from_values([1.0, 2.0, 3.0]).mean
     2.0
@@ -164,7 +213,11 @@ class MeanInterval:
     @classmethod
     @checked
     def from_values(cls, values: Sequence[float]) -> "MeanInterval":
-        """Summarize one value per run; the interval of a single run is unbounded."""
+        """Summarize one value per run; the interval of a single run is unbounded.
+
+        Args:
+            values: One value per run.
+        """
         from scipy.stats import t
 
         runs = len(values)
@@ -181,7 +234,13 @@ class MeanInterval:
 
 @checked
 def pure_advantage(epsilon: float) -> float:
-    """Return tanh(epsilon / 2), the largest TPR - FPR of any attack on one node pair under pure epsilon.
+    """Return tanh(epsilon / 2), the largest TPR - FPR of an attack on one node pair under pure epsilon-DP.
+
+    Args:
+        epsilon: Epsilon of the guarantee.
+
+    Raises:
+        ConfigError: If epsilon is negative.
 
     >>> round(pure_advantage(1.0), 4)
     0.4621
@@ -192,10 +251,16 @@ def pure_advantage(epsilon: float) -> float:
 
 @checked
 def pure_auc(epsilon: float) -> float:
-    """Return e^epsilon / (1 + e^epsilon): under pure epsilon no attack on one node pair has a larger AUC.
+    """Return e^epsilon / (1 + e^epsilon), the largest AUC of an attack on one node pair under pure DP.
 
     The curve is at most min(e^eps FPR, 1 - e^-eps (1 - FPR)), and this is the area under it. Randomized
     response on one bit reaches it.
+
+    Args:
+        epsilon: Epsilon of the guarantee.
+
+    Raises:
+        ConfigError: If epsilon is negative.
 
     >>> round(pure_auc(1.0), 4), pure_auc(0.0)
     (0.7311, 0.5)
@@ -208,23 +273,30 @@ def pure_auc(epsilon: float) -> float:
 def theoretical_bound_of(
     guarantee: Guarantee, attacked_object: AttackedObject | None = None
 ) -> dict[str, Any]:
-    """Return upper bounds for attacks on one edge or record: AUC, TPR - FPR, and TPR at two FPRs.
+    """Compute upper bounds for attacks on one edge or record: AUC, TPR - FPR, and TPR at two FPRs.
 
-    It bounds what the release reveals about one edge (or record) to an attacker who knows the rest. It does
-    not bound what public features and labels reveal about edges: an attack over many pairs may have
-    a larger AUC without reading any release, which is why a feature-only attacker is also reported.
+    The bounds are for an attacker who knows everything but one edge or record, and observes the release. They
+    do not cover what public features and labels reveal about edges: an attack over many pairs may have a
+    larger AUC without reading any release. Attack reports therefore include a feature-only attacker.
 
     Args:
-        guarantee: The guarantee.
-        attacked_object: Target of the attacker; by default what the unit protects. There is no bound if the
-            unit does not protect it: with local randomization of features edges are public, and with
-            edge-level privacy units records are.
+        guarantee: Guarantee of the release.
+        attacked_object: Target of the attacker, ``"edge"`` or ``"record"``; by default what the unit
+            protects.
+
+    Returns:
+        The bounds by name, and whether they are valid. If the guarantee is not valid, or its unit does not
+        protect the target, all bounds are 1.
+
+    Privacy:
+        Reads: the guarantee only. The result is public.
     """
-    if (
-        not guarantee.valid
-        or not math.isfinite(guarantee.epsilon)
-        or not _protects(guarantee, attacked_object)
-    ):
+    protects = True
+    if attacked_object == "edge":  # a node's record contains its edges
+        protects = guarantee.unit != LocalAttributes.name
+    elif attacked_object == "record":  # nodes that randomize their features still show that they took part
+        protects = guarantee.unit in (NodeRecord.name, NodeBoundedDegree.name)
+    if not (protects and guarantee.valid and math.isfinite(guarantee.epsilon)):
         return dict(_TRIVIAL_BOUND)
 
     def most(rate: float) -> float:
@@ -241,12 +313,3 @@ def theoretical_bound_of(
         "max_tpr_at_1pct_fpr": most(0.01),
         "valid": True,
     }
-
-
-def _protects(guarantee: Guarantee, attacked_object: AttackedObject | None) -> bool:
-    """Return whether a guarantee protects things of this kind."""
-    if attacked_object == "edge":  # a node's record contains its edges
-        return guarantee.unit != LocalAttributes.name
-    if attacked_object == "record":  # nodes that randomize their features still show that they took part
-        return guarantee.unit in (NodeRecord.name, NodeBoundedDegree.name)
-    return True

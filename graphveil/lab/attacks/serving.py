@@ -1,4 +1,4 @@
-"""The answers of a deployed model to features that are sent to it, and what it reads for them."""
+"""The predictions of a deployed model for features that are sent to it, and the edges that it reads."""
 
 import copy
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
-from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch, is_sparse
+from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch
 from graphveil.lab.attacks.roc import Floats
 from graphveil.perturb.mechanism import adjacency_of
 from graphveil.privacy import NoUnit
@@ -28,14 +28,14 @@ EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "relea
 @checked
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A fitted model as seen by its users.
+    """A fitted model as its users observe it.
 
     Args:
         predict: Function from features to probabilities; the server has the edges.
-        edge_source: Source of an answer: exact edges, a released graph, or released aggregates. In the
+        edge_source: Source of a prediction: exact edges, a released graph, or released aggregates. In the
             last case aggregates are stored, and other features are another query with its own privacy cost.
-            Perturbations then change no answer, and every influence is zero by construction.
-        proba: Probabilities of the graph's own features.
+            Perturbations then change no prediction, and every influence is zero by construction.
+        proba: Probabilities for the graph's own features.
         released: Additional published aggregates by name.
     """
 
@@ -46,16 +46,26 @@ class ServedModel:
 
     @property
     def responds_to_features(self) -> bool:
-        """Whether anything that is sent can move the answer of another node."""
+        """Whether features of one node can change the prediction of another node."""
         return self.edge_source != RELEASED_ROWS
 
 
 @checked
 def serve_model(model: Estimator, graph: Graph) -> ServedModel:
-    """Return how a fitted model answers about the graph that it was fitted on.
+    """Return the predictions of a fitted model on its training graph, as a function of the features.
 
-    A network over edges runs in float64 and in evaluation mode. Features are sent unchanged, and scaled as
-    the model's own predictions scale them.
+    A network over edges runs in float64 and in evaluation mode. Features are scaled as for the model's own
+    predictions.
+
+    Args:
+        model: Fitted estimator.
+        graph: Training graph.
+
+    Returns:
+        The served model.
+
+    Privacy:
+        Reads: the exact edges, if the model does. Charges: nothing. The result is internal.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -81,7 +91,9 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
 
         def recomputed(x: Matrix) -> Floats:
             sent = _scaled(fitted.scaling, x)
-            queried_graph = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
+            queried_graph = graph.replace(
+                x=sent if sparse.issparse(sent) else torch.from_numpy(np.asarray(sent))
+            )
             session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
             return trained.answer(queried_graph, session, None).proba.to(torch.float64).numpy()
 
@@ -93,7 +105,18 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
 
 @checked
 def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
-    """Return what a trained network over some edges answers, in float64."""
+    """Return the predictions of a trained network over some edges, in float64.
+
+    Args:
+        network: Network from a batch and an adjacency to logits.
+        adjacency: Edges of the message passing.
+
+    Returns:
+        Function from features to probabilities.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+    """
     exact = copy.deepcopy(network).double().eval()
 
     @torch.no_grad()
@@ -105,8 +128,8 @@ def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
 
 
 def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
-    """Return features as the networks of a fitted model read them, in their own precision."""
-    if is_sparse(x):
+    """Return features scaled as for a model's own predictions, in their own precision."""
+    if sparse.issparse(x):
         return scaling.apply(sparse.csr_array(x))
     scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
     return np.asarray(scaled.numpy())
