@@ -70,10 +70,10 @@ from graphveil.lab.attacks.membership import (
 from graphveil.lab.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
-    _drop_reports,
-    _malicious_clients,
-    _poison_reports,
-    _reports_of,
+    drop_reports,
+    malicious_clients,
+    poison_reports,
+    reports_of,
 )
 from graphveil.lab.attacks.reconstruction import (
     image_encoder,
@@ -503,13 +503,13 @@ def posterior_cells() -> Iterator[Record]:
 def posterior(cell: Record) -> Record:
     """Score the posterior of one collection in which some lie, or say nothing."""
     fitted, graph = _told(cell["seed"])
-    told = _reports_of(fitted)
-    who = _malicious_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
+    told = reports_of(fitted)
+    who = malicious_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
     if cell["kind"] == "absent":
-        told = _drop_reports(told, who)
+        told = drop_reports(told, who)
     elif cell["kind"] != "nobody":
         law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
-        told = _poison_reports(told, graph, law, who, cell["kind"], rng)
+        told = poison_reports(told, graph, law, who, cell["kind"], rng)
     model = gv.LabelPosterior(**{**fitted.get_params(), "prior": cell["mode"], "posterior_steps": 16})
     received = ReceivedReports(records=told, guarantee=fitted.guarantee)
     return {"accuracy": model.fit_from_reports(graph, received).score(graph)}

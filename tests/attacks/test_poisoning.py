@@ -11,10 +11,10 @@ from graphveil.lab.attacks import attack_collection
 from graphveil.lab.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
-    _drop_reports,
-    _malicious_clients,
-    _poison_reports,
-    _reports_of,
+    drop_reports,
+    malicious_clients,
+    poison_reports,
+    reports_of,
 )
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
@@ -27,8 +27,8 @@ KEYWORDS = {
     "epochs": 15,
 }
 MODEL = gv.LPGNN(**KEYWORDS)
-TOLD = _reports_of(gv.LPGNN(**KEYWORDS).fit(TINY))
-WHO = _malicious_clients(TINY, 0.1, hubs=False, seed=0)
+TOLD = reports_of(gv.LPGNN(**KEYWORDS).fit(TINY))
+WHO = malicious_clients(TINY, 0.1, hubs=False, seed=0)
 LAW = MODEL.label_mechanism(3)
 OTHERS = np.setdiff1d(np.arange(300), WHO)
 
@@ -36,13 +36,13 @@ OTHERS = np.setdiff1d(np.arange(300), WHO)
 def test_who_lies() -> None:
     assert len(WHO) == len(set(WHO.tolist())) == 30
     degrees = TINY.adjacency.indptr.diff()
-    hubs = _malicious_clients(TINY, 0.1, hubs=True, seed=0)
+    hubs = malicious_clients(TINY, 0.1, hubs=True, seed=0)
     assert degrees[hubs].min() >= degrees[np.setdiff1d(np.arange(300), hubs)].max()
 
 
 @pytest.mark.parametrize("strategy", POISONING_STRATEGIES)
 def test_only_liars_change_and_only_what_they_may(strategy: str) -> None:
-    found = _poison_reports(TOLD, TINY, LAW, WHO, strategy, np.random.default_rng(0))
+    found = poison_reports(TOLD, TINY, LAW, WHO, strategy, np.random.default_rng(0))
     rows, own = found.features.dense().numpy(), TOLD.features.dense().numpy()
     assert np.array_equal(rows[OTHERS], own[OTHERS])
     assert torch.equal(found.labels[OTHERS], TOLD.labels[OTHERS])
@@ -64,9 +64,9 @@ def test_only_liars_change_and_only_what_they_may(strategy: str) -> None:
 def test_liars_say_groups_of_hashes_that_they_did_not_choose(strategy: str) -> None:
     graph = _of_five_classes()
     fitted = gv.LPGNN(**KEYWORDS | {"labels": "hashing", "eps_y": 0.5, "epochs": 1}).fit(graph)
-    law, told = fitted.label_mechanism(5), _reports_of(fitted)
+    law, told = fitted.label_mechanism(5), reports_of(fitted)
     assert (law.groups, law.size) == (2, 3)
-    found = _poison_reports(told, graph, law, WHO, strategy, np.random.default_rng(0))
+    found = poison_reports(told, graph, law, WHO, strategy, np.random.default_rng(0))
     assert torch.equal(found.labels[OTHERS], told.labels[OTHERS])
     saying = WHO[told.labels[WHO, 0] >= 0]
     said, own = found.labels[saying].numpy(), graph.y[saying].numpy()
@@ -93,7 +93,7 @@ def test_who_says_several_classes_is_not_measured() -> None:
 
 
 def test_who_is_refused_says_nothing() -> None:
-    found = _drop_reports(TOLD, WHO)
+    found = drop_reports(TOLD, WHO)
     assert (found.labels[WHO] == -1).all()
     assert np.allclose(found.features.dense().numpy()[WHO], 0.5)
 
@@ -102,8 +102,8 @@ def test_a_server_without_checks_pays_for_it() -> None:
     little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
     collection = PoisonedCollection.from_model(plenty, TINY)
-    sent = _poison_reports(collection.reports_sent, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
-    assert collection.accuracy(_drop_reports(sent, WHO)) >= collection.accuracy(sent) + 0.2
+    sent = poison_reports(collection.reports_sent, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
+    assert collection.accuracy(drop_reports(sent, WHO)) >= collection.accuracy(sent) + 0.2
 
 
 def test_each_server_is_compared_with_itself() -> None:

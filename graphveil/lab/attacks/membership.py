@@ -1,4 +1,4 @@
-"""Membership inference: was a node part of the training data?
+"""Membership inference: whether a node was part of the training data.
 
 The attack of GAP uses a shadow model and an attack model. LiRA and the Bayes posterior, which also reads
 neighbors, use many shadow models of one graph.
@@ -40,10 +40,10 @@ class MembershipSettings:
     """Settings of a membership attack.
 
     Args:
-        per_class: Nodes of each class in the shadow graph; classes with fewer are left out.
-        evaluate_on: ``"target"``, as in the paper: the attack model learns from the shadow model alone; or
-            ``"shadow"``, as in its scripts.
-        disjoint: Whether nodes of the shadow graph are excluded from scoring the target.
+        per_class: Number of nodes of each class in the shadow graph; smaller classes are left out.
+        evaluate_on: ``"target"`` to score nodes of the target, as in the paper; ``"shadow"`` to score
+            held-out nodes of the shadow model, as in the paper's scripts.
+        disjoint: Whether nodes of the shadow graph are excluded from the scored nodes of the target.
         shadows: Number of additional shadow models of the whole graph, for LiRA and the Bayes posterior
             (``bayes_scores``); none if 0.
         seed: Seed of the shadow graph, the shadow models and the attack model.
@@ -70,9 +70,9 @@ class MembershipReport:
     """Result of membership attacks. Internal.
 
     Args:
-        attackers: Rankings by name; positives are members.
-        theoretical_bound: Attack bound that the guarantee implies for one record; empty under a unit
-            that protects edges alone.
+        attackers: ROC curves by name; positives are members.
+        theoretical_bound: Attack bound that the guarantee implies for one record; not valid under a unit
+            that protects edges only.
         unit: Privacy unit.
         judged: Number of scored nodes.
         settings: Settings of the attack.
@@ -108,15 +108,23 @@ def attack_membership(
     """Infer training membership with a shadow model (Sajadmanesh et al., GAP, section 7.4.2).
 
     The attacker has a part of the data with labels and edges, and fits a model of the same kind and budget.
-    From its posteriors and the nodes' true classes the attacker learns to distinguish training nodes from
-    test nodes. The target predicts the whole graph (TSTF).
+    An attack model then distinguishes training nodes from test nodes by the shadow model's posteriors and the
+    nodes' true classes. The target predicts the whole graph (TSTF).
+
+    Args:
+        model: Fitted estimator.
+        graph: Training graph with its split.
+        settings: Settings of the attack.
+
+    Returns:
+        The ROC curves of all attackers.
 
     Raises:
-        ConfigError: Fewer than two classes have enough nodes for the shadow graph.
+        ConfigError: If fewer than two classes have enough nodes for the shadow graph.
 
     Privacy:
-        Reads: the true split, labels and edges. There is no guarantee: no result may be published. Shadow
-        models are fitted on the graph or a part of it, and charged like any other fit.
+        Reads: the true split, labels and edges. Charges: shadow models are fitted on the graph or a part of
+        it, and charged like any other fit. There is no guarantee. The result is internal.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -129,10 +137,20 @@ def attack_membership(
     shadow, nodes = shadow_graph(graph, chosen.per_class, chosen.seed)
     keywords = {**model.get_params(), "seed": chosen.seed, "unsafe_noise_seed": None}
     copy = type(model)(**keywords).fit(shadow)
-    samples, members = _samples(copy, shadow, PublicStreams(chosen.seed).numpy("samples"))
+    # As many members of the shadow graph as others, in random order.
+    rng, (pool, inside) = PublicStreams(chosen.seed).numpy("samples"), select_evaluated_nodes(shadow)
+    size = min(int(inside.sum()), int((~inside).sum()))
+    even = np.concatenate([rng.permutation(pool[inside])[:size], rng.permutation(pool[~inside])[:size]])
+    order = rng.permutation(2 * size)
+    samples, members = inputs_of(copy, shadow)[even][order], (np.arange(2 * size) < size)[order]
     evaluated_nodes, truth = select_evaluated_nodes(graph, nodes if chosen.disjoint else None)
     if chosen.evaluate_on == "shadow":
-        found, judged = _on_shadow(samples, members, chosen.seed)
+        learn, select = _SHADOW_SPLIT
+        known = round((learn + select) * len(samples))
+        learned = fit_discriminator(
+            samples[:known], members[:known], seed=chosen.seed, validation=select / (learn + select)
+        )
+        found, judged = learned.scores(samples[known:]), members[known:]
     else:
         learned = fit_discriminator(samples, members, seed=chosen.seed, validation=_ATTACK_VALIDATION)
         found, judged = learned.scores(inputs_of(model, graph)[evaluated_nodes]), truth
@@ -151,9 +169,23 @@ def attack_membership(
 
 @checked
 def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Integers]:
-    """Return a shadow graph with its split, and its nodes: 40 % train, 40 % test, 20 % validation.
+    """Draw a shadow graph, with 40 % of its nodes for training, 40 % for testing and 20 % for validation.
 
     Nodes are drawn uniformly, equally many of each class; classes keep their numbers.
+
+    Args:
+        graph: Training graph of the target.
+        per_class: Number of nodes of each class; smaller classes are left out.
+        seed: Seed of the draw.
+
+    Returns:
+        The shadow graph with its split, and its nodes in the graph.
+
+    Raises:
+        ConfigError: If fewer than two classes have enough nodes.
+
+    Privacy:
+        Reads: labels and edges. The result is internal.
     """
     rng = PublicStreams(seed).numpy("shadow")
     labels = graph.y.numpy()
@@ -174,30 +206,11 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
     return graph.with_split(train, val, test).subgraph(torch.from_numpy(parts >= 0)), taken
 
 
-def _samples(model: Estimator, graph: Graph, rng: np.random.Generator) -> tuple[Floats, Bools]:
-    """Return as many members as others, in random order."""
-    nodes, members = select_evaluated_nodes(graph)
-    size = min(int(members.sum()), int((~members).sum()))
-    even = np.concatenate([rng.permutation(nodes[members])[:size], rng.permutation(nodes[~members])[:size]])
-    order = rng.permutation(2 * size)
-    return inputs_of(model, graph)[even][order], (np.arange(2 * size) < size)[order]
-
-
-def _on_shadow(samples: Floats, members: Bools, seed: int) -> tuple[Floats, Bools]:
-    """Return scores of shadow samples that the attack model did not learn from."""
-    learn, select = _SHADOW_SPLIT
-    known = round((learn + select) * len(samples))
-    model = fit_discriminator(
-        samples[:known], members[:known], seed=seed, validation=select / (learn + select)
-    )
-    return model.scores(samples[known:]), members[known:]
-
-
 # -- posteriors of nodes whose class is known --------------------------------------------------------------
 
 
 def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tuple[Integers, Bools]:
-    """Return training and test nodes, and which are members; ``without`` are left out."""
+    """Return training and test nodes, and which are members; nodes in ``without`` are left out."""
     members, others = (graph.mask(part).numpy().copy() for part in ("train", "test"))
     if without is not None:
         members[without] = others[without] = False
@@ -206,13 +219,13 @@ def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tup
 
 
 def inputs_of(model: Estimator, graph: Graph) -> Floats:
-    """Return what the attack model reads of each node: posteriors and the true class."""
+    """Return the inputs of the attack model for each node: posteriors and the true class."""
     classes = np.eye(graph.num_classes)[graph.y.numpy()]  # -1: unlabeled nodes are not scored
     return np.concatenate([model.fitted.own_proba.double().numpy(), classes], axis=1)
 
 
 def confidence(model: Estimator, graph: Graph) -> Floats:
-    """Return log p / (1 - p) of each node's own class: members' is higher where a model has overfitted."""
+    """Return log p / (1 - p) of each node's own class, which is higher for members of an overfitted model."""
     proba = model.fitted.own_proba.double().numpy()
     own = np.clip(
         proba[np.arange(graph.num_nodes), graph.y.clamp_min(0).numpy()],
@@ -223,7 +236,7 @@ def confidence(model: Estimator, graph: Graph) -> Floats:
 
 
 def standardized(sure: Floats) -> Floats:
-    """Return confidences less their mean, over their spread: two models may differ by when they stopped."""
+    """Return confidences minus their mean, over their spread: models may have stopped at different epochs."""
     return np.asarray((sure - sure.mean()) / max(float(sure.std()), _MIN_PROBABILITY))
 
 
@@ -236,8 +249,8 @@ class Ensemble:
     """Shadow models of one graph, each trained on a part of the scored nodes.
 
     Args:
-        members: Members of each model (K, N).
-        confidences: Each model's confidence in every node's class, log p / (1 - p), ``standardized``, (K, N).
+        members: Which nodes each model was trained on (K, N).
+        confidences: Each model's confidence in every node's class, log p / (1 - p), standardized (K, N).
     """
 
     members: Bools
@@ -245,7 +258,11 @@ class Ensemble:
 
     @checked
     def without(self, number: int) -> "Ensemble":
-        """Return all models but one."""
+        """Return all models but one.
+
+        Args:
+            number: Index of the model to leave out.
+        """
         keep = np.arange(len(self.members)) != number
         return Ensemble(self.members[keep], self.confidences[keep])
 
@@ -273,11 +290,12 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Gaussians of each node's confidence: around ``base`` (N) for others, ``base + gain`` for members.
+    """Gaussian distributions of each node's confidence, as a member and as a non-member.
 
     Args:
-        base, gain: (N) each.
-        wide, narrow: the spread of members and of others.
+        base: Mean confidence of each node as a non-member (N).
+        gain: Difference of the means of members and non-members (N).
+        wide, narrow: Standard deviations for members and for non-members.
     """
 
     base: Floats
@@ -302,10 +320,22 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
     """Fit shadow models with the keywords of a model, on parts of its training and test nodes.
 
     Each has about as many members as the target, since the confidence of a model depends on that number.
-    Every node is left out by equally many models, two at least, so that each has examples of either kind.
+    Every node is left out by equally many models, at least two, so that each has examples of both kinds.
+
+    Args:
+        model: Fitted estimator.
+        graph: Training graph with its split.
+        count: Number of shadow models, 4 or more.
+        seed: Seed of the members; also of the first model.
+
+    Returns:
+        The shadow models' members and confidences.
 
     Raises:
-        ConfigError: ``count`` is below four.
+        ConfigError: If ``count`` is below 4.
+
+    Privacy:
+        Reads: labels, edges and the true split. Charges: each fit, like any other. The result is internal.
     """
     checks.integer_at_least(4, count=count)
     rng = PublicStreams(seed).numpy("members")
@@ -326,9 +356,20 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
 
 @checked
 def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
-    """Return LiRA's log-likelihood ratio of membership for each node (Carlini et al., S&P 2022).
+    """Compute LiRA's log-likelihood ratio of membership for each node (Carlini et al., S&P 2022).
 
-    A Gaussian for models that held the node, another for those that did not (``Ensemble.laws``).
+    One Gaussian describes models that were trained on the node, another one all other models
+    (``Ensemble.laws``).
+
+    Args:
+        ensemble: Shadow models.
+        confidences: Confidences of the target (N), standardized.
+
+    Returns:
+        One score per node (N).
+
+    Raises:
+        ConfigError: If the confidences are not those of the ensemble's nodes.
     """
     checks.shape(ensemble.confidences.shape[1:], confidences=confidences)
     return ensemble.laws().ratio(confidences)
@@ -336,7 +377,7 @@ def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
 
 @checked
 def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, nodes: Integers) -> Floats:
-    """Return log-odds of membership given a model's outputs on all nodes, and the graph.
+    """Compute log-odds of membership given a model's outputs on all nodes, and the graph.
 
     The idea is that of G-BASE (arXiv 2505.24089). If training draws parameters with probability
     proportional to exp(-sum over members of loss / T), the log-odds that node v is a member are
@@ -352,7 +393,16 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
         ensemble: Shadow models.
         confidences: Confidences of the target (N), standardized.
         edges: The attacker's knowledge of the graph.
-        nodes: Nodes to score; the regression learns from these nodes alone.
+        nodes: Nodes to score; the regression uses these nodes only.
+
+    Returns:
+        One score per scored node.
+
+    Raises:
+        ConfigError: If the arguments are not about the same nodes.
+
+    Privacy:
+        Reads: the exact edges, as the attacker's knowledge. The result is internal.
     """
     checks.shape(ensemble.confidences.shape[1:], confidences=confidences)
     checks.shape((len(ensemble.members), edges.matrix.shape[0]), members=ensemble.members)
@@ -370,21 +420,16 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
 
 def _evidence(ensemble: Ensemble, confidences: Floats, edges: SecretEdges) -> Floats:
     """Return the evidence of the outputs for each node (N, 6): its own terms, and its neighbors' mean."""
-    laws, base = ensemble.laws(), _posterior_term(ensemble, confidences)
+    # -loss - log E[exp(-loss)], the mean over models without the node, at temperature one.
+    held_out = np.where(ensemble.members, -np.inf, log_expit(ensemble.confidences))
+    counts = np.maximum((~ensemble.members).sum(axis=0), 1)
+    base = log_expit(confidences) - (logsumexp(held_out, axis=0) - np.log(counts))
+    base = np.where(np.isfinite(base), base, 0.0)
+    laws = ensemble.laws()
     lira, surprise, gain = laws.ratio(confidences), confidences - laws.base, laws.gain
     degrees = np.maximum(edges.degrees, 1)
     prior = np.asarray(edges.matrix @ surprise) / degrees
     return np.column_stack([base, np.clip(lira, -50, 50), surprise, prior, gain, surprise * gain])
-
-
-def _posterior_term(ensemble: Ensemble, confidences: Floats) -> Floats:
-    """Return -loss - log E[exp(-loss)] over models without the node, at temperature one."""
-    log_p = log_expit(ensemble.confidences)
-    held_out = np.where(ensemble.members, -np.inf, log_p)
-    counts = np.maximum((~ensemble.members).sum(axis=0), 1)
-    expected = logsumexp(held_out, axis=0) - np.log(counts)
-    found = log_expit(confidences) - expected
-    return np.asarray(np.where(np.isfinite(found), found, 0.0))
 
 
 def _logistic(rows: Floats, truth: Bools) -> Floats:

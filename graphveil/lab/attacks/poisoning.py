@@ -1,4 +1,4 @@
-"""Poisoning of a collection: malicious clients choose their LDP reports; the loss of accuracy."""
+"""Poisoning of a collection: the loss of accuracy from malicious clients, who choose their LDP reports."""
 
 import dataclasses
 from collections.abc import Callable
@@ -43,13 +43,13 @@ class PoisoningReport:
     """Test accuracies of one collection, with and without malicious clients. Internal.
 
     Args:
-        strategy: of the malicious clients.
-        share: of malicious clients among all nodes.
-        unpoisoned: without malicious clients.
-        poisoned: with them, and a server that accepts every LDP report.
-        checked: the server rejects LDP reports that no client can send.
-        robust: the server also decodes robustly, see ``attack_collection``.
-        unpoisoned_robust: without malicious clients, with robust decoding.
+        strategy: Strategy of the malicious clients.
+        share: Share of malicious clients among all nodes.
+        unpoisoned: Accuracy without malicious clients.
+        poisoned: Accuracy of a server that accepts every LDP report.
+        checked: Accuracy of a server that rejects impossible LDP reports.
+        robust: Accuracy of a server that also decodes robustly (``attack_collection``).
+        unpoisoned_robust: Accuracy of robust decoding without malicious clients.
     """
 
     strategy: str
@@ -73,11 +73,11 @@ class PoisonedCollection:
     """One collection of unpoisoned LDP reports, whose accuracy is measured once.
 
     Args:
-        model: The LPGNN of the collection.
+        model: LPGNN that was fitted to the LDP reports.
         graph: Graph whose records were randomized.
         reports_sent: LDP reports of its nodes.
-        guarantee: Their guarantee.
-        unpoisoned: Test accuracy.
+        guarantee: Guarantee of the LDP reports.
+        unpoisoned: Test accuracy of the model.
     """
 
     model: LPGNN
@@ -88,22 +88,22 @@ class PoisonedCollection:
 
     @classmethod
     def from_model(cls, model: LPGNN, graph: Graph) -> "PoisonedCollection":
-        """Have the nodes of a graph randomize their records, and learn from them.
+        """Randomize the records of a graph, and fit a model to them.
 
         Raises:
-            NotImplementedGuaranteeError: clients report several classes, or features of another kind than
-                the collection's.
+            ConfigError: If the unit is not ``local-attributes``.
+            NotImplementedGuaranteeError: If clients report several classes.
         """
         if model.unit != "local-attributes":
             raise ConfigError(
-                "poisoning is of a collection of records, which unit 'local-attributes' has, and not "
+                "poisoning is measured on a collection of records (unit 'local-attributes'), not under unit "
                 f"{model.unit!r}"
             )
         fitted = LPGNN(**model.get_params()).fit(graph)
-        return cls(fitted, graph, _reports_of(fitted), fitted.guarantee, fitted.score(graph))
+        return cls(fitted, graph, reports_of(fitted), fitted.guarantee, fitted.score(graph))
 
     def accuracy(self, reports: RandomizedRecords, **changes: Any) -> float:
-        """Return the test accuracy of the model, with other keywords perhaps, from some reports."""
+        """Return the test accuracy of a model that is fitted to some reports, with changed keywords."""
         fresh = LPGNN(**{**self.model.get_params(), **changes})
         received = ReceivedReports(records=reports, guarantee=self.guarantee)
         return fresh.fit_from_reports(self.graph, received).score(self.graph)
@@ -125,20 +125,20 @@ class PoisonedCollection:
         checks.one_of(POISONING_STRATEGIES, strategy=strategy)
         checks.within(0, 0.5, share=share)
         checks.switch(hubs=hubs)
-        clients = _malicious_clients(self.graph, share, hubs=hubs, seed=seed)
+        clients = malicious_clients(self.graph, share, hubs=hubs, seed=seed)
         law = self.model.label_mechanism(self.graph.num_classes)
-        sent = _poison_reports(
+        sent = poison_reports(
             self.reports_sent, self.graph, law, clients, strategy, PublicStreams(seed).numpy("lies")
         )
         poisoned = self.accuracy(sent)
-        refused = strategy == "unbounded"
-        kept = _drop_reports(self.reports_sent, clients) if refused else sent
+        rejected = strategy == "unbounded"
+        kept = drop_reports(self.reports_sent, clients) if rejected else sent
         return PoisoningReport(
             strategy=strategy,
             share=share,
             unpoisoned=self.unpoisoned,
             poisoned=poisoned,
-            checked=self.accuracy(kept) if refused else poisoned,
+            checked=self.accuracy(kept) if rejected else poisoned,
             robust=self.robust(kept),
             unpoisoned_robust=self.unpoisoned_robust,
         )
@@ -154,33 +154,44 @@ def attack_collection(
     hubs: bool = False,
     seed: int = 0,
 ) -> PoisoningReport:
-    """Measure the accuracy loss of LPGNN from malicious clients, and how much robust decoding recovers.
+    """Measure the accuracy loss of LPGNN from malicious clients, and the part that robust decoding recovers.
 
-    All fits learn from one collection with the same noise, in which malicious clients replace their own LDP
-    reports. With ``"random"`` they send any valid LDP report. With true features, they send as their label
-    with ``"label"`` the next class, with ``"same"`` the rarest class, or with ``"deny"`` any class but their
-    own. ``"feature"`` is the largest value for every feature that they report. ``"unbounded"`` is a hundred
-    times that, which only a server without checks accepts (``graphveil.local.collect`` rejects it). Which
-    features a client reports, and with ``labels="hashing"`` the groups of classes, follow from a hash of its
-    id: the client can compute them but not choose them.
+    All fits use one collection with the same noise, in which malicious clients replace their own LDP reports:
+
+    * ``"random"``: any valid LDP report.
+    * ``"label"``, ``"same"``, ``"deny"``: true features, and as label the next class, the rarest class, or
+      any class but their own.
+    * ``"feature"``: the largest value for every reported feature.
+    * ``"unbounded"``: a hundred times the largest value. Only a server without checks accepts it;
+      ``graphveil.local.collect`` rejects it.
+
+    A hash of the client's id determines which features it reports, and with ``labels="hashing"`` the groups
+    of classes. The client can compute them but not choose them.
 
     Robust decoding selects the network, the posterior of the labels reported around each node, or their
-    product by how well they predict held-out LDP reports (``prior="robust"``, ``posterior_use="evidence"``):
-    a network that fits false labels predicts badly. Classes that are reported more often than neighbors
-    support are not taken to be more common (decision 084). It needs no knowledge of the clients. Its cost
-    without malicious clients is measured on the same collection. How often malicious clients report a class
-    cannot be identified (decision 045).
+    product, by how well they predict held-out LDP reports (``prior="robust"``, ``posterior_use="evidence"``).
+    A network that fits false labels predicts badly. Classes that are reported more often than neighbors
+    support are not assumed to be more common. Robust decoding needs no knowledge of the clients. How often
+    malicious clients report a class cannot be identified.
 
     Args:
-        model: An unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are used.
+        model: LPGNN of unit ``local-attributes``, fitted or not; its keywords are used.
         graph: Graph whose records are randomized again.
-        strategy, share: What malicious clients send, and their share of all nodes.
-        hubs: Whether they are the nodes with most neighbors, instead of random ones.
+        strategy: LDP reports of malicious clients.
+        share: Share of malicious clients among all nodes.
+        hubs: Whether malicious clients are the nodes with most neighbors, instead of random ones.
         seed: Seed of the choice of clients and of random LDP reports.
 
+    Returns:
+        The accuracies with and without malicious clients.
+
     Raises:
-        NotImplementedGuaranteeError: Clients report several classes, or features of another kind than the
-            collection's.
+        ConfigError: If the unit is not ``local-attributes``, or an argument is out of range.
+        NotImplementedGuaranteeError: If clients report several classes.
+
+    Privacy:
+        Unit: ``local-attributes``. Reads: LDP reports, and the true test labels for the accuracies. Charges:
+        one collection. The result is internal.
     """
     checks.one_of(POISONING_STRATEGIES, strategy=strategy)
     return PoisonedCollection.from_model(model, graph).with_malicious_clients(
@@ -188,8 +199,8 @@ def attack_collection(
     )
 
 
-def _reports_of(fitted: LPGNN) -> RandomizedRecords:
-    """Return the reports that a model was fitted to."""
+def reports_of(fitted: LPGNN) -> RandomizedRecords:
+    """Return the LDP reports that a model was fitted to."""
     trained = fitted.fitted.trained
     reports = trained.reports if isinstance(trained, TrainedOnReports) else None
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
@@ -200,7 +211,7 @@ def _reports_of(fitted: LPGNN) -> RandomizedRecords:
     return reports
 
 
-def _malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tensor:
+def malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tensor:
     """Return the malicious clients, ascending."""
     count = round(share * graph.num_nodes)
     if hubs:
@@ -210,7 +221,7 @@ def _malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> 
     return torch.from_numpy(np.sort(order[:count]))
 
 
-def _poison_reports(
+def poison_reports(
     reports_sent: RandomizedRecords,
     graph: Graph,
     law: LabelMechanism,
@@ -218,11 +229,28 @@ def _poison_reports(
     strategy: PoisoningStrategy,
     rng: np.random.Generator,
 ) -> RandomizedRecords:
-    """Return the LDP reports in which malicious clients have replaced their own."""
+    """Return the LDP reports in which malicious clients have replaced their own.
+
+    The label of a client is a class, or the classes of a group of its hash.
+    """
     labels = reports_sent.labels.clone()
     reporting = clients[known(reports_sent.labels)[clients]]
     if strategy == "random" or strategy in _ABOUT_LABELS:
-        labels[reporting] = _poisoned_labels(graph, law, reporting, strategy, rng)
+        own, each = graph.y[reporting].clamp_min(0).numpy(), np.arange(len(reporting))
+        groups, count = np.tile(np.arange(law.classes), (len(reporting), 1)), law.classes  # one class each
+        if isinstance(law, LocalHashing):
+            groups, count = law.hashes_of_rows(reporting.numpy()), law.groups
+        if strategy == "random":
+            sent = rng.integers(count, size=len(reporting))
+        elif strategy == "deny":
+            sent = (groups[each, own] + rng.integers(1, count, size=len(reporting))) % count
+        else:
+            rarest = int(torch.bincount(graph.y[graph.y >= 0], minlength=law.classes).argmin())
+            aim = np.full(len(reporting), rarest) if strategy == "same" else (own + 1) % law.classes
+            sent = groups[each, aim]
+        if isinstance(law, LocalHashing):
+            sent = law.classes_of_groups(groups, sent)
+        labels[reporting] = torch.from_numpy(sent)
     if strategy in _ABOUT_LABELS:
         return dataclasses.replace(reports_sent, labels=labels)
     signs = rng.choice([-1.0, 1.0], size=reports_sent.features.stored) if strategy == "random" else 1.0
@@ -231,29 +259,8 @@ def _poison_reports(
     return dataclasses.replace(reports_sent, labels=labels, features=features)
 
 
-def _poisoned_labels(
-    graph: Graph, law: LabelMechanism, clients: Tensor, strategy: PoisoningStrategy, rng: np.random.Generator
-) -> Tensor:
-    """Return the labels that malicious clients report: a class, or the classes of a group of their hash."""
-    own, classes, all_clients = graph.y[clients].clamp_min(0).numpy(), law.classes, np.arange(len(clients))
-    hashes, count = np.tile(np.arange(classes), (len(clients), 1)), classes  # a class is a group of its own
-    if isinstance(law, LocalHashing):
-        hashes, count = law.hashes_of_rows(clients.numpy()), law.groups
-    if strategy == "random":
-        reported_labels = rng.integers(count, size=len(clients))
-    elif strategy == "deny":
-        reported_labels = (hashes[all_clients, own] + rng.integers(1, count, size=len(clients))) % count
-    else:
-        rarest = int(torch.bincount(graph.y[graph.y >= 0], minlength=classes).argmin())
-        aim = np.full(len(clients), rarest) if strategy == "same" else (own + 1) % classes
-        reported_labels = hashes[all_clients, aim]
-    return torch.from_numpy(
-        law.classes_of_groups(hashes, reported_labels) if isinstance(law, LocalHashing) else reported_labels
-    )
-
-
-def _drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> RandomizedRecords:
-    """Return the LDP reports without those of some nodes, which are then missing."""
+def drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> RandomizedRecords:
+    """Return the LDP reports without those of some clients."""
     labels = reports_sent.labels.clone()
     labels[clients] = UNKNOWN
     features = _replace_rows(reports_sent.features, clients, np.zeros_like)
@@ -263,7 +270,7 @@ def _drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> Randomize
 def _replace_rows(
     features: FeatureEstimates, clients: Tensor, change: Callable[[Any], Any]
 ) -> FeatureEstimates:
-    """Return estimates of which some rows' deviations from the middle are others."""
+    """Return estimates in which the deviations from the middle of some rows are changed."""
     chosen = np.zeros(features.deviations.shape[0], dtype=bool)
     chosen[clients.numpy()] = True
     if isinstance(features.deviations, Tensor):

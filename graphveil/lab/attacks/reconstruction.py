@@ -1,4 +1,4 @@
-"""Reconstruction: records from randomized embeddings, by an inverse that was learned on public records."""
+"""Reconstruction of records from randomized embeddings, by an inverse that is fitted to public records."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from graphveil.mechanisms import FeatureMechanism, LocalNoise
 from graphveil.training import TrainingSchedule, train
 
 Map: TypeAlias = Callable[[Floats], Floats]
-Learner: TypeAlias = Callable[[Floats, Floats], Map]  # what was seen and the records behind it, to an inverse
+Learner: TypeAlias = Callable[[Floats, Floats], Map]  # embeddings and their records, to an inverse
 NAIVE, ADAPTIVE = "naive (learned without noise)", "adaptive (learned with the same noise)"
 MEAN, SHUFFLED = "mean of public records", "shuffled (somebody else's)"
 _WINDOW = 7
@@ -35,7 +35,7 @@ def identity(x: Floats) -> Floats:
 
 
 def ridge(seen: Floats, records: Floats) -> Map:
-    """Learn the best linear inverse; its penalty is chosen on held-out records."""
+    """Fit the best linear inverse, with a penalty that is chosen on held-out records."""
     held = round(_HELD_OUT * len(seen))
     mean, offset = seen.mean(axis=0), records.mean(axis=0)
     centered, wanted = seen - mean, records - offset
@@ -57,11 +57,11 @@ def ridge(seen: Floats, records: Floats) -> Map:
 @checked
 @dataclass(frozen=True, eq=False)
 class ReconstructionReport:
-    """How close attackers and controls come to the records. Internal.
+    """Quality of the reconstructions of attackers and controls. Internal.
 
     Args:
-        qualities: Results by attacker (``quality``).
-        drawn: Reconstructions of each of them, (records, d).
+        qualities: Measures by attacker (``quality``).
+        drawn: Reconstructions by attacker (records, d).
         epsilon: Budget of one record.
     """
 
@@ -92,10 +92,10 @@ def attack_records(
     copies: int = 4,
     seed: int = 0,
 ) -> ReconstructionReport:
-    """Measure how well records are reconstructed from their randomized embeddings.
+    """Reconstruct records from their randomized embeddings, and measure the quality.
 
-    The embedding is public, and so are some records of the same kind. The *naive* attacker learns its inverse
-    from their clean embeddings, the *adaptive* one from embeddings that it randomized itself by the same
+    The embedding is public, and so are some records of the same kind. The *naive* attacker fits an inverse to
+    their clean embeddings. The *adaptive* attacker fits it to embeddings that it randomized with the same
     mechanism; it returns the mean if noise hides everything else. Both are compared with two controls: the
     mean of the public records, and the adaptive attacker's records assigned to other people. A reconstruction
     that is no closer than these reveals nothing about a person.
@@ -105,10 +105,20 @@ def attack_records(
         secret: The attacked records (m, d).
         mechanism: Local randomizer of a node's embedding.
         embed: Public map that nodes apply first, into the mechanism's bounds.
-        learn: Function that learns an inverse.
+        learn: Function that fits an inverse.
         side: Side length of images, for structural similarity; None for tables.
-        copies: How often the adaptive attacker randomizes each public record.
-        seed: Seed of all noise and draws. The noise is for experiments, on records that the caller has.
+        copies: Number of randomized copies of each public record, for the adaptive attacker.
+        seed: Seed of all noise and draws.
+
+    Returns:
+        The reconstructions and their quality.
+
+    Raises:
+        ConfigError: If the shapes do not match, or an argument is out of range.
+
+    Privacy:
+        Reads: the secret records. Charges: nothing, since the noise is reproducible and for experiments only.
+        The result is internal.
 
     >>> from graphveil.mechanisms import MultiBit
     >>> x = np.random.default_rng(0).random((300, 4))
@@ -144,14 +154,24 @@ def _randomized(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, pu
 
 @checked
 def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str, float | None]:
-    """Return how close reconstructions are: squared error, PSNR, SSIM, R^2, people identified.
+    """Measure reconstructions: squared error, PSNR, SSIM, R^2, and the share of identified people.
 
-    R^2 is the share of all attributes' variance that is explained, which is below 0 for a guess worse than
-    their means. A person is identified if the nearest of all true records is its own; ties share.
+    R^2 is the explained share of the variance of all attributes, below 0 for a guess worse than their means.
+    A person is identified if the own record is the nearest of all true records; ties share.
 
     Args:
-        found, true: records (m, d), between 0 and 1 if they are images.
-        side: of images, for SSIM over windows of seven pixels; None leaves it out.
+        found: Reconstructions (m, d), between 0 and 1 if they are images.
+        true: True records (m, d).
+        side: Side length of images, for SSIM over windows of seven pixels; None to leave SSIM out.
+
+    Returns:
+        The measures by name; None where a measure is undefined.
+
+    Raises:
+        ConfigError: If the shapes do not match.
+
+    Privacy:
+        Reads: the secret records. The result is internal.
     """
     if found.shape != true.shape or not len(true):
         raise ConfigError(f"reconstructions of shape {found.shape} are not of records of shape {true.shape}")
@@ -163,21 +183,15 @@ def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str
         ssim = float(np.mean([similarity(one, other) for one, other in pairs]))
     error = float(((found - true) ** 2).mean())
     variance = float(((true - true.mean(axis=0)) ** 2).mean())
+    distances = (true**2).sum(axis=1) - 2 * found @ true.T  # up to a constant of each reconstruction
+    best = distances <= distances.min(axis=1, keepdims=True) + 1e-9
     return {
         "mse": error,
         "psnr": float(-10 * np.log10(error)) if error > 0 else None,
         "ssim": ssim,
         "r2": 1 - error / variance if variance > 0 else None,
-        "identified": _identified(found, true),
+        "identified": float((np.diag(best) / best.sum(axis=1)).mean()),
     }
-
-
-def _identified(found: Floats, true: Floats) -> float:
-    """Return the share of reconstructions whose nearest true record is their own."""
-    distances = (true**2).sum(axis=1) - 2 * found @ true.T
-    nearest = distances.min(axis=1, keepdims=True)
-    best = distances <= nearest + 1e-9
-    return float((np.diag(best) / best.sum(axis=1)).mean())
 
 
 def similarity(one: Floats, other: Floats) -> float:
@@ -211,14 +225,14 @@ def random_map(inputs: int, outputs: int, *, seed: int = 0) -> Map:
 
 
 def in_unit_range(map: Map, public: Floats) -> Map:
-    """Return the map with every output brought to [0, 1] by its range over public records, and cut there."""
+    """Scale every output of a map to [0, 1] by its range over public records, and clip it."""
     seen = map(public)
     low, width = seen.min(axis=0), np.maximum(np.ptp(seen, axis=0), 1e-9)
     return lambda x: np.asarray(np.clip((map(x) - low) / width, 0, 1))
 
 
 def principal_axes(public: Floats, outputs: int) -> Map:
-    """Return the coordinates of records along the axes in which public ones differ most.
+    """Return the projection of records to the first principal components of public records.
 
     >>> line = np.outer([0.0, 1.0, 2.0], [3.0, 4.0])
     >>> np.abs(principal_axes(line, 1)(line)).ravel().round(6).tolist()
@@ -230,7 +244,7 @@ def principal_axes(public: Floats, outputs: int) -> Map:
 
 
 def image_encoder(public: Floats, side: int, outputs: int, *, seed: int = 0, epochs: int = 30) -> Map:
-    """Return a convolutional encoder that was trained on public images, as the half of an autoencoder."""
+    """Return the convolutional encoder of an autoencoder that is trained on public images."""
     streams = PublicStreams(seed)
     generator = streams.torch("encoder")
     encoder = DownConvolution(outputs, side, generator=generator)
@@ -271,10 +285,10 @@ class DownConvolution(nn.Module):
 
 
 def up_convolution(side: int, *, seed: int = 0, epochs: int = 30) -> Learner:
-    """Return a learner of images of ``side`` x ``side`` pixels from embeddings, by up-convolutions.
+    """Return a learner that fits up-convolutions from embeddings to images of ``side`` x ``side`` pixels.
 
-    The network maps a row to a quarter of the side and doubles it twice. It minimizes the squared error, for
-    which an attacker with noisy input should return the mean of all images that may have caused it.
+    The network maps a row to a quarter of the side and doubles it twice. It minimizes the squared error: with
+    noisy input the best answer is the mean of all images that may have caused it.
     """
 
     def learn(seen: Floats, records: Floats) -> Map:

@@ -17,13 +17,21 @@ _MIN_GAIN = 1e-9  # gain that is worth a move
 def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
     """Return the community of each node, numbered from 0 without gaps.
 
-    The method of Louvain (Blondel et al., Fast unfolding of communities in large networks, 2008): nodes move
-    to the neighboring community that raises modularity most, communities become nodes, and all begins
-    again until nothing is joined; then single nodes move again. Here a random half of the nodes moves at
-    once, in sparse matrix products of O(m); all of them together would only change places. The same graph and
-    generator give the same communities.
+    The Louvain method (Blondel et al., Fast unfolding of communities in large networks, 2008): nodes move to
+    the neighboring community that raises modularity most, communities become nodes, and the procedure repeats
+    until nothing is joined. Then single nodes move again. Here a random half of the nodes moves at once, in
+    sparse matrix products of O(m); all nodes together would only swap places. The same graph and generator
+    give the same communities.
 
-    Shapes: (N).
+    Args:
+        graph: Graph.
+        rng: Source of the order of moves.
+
+    Returns:
+        The community of each node (N).
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
 
     >>> from graphveil.data import Adjacency
     >>> two = Adjacency.from_edges([0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5], num_nodes=6, directed=False)
@@ -42,7 +50,15 @@ def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
 def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
     """Return Q = sum_c (m_c / m - (D_c / 2 m)^2): m_c edges inside community c, D_c the sum of its degrees.
 
-    None without edges.
+    Args:
+        graph: Graph.
+        labels: Community of each node (N).
+
+    Returns:
+        Q; None without edges.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
     """
     if not graph.edges:
         return None
@@ -70,7 +86,7 @@ class _Level:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return len(self.degrees)
 
     def joined(self, labels: Integers) -> "_Level":
@@ -98,7 +114,7 @@ class _Level:
 
 @dataclass(frozen=True, eq=False)
 class _Links:
-    """Weights between nodes and communities, with the row of each entry, and whether it is the own one."""
+    """Weights between nodes and communities, with the row of each entry, and whether it is its own one."""
 
     matrix: Any
     rows: Integers
@@ -112,34 +128,29 @@ def _members(labels: Integers) -> Any:
 
 
 def _refine_partition(level: _Level, labels: Integers, rng: np.random.Generator) -> Integers:
-    """Return the best partition that moves of single nodes come to from a first one."""
+    """Return the best partition that moves of single nodes reach from a first one.
+
+    A node v of degree k that joins community C gains (w(v, C) - k D_C / 2m) / m, where v itself counts
+    neither in the weight w of its edges to C nor in the sum D_C of degrees.
+    """
     best, quality, waited = labels, -np.inf, 0
     for _ in range(_ROUNDS):
         links = level.links(labels)
         now, waited = level.quality(labels, links), waited + 1
         if now > quality + _MIN_GAIN:
             best, quality, waited = labels, now, 0
-        wanted, gains = _best_moves(level, labels, links)
+        weights, rows, own = links.matrix.data, links.rows, links.own
+        sums, pull = level.sums(labels), level.degrees / level.total
+        staying = -level.loops - pull * (sums[labels] - level.degrees)
+        staying[rows[own]] += weights[own]
+        going = np.where(own, -np.inf, weights - pull[rows] * sums[links.matrix.indices])
+        largest, wanted = _largest(going, links)
+        gains = largest > staying + _MIN_GAIN
         if waited == _PATIENCE or not gains.any():
             break
         moving = gains & (rng.random(level.nodes) < _MOVING_SHARE)
         labels = np.unique(np.where(moving, wanted, labels), return_inverse=True)[1]
     return best
-
-
-def _best_moves(level: _Level, labels: Integers, links: _Links) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the best other community of each node, and whether to move there raises modularity.
-
-    A node v of degree k that joins community C gains (w(v, C) - k D_C / 2m) / m, where v itself counts
-    neither in the weight w of its edges to C nor in the sum D_C of degrees.
-    """
-    weights, rows, own = links.matrix.data, links.rows, links.own
-    sums, pull = level.sums(labels), level.degrees / level.total
-    staying = -level.loops - pull * (sums[labels] - level.degrees)
-    staying[rows[own]] += weights[own]
-    going = np.where(own, -np.inf, weights - pull[rows] * sums[links.matrix.indices])
-    best, wanted = _largest(going, links)
-    return wanted, best > staying + _MIN_GAIN
 
 
 def _largest(values: Floats, links: _Links) -> tuple[Floats, Integers]:

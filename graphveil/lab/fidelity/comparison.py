@@ -1,4 +1,4 @@
-"""The structural queries of a released graph against those of the true one. Internal: it reads true edges."""
+"""The structural queries of a released graph and of the true one. Internal: it reads true edges."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import GraphError
-from graphveil.lab.fidelity.structure import PathLengths, SimpleGraph, sample_sources
-
-if TYPE_CHECKING:
-    from graphveil.perturb import PerturbedGraph
-
-from scipy import sparse
-
 from graphveil.lab.fidelity.communities import communities, modularity
 from graphveil.lab.fidelity.structure import (
     Clustering,
     Floats,
     Integers,
+    PathLengths,
+    SimpleGraph,
     assortativity,
     average_degree,
     clustering,
@@ -32,7 +28,11 @@ from graphveil.lab.fidelity.structure import (
     degree_variance,
     eigenvector_centrality,
     path_lengths,
+    sample_sources,
 )
+
+if TYPE_CHECKING:
+    from graphveil.perturb import PerturbedGraph
 
 RELATIVE, KL, NMI, MAE = "relative error", "KL divergence", "NMI (1 is best)", "mean absolute error"
 Value = float | int | list[float] | None
@@ -41,14 +41,14 @@ HEAD = ("query", "true", "released", "error", "measure")
 
 @dataclass(frozen=True)
 class StructuralQuery:
-    """One query, its two answers and how far they are apart.
+    """One query, its two answers and their difference.
 
     Args:
-        name: of the query.
-        true, released: the answers; None where undefined. Distributions are lists of shares over the same
-            values. Of communities it is how many there are, of centrality the largest entry.
-        error: how far the answers are apart, None where that is undefined.
-        measure: in what sense; in all but NMI 0 is best.
+        name: Name of the query.
+        true, released: Answers of the two graphs; None if undefined. Distributions are lists of shares over
+            the same values. The answer for communities is their number, for centrality the largest entry.
+        error: Difference of the answers; None if undefined.
+        measure: Measure of the difference; 0 is best, except for NMI.
     """
 
     name: str
@@ -67,8 +67,8 @@ class StructuralComparison:
     """The 15 structural queries of two graphs. Internal: the true answers are exact, and so are the errors.
 
     Args:
-        queries: in the order of the benchmark.
-        notes: what was sampled, and how.
+        queries: Queries in the order of the benchmark.
+        notes: Notes on sampling.
     """
 
     queries: tuple[StructuralQuery, ...]
@@ -102,26 +102,29 @@ class StructuralComparison:
 def compare(
     graph: Graph, released: Graph | PerturbedGraph, *, seed: int = 0, sources: int | None = None
 ) -> StructuralComparison:
-    """Measure how well a released graph keeps the structure of the true one, in 15 queries.
+    """Measure how well a released graph keeps the structure of the true one, by 15 queries.
 
-    They are those of the PGB benchmark (Liu et al., PGB: Benchmarking differentially private synthetic graph
-    generation algorithms, 2024), with its measures: relative error of scalars, KL divergence of degrees and
-    path lengths, normalized mutual information of communities, mean absolute error of eigenvector centrality.
-    Both graphs are read as undirected ones without weights: two nodes are joined if any edge is between them.
+    They are the queries of the PGB benchmark (Liu et al., PGB: Benchmarking differentially private synthetic
+    graph generation algorithms, 2024), with its measures: relative error of scalars, KL divergence of degrees
+    and path lengths, normalized mutual information of communities, mean absolute error of eigenvector
+    centrality. Both graphs are read as undirected graphs without weights.
 
     Args:
         graph: The true graph.
         released: A graph over the same nodes, such as a result of ``gv.perturb``.
         seed: Seed of sampling, and of the order in which communities are found; the same for both graphs.
-        sources: Number of source nodes of shortest paths; by default all of up to 4,096, else 512.
+        sources: Number of source nodes of shortest paths; by default all of up to 4,096 nodes, else 512.
+
+    Returns:
+        The answers of both graphs and their differences.
 
     Raises:
-        GraphError: The graphs have different nodes.
-        ConfigError: ``sources`` is not an integer above 0.
+        GraphError: If the graphs have different nodes.
+        ConfigError: If ``sources`` is not an integer above 0.
 
     Privacy:
-        Unit: none. Reads: the exact edges of ``graph``. Charges: nothing, and there is no guarantee. **No
-        result may be published**, not even the errors. Choosing a mechanism by them is another release.
+        Unit: none. Reads: the exact edges of ``graph``. Charges: nothing, and there is no guarantee. The
+        whole result is internal, including the errors. Choosing a mechanism by them is another release.
 
     >>> import torch
     >>> import graphveil as gv
@@ -145,7 +148,16 @@ def compare(
     true, noisy = (
         profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
     )
-    return StructuralComparison(tuple(_queries(true, noisy)), tuple(_notes(true, noisy, len(start), seed)))
+    notes = [f"communities were found, and everything sampled was drawn, with seed {seed}"]
+    if not true.paths.complete:
+        notes.append(
+            f"paths are those from {len(start):,} of {true.nodes:,} nodes, the same of both graphs; a "
+            "diameter is at least the one shown"
+        )
+    for name, one in (("true", true), ("released", noisy)):
+        if one.clustering.sampled:
+            notes.append(f"triangles and clustering of the {name} graph are estimates from a million wedges")
+    return StructuralComparison(tuple(_queries(true, noisy)), tuple(notes))
 
 
 def _graph_of(given: object) -> Graph:
@@ -241,20 +253,6 @@ def _distribution(name: str, counts: list[npt.NDArray[np.int64]]) -> StructuralQ
     return StructuralQuery(name, first, second, kl_divergence(*counts), KL)
 
 
-def _notes(true: Profile, noisy: Profile, sources: int, seed: int) -> list[str]:
-    """Return what was sampled."""
-    notes = [f"communities were found, and everything sampled was drawn, with seed {seed}"]
-    if not true.paths.complete:
-        notes.append(
-            f"paths are those from {sources:,} of {true.nodes:,} nodes, the same of both graphs; a diameter "
-            "is at least the one shown"
-        )
-    for name, one in (("true", true), ("released", noisy)):
-        if one.clustering.sampled:
-            notes.append(f"triangles and clustering of the {name} graph are estimates from a million wedges")
-    return notes
-
-
 def _cell(value: Value) -> str:
     """Return a value as a table shows it."""
     if value is None:
@@ -268,7 +266,10 @@ def _cell(value: Value) -> str:
 
 
 def relative_error(true: float | None, released: float | None) -> float | None:
-    """Return |true - released| / |true|; None where an answer is undefined, or only the true one is zero.
+    """Return |true - released| / |true|; None if an answer is undefined, or only the true one is zero.
+
+    Args:
+        true, released: Answers of the two graphs.
 
     >>> relative_error(4.0, 5.0), relative_error(0.0, 0.0), relative_error(0.0, 1.0)
     (0.25, 0.0, None)
@@ -281,12 +282,13 @@ def relative_error(true: float | None, released: float | None) -> float | None:
 
 
 def kl_divergence(true: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Return KL(p || q) = sum_k p_k ln(p_k / q_k) of two counts over the same K values, in nats.
+    """Return KL(p || q) = sum_k p_k ln(p_k / q_k) of two histograms over the same K values, in nats.
 
-    A value that only one graph has would make it infinite, so one more observation is spread evenly over the
-    K values of either: p_k = (c_k + 1/K) / (n + 1) for counts c_k that add up to n.
+    A value that only one graph has would make it infinite. Therefore one more observation is spread evenly
+    over the K values of each: p_k = (c_k + 1/K) / (n + 1) for counts c_k that add up to n.
 
-    Shapes: (K) and (K).
+    Args:
+        true, released: Counts of each value (K).
 
     >>> kl_divergence([2, 1], [2, 1]), round(kl_divergence([3, 0], [0, 3]), 4)
     (0.0, 1.4594)
@@ -302,7 +304,8 @@ def normalized_mutual_information(first: Integers, second: Integers) -> float:
     I is the mutual information of a random node's two communities and H their entropies. Two partitions with
     a single community each are equal.
 
-    Shapes: (N) and (N), communities numbered from 0.
+    Args:
+        first, second: Community of each node (N), numbered from 0.
 
     >>> halves, crossed = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     >>> normalized_mutual_information(halves, 1 - halves), normalized_mutual_information(halves, crossed)
@@ -326,6 +329,9 @@ def _entropy(shares: Floats) -> float:
 
 def mean_absolute_error(true: Floats, released: Floats) -> float:
     """Return the mean over nodes of |true_v - released_v|.
+
+    Args:
+        true, released: One value per node (N).
 
     >>> mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     1.0

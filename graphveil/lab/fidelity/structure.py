@@ -1,7 +1,7 @@
 """Structural statistics of one graph, read as an undirected graph without weights.
 
-Degrees, centrality, shortest paths from all or from sampled nodes, and triangles, which are exact where that
-is affordable and else estimated from sampled wedges. All read true edges, so they are internal.
+Degrees, centrality, shortest paths from all or from sampled nodes, and triangles, which are exact if that is
+affordable and otherwise estimated from sampled wedges. All read the exact edges, so they are internal.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ _CHUNK = 1 << 24  # products at a time, which bound the memory
 class SimpleGraph:
     """Neighbors in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
 
-    Build one with ``from_adjacency``. Statistics of it are exact, so they are as private as the edges.
+    Args:
+        indptr: Start of each node's neighbors (N + 1).
+        indices: Neighbors (2 m) for m edges.
 
-    Shapes: ``indptr`` (N + 1), ``indices`` (2 m) for m edges.
+    Privacy:
+        Contains the exact edges. Statistics of it are internal.
     """
 
     indptr: Integers
@@ -44,7 +47,10 @@ class SimpleGraph:
 
     @classmethod
     def from_adjacency(cls, adjacency: Adjacency) -> SimpleGraph:
-        """Return the graph in which two nodes are joined if an edge of any direction or weight is there.
+        """Return the graph in which two nodes are joined if there is an edge of any direction or weight.
+
+        Args:
+            adjacency: Adjacency of the graph.
 
         >>> both = Adjacency.from_edges([0, 1, 1], [1, 0, 2], num_nodes=3, directed=True)
         >>> SimpleGraph.from_adjacency(both).edges
@@ -68,7 +74,7 @@ class SimpleGraph:
 
     @cached_property
     def degrees(self) -> Integers:
-        """How many neighbors each node has, (N)."""
+        """The number of neighbors of each node (N)."""
         return np.diff(self.indptr)
 
     @cached_property
@@ -96,14 +102,14 @@ def degree_variance(graph: SimpleGraph) -> float:
 
 
 def degree_counts(graph: SimpleGraph) -> Integers:
-    """Return how many nodes have 0, 1, 2, ... neighbors."""
+    """Return the numbers of nodes with 0, 1, 2, ... neighbors."""
     return np.bincount(graph.degrees)
 
 
 def assortativity(graph: SimpleGraph) -> float | None:
-    """Return Pearson's correlation of the degrees at the two ends of an edge, each taken as either end.
+    """Return Pearson's correlation of the degrees at the two ends of an edge, in both orders.
 
-    None where it is undefined: there is no edge, or all edges have ends of one degree.
+    None if it is undefined: there is no edge, or all ends of edges have the same degree.
     """
     ends = graph.degrees[graph.rows].astype(np.float64)
     others = graph.degrees[graph.indices].astype(np.float64)
@@ -116,11 +122,10 @@ def assortativity(graph: SimpleGraph) -> float | None:
 def eigenvector_centrality(graph: SimpleGraph) -> Floats:
     """Return x >= 0 of length 1 with A x = lambda x for the largest eigenvalue lambda of A.
 
-    By powers of A + I, which has the same eigenvectors and does not alternate on bipartite graphs, from equal
-    entries, in O(m) per step: until no entry changes by more than 1e-10, or for 1,000 steps. If several
-    components share the largest eigenvalue, x is the projection of the start onto its eigenvectors.
-
-    Shapes: (N).
+    Power iteration with A + I, which has the same eigenvectors and does not alternate on bipartite graphs. It
+    starts from equal entries, takes O(m) per step, and stops when no entry changes by more than 1e-10, or
+    after 1,000 steps. If several components share the largest eigenvalue, x is the projection of the start
+    onto its eigenvectors (N).
 
     >>> from graphveil.data import Adjacency
     >>> star = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False))
@@ -143,12 +148,12 @@ def eigenvector_centrality(graph: SimpleGraph) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PathLengths:
-    """How long shortest paths are from some nodes to all others.
+    """Lengths of shortest paths from some nodes to all others.
 
     Args:
-        counts: ``counts[l - 1]`` pairs have a shortest path of l edges, for l up to the longest.
+        counts: Number of pairs by length: ``counts[l - 1]`` pairs have a shortest path of l edges.
         apart: Number of pairs without a path.
-        complete: whether the paths of all nodes were measured.
+        complete: Whether the paths from all nodes were measured.
     """
 
     counts: Integers
@@ -157,7 +162,7 @@ class PathLengths:
 
     @property
     def diameter(self) -> int:
-        """The longest shortest path between two nodes that have one; if not complete, at most that."""
+        """The length of the longest shortest path; a lower bound unless ``complete``."""
         return len(self.counts)
 
     @property
@@ -168,7 +173,15 @@ class PathLengths:
 
 
 def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return the nodes that paths are measured from: all of few nodes, else 512, or ``count`` if given.
+    """Return the source nodes of shortest paths: all of up to 4,096 nodes, else 512.
+
+    Args:
+        nodes: Number of nodes.
+        count: Number of sources; None for the default.
+        rng: Source of the sample.
+
+    Raises:
+        ConfigError: If ``count`` is not an integer above 0.
 
     >>> sample_sources(3, None, rng=np.random.default_rng(0))
     array([0, 1, 2])
@@ -184,8 +197,16 @@ def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -
 def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengths:
     """Return the lengths of shortest paths from some nodes.
 
-    A search starts from 64 sources at once, each a bit of a node's word: the result of a round is the union
-    of the neighbors' words. So 64 sources take O(m) a round, and as many rounds as their longest path.
+    A search starts from 64 sources at once, each a bit of a node's word. The result of a round is the union
+    of the neighbors' words. 64 sources therefore take O(m) per round, and as many rounds as their longest
+    path.
+
+    Args:
+        graph: Graph.
+        sources: Source nodes.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
 
     >>> from graphveil.data import Adjacency
     >>> path = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
@@ -206,7 +227,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
 
 
 def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
-    """Return how many pairs of a source and another node are one edge apart, two, and so on."""
+    """Return the numbers of pairs of a source and another node at distance 1, 2, ..."""
     some = np.flatnonzero(graph.degrees)  # a union over no neighbors is no union to numpy
     seen = np.zeros(graph.nodes, dtype=np.uint64)
     seen[sources] = np.uint64(1) << np.arange(len(sources), dtype=np.uint64)
@@ -233,11 +254,10 @@ class Clustering:
     A wedge is a pair of neighbors of one node, and is closed if the two are joined.
 
     Args:
-        triangles: how many there are; an estimate where wedges were sampled.
-        transitivity: the share of all wedges that are closed, 3 triangles / wedges; 0 without wedges.
-        average: the mean over all nodes of the share of a node's own wedges that are closed, 0 where it has
-            none.
-        sampled: whether wedges were sampled.
+        triangles: Number of triangles; an estimate if wedges were sampled.
+        transitivity: Share of closed wedges, 3 triangles / wedges; 0 without wedges.
+        average: Mean over all nodes of the share of closed wedges at a node, 0 at nodes without wedges.
+        sampled: Whether wedges were sampled.
     """
 
     triangles: float
@@ -252,8 +272,16 @@ def clustering(
     """Return the clustering of a graph.
 
     Edges are directed from the end with fewer neighbors to the other one, after which no node has more than
-    sqrt(2 m) of them: to close all pairs of two such edges takes O(m^1.5). Beyond ``exact_products`` such
-    pairs, by default 2^30, a million wedges are sampled among all, and a million at nodes chosen evenly.
+    sqrt(2 m) of them. Closing all pairs of two such edges takes O(m^1.5).
+
+    Args:
+        graph: Graph.
+        rng: Source of sampled wedges.
+        exact_products: Largest number of such pairs, by default 2^30. Beyond it, a million wedges are sampled
+            among all, and a million at uniformly drawn nodes.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
 
     >>> from graphveil.data import Adjacency
     >>> square = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 0, 2], num_nodes=4, directed=False)
@@ -274,27 +302,20 @@ def clustering(
     most = EXACT_PRODUCTS if exact_products is None else exact_products
     if wedges.any() and int((out**2).sum() + (forward @ out).sum()) > most:
         return _sampled(graph, wedges, rng)
+    # In a triangle u -> v -> w, u -> w, the entry (u, w) of F F counts the v between them, and the entry
+    # (v, w) of F^T F the u before both. The first finds u and w, the second v.
+    corners = np.zeros(graph.nodes, dtype=np.int64)
+    for rows, products in _closed(forward, forward, out):
+        corners[rows] += products.sum(axis=1)
+        corners += products.sum(axis=0)
+    for rows, products in _closed(forward.T.tocsr(), forward, out):
+        corners[rows] += products.sum(axis=1)
     at = np.empty(graph.nodes, dtype=np.int64)
-    at[order] = _corners(forward, out)
+    at[order] = corners
     closed = np.divide(at, wedges, out=np.zeros(graph.nodes), where=wedges > 0)
     triangles = int(at.sum()) // 3
     transitivity = 3 * triangles / max(1, int(wedges.sum()))
     return Clustering(triangles, transitivity, float(closed.mean()), sampled=False)
-
-
-def _corners(forward: Any, out: Integers) -> Integers:
-    """Return how many triangles each node is a corner of.
-
-    In a triangle u -> v -> w, u -> w, the entry (u, w) of F F counts the v between them, and the entry
-    (v, w) of F^T F the u before both. The first finds u and w, the second v.
-    """
-    found = np.zeros(len(out), dtype=np.int64)
-    for rows, closed in _closed(forward, forward, out):
-        found[rows] += closed.sum(axis=1)
-        found += closed.sum(axis=0)
-    for rows, closed in _closed(forward.T.tocsr(), forward, out):
-        found[rows] += closed.sum(axis=1)
-    return found
 
 
 def _closed(left: Any, forward: Any, out: Integers) -> Iterator[tuple[slice, Any]]:
@@ -320,20 +341,12 @@ def _sampled(graph: SimpleGraph, wedges: Integers, rng: np.random.Generator) -> 
 
 
 def _share_closed(graph: SimpleGraph, centers: npt.NDArray[np.intp], rng: np.random.Generator) -> float:
-    """Return how many of some wedges are closed, one drawn at each center."""
+    """Return the share of closed wedges among some, one drawn at each center."""
     degree = graph.degrees[centers]
     first, second = rng.integers(degree), rng.integers(degree - 1)
     second += second >= first  # two different neighbors
     tail, head = (graph.indices[graph.indptr[centers] + place] for place in (first, second))
-    return float(_joined(graph, tail, head).mean())
-
-
-def _joined(
-    graph: SimpleGraph, tail: npt.NDArray[np.int32], head: npt.NDArray[np.int32]
-) -> npt.NDArray[np.bool_]:
-    """Return whether pairs of nodes are edges; rows are sorted, so their keys are also sorted."""
-    keys = graph.rows.astype(np.int64) * graph.nodes + graph.indices
+    keys = graph.rows.astype(np.int64) * graph.nodes + graph.indices  # ascending, as rows are sorted
     wanted = tail.astype(np.int64) * graph.nodes + head
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: npt.NDArray[np.bool_] = keys[place] == wanted
-    return found
+    return float((keys[place] == wanted).mean())
