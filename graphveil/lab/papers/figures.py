@@ -50,21 +50,16 @@ def figures_of(
         with chart_style(_STYLE):
             places = {point.place[3] for point in there} - {None}
             figure = _panels(target, there) if len(places) > 1 else _table(target, there)
-            _title(figure, target, dataset)
+            reference = target.published_dataset(dataset)
+            where = "the same data" if reference == dataset else reference
+            known = "" if reference is None else f"; hollow marks: published, on {where}"
+            width = round(_LETTERS * figure.get_figwidth())
+            lines = [*textwrap.wrap(target.title, width), *textwrap.wrap(f"{dataset}{known}", width)]
+            figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
             for form in formats:
                 name = f"{dataset.replace('/', '-')}.{form}"
                 found[name] = save(figure, form, dpi=110, bbox_inches="tight")
     return found
-
-
-def _title(figure: "Figure", target: ReproductionTarget, dataset: str) -> None:
-    """Write the title of the figure, and the legend of hollow marks."""
-    reference = target.published_dataset(dataset)
-    where = "the same data" if reference == dataset else reference
-    known = "" if reference is None else f"; hollow marks: published, on {where}"
-    width = round(_LETTERS * figure.get_figwidth())
-    lines = [*textwrap.wrap(target.title, width), *textwrap.wrap(f"{dataset}{known}", width)]
-    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
 
 
 def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
@@ -76,7 +71,7 @@ def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figu
 
 
 def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    """Return curves, a panel of the target a panel here."""
+    """Return curves, with one panel for each panel of the target."""
     panels = list(dict.fromkeys(point.place[1] for point in points))
     columns = min(2, len(panels))
     figure, axes = _figure(columns, -(-len(panels) // columns), _WIDTH, _HEIGHT)
@@ -104,11 +99,12 @@ def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
 
 
 def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], names: list[str]) -> None:
+    """Draw the lines of one panel; infinity is one step after the last point."""
     axis, scale = target.axis, 100 if target.percent else 1
     assert axis is not None
     xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
     endless = any(point.place[3] == float("inf") for point in points)
-    beyond: float | None = None  # position of infinity: a step after the last point
+    beyond: float | None = None  # position of infinity
     if endless and xs:
         last, before = xs[-1], xs[-2] if len(xs) > 1 else None
         if axis.log:
@@ -124,7 +120,7 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
             continue
         style["linestyle"] = LINES[number // len(LINE_COLORS) % len(LINES)]
         own.sort(key=lambda point: point.place[3] or 0)
-        there = [_x(point, beyond) for point in own]
+        there = [beyond if beyond and point.place[3] == float("inf") else point.place[3] for point in own]
         means = [scale * (point.mean or 0) for point in own]
         place.plot(there, means, marker=MARKERS[number % len(MARKERS)], label=name, **style)
         for x, point in zip(there, own, strict=True):
@@ -150,16 +146,10 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     place.tick_params(labelleft=True)
 
 
-def _x(point: Point, beyond: float | None) -> float:
-    x = point.place[3]
-    assert x is not None
-    return beyond if beyond is not None and x == float("inf") else x
-
-
 def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    """Return a row per line: our mean with its interval, and the published value next to it.
+    """Return one row per line: the reproduced mean with its interval, and the published value.
 
-    It is for targets without an axis, and for a single point on it.
+    Used for targets without an axis, and for a single point on it.
     """
     scale = 100 if target.percent else 1
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)

@@ -1,9 +1,9 @@
-"""Run a grid: each cell once, atomically, several in parallel; an interrupted grid can be resumed."""
+"""Run a grid: each cell once, several in parallel; an interrupted grid can be resumed."""
 
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -61,53 +61,44 @@ class ReproductionGrid:
         """Run the missing cells, and return all results.
 
         Raises:
-            ConfigError: The folder belongs to something else, or to another process.
-            RunError: A cell failed; finished cells are kept.
+            ConfigError: If the folder belongs to something else, or to another process.
+            RunError: If a cell failed; finished cells are kept.
         """
         begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
         # A resumed call may have more runs or data sets than the first one, so these are not compared.
         configuration = {"reproduce": self.target.name, "mode": mode, "seed": seed}
         self.folder.check(configuration, resume=begun)
-        with open_grid(self.folder, configuration, resume=begun):
-            return self._run(listener)
-
-    def _run(self, listener: ProgressListener | None) -> tuple[tuple[ReproductionCell, Measurement], ...]:
         store, work_folder = self.cells or self.folder.root / CELLS, self.folder.work / CELLS
         paths = MeasurementPaths(root=self.root, work=work_folder, cache=self.folder.work / "public")
-        cells = cells_of(self.target, self.run_options)
-        found = _finished(store, {cell.work.name for cell in cells})
-        if listener is not None:
-            listener.begin(cells, found)
-        missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
-        works = [cell.work for cell in missing.values()]
-        run = partial(_measure_timed, paths=paths)
-        for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
-            write_checked(store / f"{work.name}.json", result.as_dict())
-            shutil.rmtree(work_folder / work.name, ignore_errors=True)  # what only a killed cell needs
-            # Times are stored separately, so that results are bit-identical in every run.
-            log = os.open(self.folder.internal / "seconds.csv", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            with os.fdopen(log, "a", encoding="utf-8") as file:
-                file.write(f"{work.name},{seconds:.2f}\n")
-            found[work.name] = result
+        with open_grid(self.folder, configuration, resume=begun):
+            cells, found = cells_of(self.target, self.run_options), dict[str, Measurement]()
+            for path in (store / f"{name}.json" for name in {cell.work.name for cell in cells}):
+                if path.is_file():
+                    try:
+                        found[path.stem] = Measurement.from_dict(read_checked(path))
+                    except (ArtifactError, TypeError, KeyError):
+                        path.unlink()  # it is damaged, and its cell is run again
             if listener is not None:
-                listener.done(missing[work.name], result, seconds)
-        return tuple((cell, found[cell.work.name]) for cell in cells)
-
-
-def _finished(store: Path, names: Iterable[str]) -> dict[str, Measurement]:
-    """Return what finished cells found; a damaged file is removed, and its cell is run again."""
-    found = {}
-    for path in (store / f"{name}.json" for name in names):
-        if path.is_file():
-            try:
-                found[path.stem] = Measurement.from_dict(read_checked(path))
-            except (ArtifactError, TypeError, KeyError):
-                path.unlink()
-    return found
+                listener.begin(cells, found)
+            missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
+            works = [cell.work for cell in missing.values()]
+            run = partial(_measure_timed, paths=paths)
+            for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
+                write_checked(store / f"{work.name}.json", result.as_dict())
+                shutil.rmtree(work_folder / work.name, ignore_errors=True)  # what only a killed cell needs
+                # Times are stored separately, so that results are bit-identical in every run.
+                flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
+                log = os.open(self.folder.internal / "seconds.csv", flags, 0o600)
+                with os.fdopen(log, "a", encoding="utf-8") as file:
+                    file.write(f"{work.name},{seconds:.2f}\n")
+                found[work.name] = result
+                if listener is not None:
+                    listener.done(missing[work.name], result, seconds)
+            return tuple((cell, found[cell.work.name]) for cell in cells)
 
 
 def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
-    """Measure a cell in a separate folder, and its processor time."""
+    """Measure a cell in a folder of its own, and its processor time."""
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()
     make_folder(paths.cache, private=True)

@@ -1,8 +1,8 @@
-"""How a cell is measured, by name: most fit a model, and return its scores or what an attack on it found."""
+"""Measures of a cell, by name: most fit a model, and return its scores or the result of an attack."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ class Measurement:
     Args:
         values: Numbers by name.
         cost: Unit, epsilon, delta and validity of its guarantee; None if it queries no protected data.
-        deviations: Why the guarantee is not valid, if it is not.
-        refused: Why there are no values; empty if there are.
+        deviations: Reasons for an invalid guarantee.
+        refused: Reason for missing values; empty if there are values.
     """
 
     values: Mapping[str, float]
@@ -56,7 +56,7 @@ class Measurement:
         return cls(values=values, cost=cost, deviations=tuple(guarantee.deviations))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a file has it."""
+        """Return the measurement as plain JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
@@ -68,18 +68,18 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementPaths:
-    """Where cells read and keep things.
+    """Folders of a cell.
 
     Args:
-        root: the folder of the datasets; None for the default.
-        work: a cell's own folder, from which an interrupted release is resumed without another charge; None
-            keeps nothing.
-        cache: what follows from public data alone, for all cells.
+        root: Folder of the datasets; None for the default.
+        work: Folder of the cell, from which an interrupted release is resumed without another charge; None
+            to keep nothing.
+        cache: Folder of results on public data, for all cells.
     """
 
     root: Path | None
-    work: Path | None = field(default=None)
-    cache: Path | None = field(default=None)
+    work: Path | None = None
+    cache: Path | None = None
 
 
 def measure(work: Work, paths: MeasurementPaths) -> Measurement:
@@ -220,11 +220,11 @@ def measure_links(work: Work, paths: MeasurementPaths) -> Measurement:
 
 
 def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Return the share of variance explained, and of people identified, by an attacker who knows the noise.
+    """Return the shares of explained variance and of identified people for the adaptive attacker.
 
-    Records are reconstructed from randomized embeddings by an inverse that was learned on public records. One
-    half of 2,000 records is public, and the other is attacked: their first 200 features, sent as 64 numbers
-    of a public random map.
+    Records are reconstructed from randomized embeddings by an inverse that is fitted to public records. Half
+    of 2,000 records are public, and the others are attacked: their first 200 features, sent as 64 numbers of
+    a public random map.
     """
     from graphveil.lab.attacks import attack_records
     from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN, in_unit_range, random_map

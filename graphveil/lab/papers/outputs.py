@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,12 +33,12 @@ COSTS = ("unit", "epsilon", "delta", "valid")
 
 @dataclass(frozen=True)
 class Results:
-    """A finished grid.
+    """Results of a finished grid.
 
     Args:
-        target: what was run.
-        run_options: how.
-        runs: every cell with what it found.
+        target: Target of the grid.
+        run_options: Options of the run.
+        runs: Cells with their measurements.
     """
 
     target: ReproductionTarget
@@ -48,7 +47,7 @@ class Results:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """One point a place, of the metric that counts."""
+        """One point per place, of the target's metric."""
         return points_of(self.target, self.run_options, self.runs)
 
     @cached_property
@@ -69,7 +68,7 @@ class Results:
 
     @property
     def refusals(self) -> dict[str, list[str]]:
-        """Why there is no value, with the lines that have none."""
+        """The reasons for missing values, with the affected lines."""
         found: dict[str, list[str]] = {}
         for point in self.points:
             if point.refused:
@@ -79,8 +78,13 @@ class Results:
 
     @property
     def deviations(self) -> list[str]:
-        """Why guarantees do not hold, of all cells."""
+        """The reasons for invalid guarantees, of all cells."""
         return list(dict.fromkeys(words for _, found in self.runs for words in found.deviations))
+
+    @property
+    def not_run(self) -> list[str]:
+        """The parts of the target that are left out, with the reasons."""
+        return list(self.target.left_out(self.run_options.mode, quick=self.run_options.quick))
 
     def write(self, folder: Path) -> list[Path]:
         """Write all files, each in one step, and return them."""
@@ -99,7 +103,13 @@ class Results:
         return [folder / name for name in content]
 
     def csv(self) -> str:
-        """Return every run, those of settings that were not chosen among them."""
+        """Return every run, including those of settings that were not chosen."""
+
+        def text_of(value: object) -> str:
+            if value is None:
+                return ""
+            return f"{value:.6g}" if isinstance(value, float) else str(value)
+
         chosen = {point.place: point for point in self.points}
         metrics = [*self.target.metrics, VAL]
         text = io.StringIO()
@@ -109,7 +119,7 @@ class Results:
             is_best = is_chosen(chosen[cell.place], cell) and not found.refused
             numbers = {name: float(value) for name, value in found.values.items()} | dict(found.cost or {})
             given = [numbers.get(name) for name in (*metrics, *COSTS)]
-            row = [*_place_in_csv(cell), "yes" if is_best else "no", *map(_cell_text, given)]
+            row = [*_place_in_csv(cell), "yes" if is_best else "no", *map(text_of, given)]
             writer.writerow([*row, found.refused])
         return text.getvalue()
 
@@ -117,6 +127,25 @@ class Results:
         """Return the page, in Markdown."""
         target, run_options = self.target, self.run_options
         known = [*(target.deviations if run_options.mode == "paper" else ()), *self.deviations]
+        sentences = []
+        if run_options.runs > 1:
+            narrow = "; of three runs they are their range, and cover less" if run_options.runs == 3 else ""
+            sentences.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
+        if any(cell.settings for cell, _ in self.runs):
+            sentences.append(
+                "Settings are the best on validation nodes, which is not charged, as in the paper."
+            )
+        elif run_options.mode == "strict":
+            sentences.append("Settings are public and fixed beforehand.")
+        if run_options.quick:
+            searched = target.axis is not None and target.axis.chosen
+            sentences.append(
+                f"{'The search is that' if searched else 'Places and search are those'} of --quick."
+            )
+        kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
+        if kept:
+            some = f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
+            sentences.append("Every guarantee holds." if all(kept) else some)
         return render(
             "reproduction.md",
             title=target.title,
@@ -124,38 +153,14 @@ class Results:
             mode=run_options.mode.capitalize(),
             runs="one run" if run_options.runs == 1 else f"{run_options.runs} runs",
             seed=run_options.seed,
-            description=self._description(),
+            description=" ".join(sentences),
             metric=f"{target.metrics[target.metric].capitalize()}.",
             remarks=[_sentence(words) for words in target.remarks],
             tables=self.tables,
             refusals=self.refusals,
-            not_run=list(target.left_out(run_options.mode, quick=run_options.quick)),
+            not_run=self.not_run,
             deviations=[_sentence(words) for words in known],
         )
-
-    def _description(self) -> str:
-        sentences = []
-        if self.run_options.runs > 1:
-            narrow = (
-                "; of three runs they are their range, and cover less" if self.run_options.runs == 3 else ""
-            )
-            sentences.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
-        if any(cell.settings for cell, _ in self.runs):
-            sentences.append(
-                "Settings are the best on validation nodes, which is not charged, as in the paper."
-            )
-        elif self.run_options.mode == "strict":
-            sentences.append("Settings are public and fixed beforehand.")
-        if self.run_options.quick:
-            chosen = self.target.axis is not None and self.target.axis.chosen
-            sentences.append(
-                f"{'The search is that' if chosen else 'Places and search are those'} of --quick."
-            )
-        kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
-        if kept:
-            some = f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
-            sentences.append("Every guarantee holds." if all(kept) else some)
-        return " ".join(sentences)
 
     def verdict(self) -> dict[str, Any]:
         """Return every point with its verdict, the tested differences, refusals and deviations."""
@@ -168,10 +173,10 @@ class Results:
             "quick": self.run_options.quick,
             "version": __version__,
             "code": code_digest(),
-            "points": [_plain_point(point, scale) for point in self.points],
-            "comparisons": [_plain_comparison(one, scale) for one in self.comparisons],
+            "points": [point.as_dict(scale) for point in self.points],
+            "comparisons": [one.as_dict(scale) for one in self.comparisons],
             "refused": [{"why": why, "lines": lines} for why, lines in self.refusals.items()],
-            "not_run": list(self.target.left_out(self.run_options.mode, quick=self.run_options.quick)),
+            "not_run": self.not_run,
             "deviations": [
                 *(self.target.deviations if self.run_options.mode == "paper" else ()),
                 *self.deviations,
@@ -179,52 +184,8 @@ class Results:
         }
 
 
-def _cell_text(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
-
-
-def _plain_x(x: float | None) -> float | str | None:
-    """Return a point on the axis for JSON, which has no infinity."""
-    return "inf" if x == math.inf else x
-
-
-def _plain_point(point: Point, scale: float) -> dict[str, Any]:
-    dataset, panel, line, x = point.place
-    ends, known = point.interval, point.published
-    return {
-        "dataset": dataset,
-        "panel": panel,
-        "line": line,
-        "x": _plain_x(x),
-        "settings": dict(point.settings),
-        "runs": len(point.runs),
-        "ours": None if point.mean is None else round(scale * point.mean, 4),
-        "ci95": None if ends is None else [round(scale * end, 4) for end in ends],
-        "published": None if known is None else known.value,
-        "published_error": None if known is None else known.error,
-        "published_source": None if known is None else known.source,
-        "verdict": point.verdict(scale),
-    }
-
-
-def _plain_comparison(one: PairedComparison, scale: float) -> dict[str, Any]:
-    dataset, panel, line, x = one.place
-    return {
-        "dataset": dataset,
-        "panel": panel,
-        "line": line,
-        "other": one.other,
-        "x": _plain_x(x),
-        "difference": round(scale * one.mean, 4),
-        "p_holm": None if one.p_value is None else float(f"{one.p_value:.4g}"),
-        "significant": one.significant,
-    }
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -286,7 +247,7 @@ def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "
 def _table_of_rows(
     target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
 ) -> ReportTable:
-    """Return a table of one line a row."""
+    """Return a table with one line per row."""
     rows = tuple(
         (
             point.place[1],
@@ -305,7 +266,7 @@ def _table_of_rows(
 def _table_over_axis(
     target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
 ) -> ReportTable:
-    """Return a table of one place a column, with what was published below each line."""
+    """Return a table with one place per column, and published values below each line."""
     xs = sorted({point.place[3] for point in points if point.place[3] is not None})
     rows = []
     for name in dict.fromkeys(point.place[2] for point in points):
@@ -313,8 +274,14 @@ def _table_over_axis(
         level = own.get(None)
         shown = [own.get(x, level) for x in xs] if xs else [level]
         rows.append((name, *(NONE if point is None else _figure(target, point) for point in shown)))
-        if any(point.published for point in own.values()):
-            rows.append((f"{name}, {reference}", *(_judged(target, point) for point in shown)))
+        if not any(point.published for point in own.values()):
+            continue
+        judged = []  # published values, each with the verdict on the reproduced one
+        for point in shown:
+            text = NONE if point is None else _published_text(target, point.published)
+            verdict = NONE if point is None else point.verdict(target.scale)
+            judged.append(f"{text} ({verdict})" if verdict in ("agrees", "above", "below") else text)
+        rows.append((f"{name}, {reference}", *judged))
     label = target.axis.label if target.axis else ""
     return ReportTable(title=title, head=(label, *(tuple(f"{x:g}" for x in xs) or ("",))), rows=tuple(rows))
 
@@ -344,15 +311,6 @@ def _figure(target: ReproductionTarget, point: Point) -> str:
         return "refused"
     text, ends = number(point.mean), point.interval
     return text if ends is None else f"{text} [{number(ends[0])}, {number(ends[1])}]"
-
-
-def _judged(target: ReproductionTarget, point: Point | None) -> str:
-    """Return a published value with the verdict on ours."""
-    if point is None or point.published is None:
-        return NONE
-    verdict = point.verdict(target.scale)
-    judged = f" ({verdict})" if verdict in ("agrees", "above", "below") else ""
-    return f"{_published_text(target, point.published)}{judged}"
 
 
 def _published_text(target: ReproductionTarget, known: PublishedValue | None) -> str:

@@ -1,6 +1,7 @@
 """From runs to results: the best setting of each point, its mean and interval, and the published value."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,16 +25,16 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One value of ours, and the published one.
+    """One reproduced value, and the published one.
 
     Args:
         place: Dataset, panel, line, point on the axis.
         settings: The settings selected by mean validation accuracy.
         runs: Seed and values of each of their runs.
-        metric: Name of the value that counts here.
-        published: Published value there, or on the dataset that this one replaces.
-        same_data: Whether it was published on these data.
-        refused: Why there is no value.
+        metric: Name of the compared value.
+        published: Published value for the place, or for the dataset that this one replaces.
+        same_data: Whether the published value is for the same data.
+        refused: Reason for a missing value.
     """
 
     place: CellPlace
@@ -60,10 +61,10 @@ class Point:
         return interval(self.values)
 
     def verdict(self, scale: float) -> Verdict:
-        """Compare with the published value: whether the two intervals overlap.
+        """Compare the interval with that of the published value.
 
         Args:
-            scale: Published unit in ours: 100 for percent.
+            scale: Factor from a share to the published unit: 100 for percent.
         """
         if self.refused:
             return "refused"
@@ -78,16 +79,36 @@ class Point:
             return "below"
         return "above" if low > self.published.value + self.published.error else "agrees"
 
+    def as_dict(self, scale: float) -> dict[str, Any]:
+        """Return the point as plain JSON, in the published unit."""
+        dataset, panel, line, x = self.place
+        ends, known = self.interval, self.published
+        return {
+            "dataset": dataset,
+            "panel": panel,
+            "line": line,
+            "x": _plain_x(x),
+            "settings": dict(self.settings),
+            "runs": len(self.runs),
+            "ours": None if self.mean is None else round(scale * self.mean, 4),
+            "ci95": None if ends is None else [round(scale * end, 4) for end in ends],
+            "published": None if known is None else known.value,
+            "published_error": None if known is None else known.error,
+            "published_source": None if known is None else known.source,
+            "verdict": self.verdict(scale),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairedComparison:
-    """The difference of two lines at one place, over the seeds that both have.
+    """Difference of two lines at one place, over the seeds that both have.
 
     Args:
-        place: of the first line.
-        other: the second line's name.
-        gains: by how much the first is above it, run by run.
-        p_value: of a paired t-test, corrected for all comparisons of the target (Holm); None of one run.
+        place: Place of the first line.
+        other: Name of the second line.
+        gains: Difference of the two lines, run by run.
+        p_value: P-value of a paired t-test, corrected for all comparisons of the target (Holm); None for a
+            single run.
     """
 
     place: CellPlace
@@ -102,51 +123,63 @@ class PairedComparison:
 
     @property
     def significant(self) -> bool:
-        """Whether it is beyond chance, at the level of 5 % for all comparisons together."""
+        """Whether the difference is significant, at the level of 5 % for all comparisons together."""
         return self.p_value is not None and self.p_value < LEVEL
+
+    def as_dict(self, scale: float) -> dict[str, Any]:
+        """Return the comparison as plain JSON, in the published unit."""
+        dataset, panel, line, x = self.place
+        return {
+            "dataset": dataset,
+            "panel": panel,
+            "line": line,
+            "other": self.other,
+            "x": _plain_x(x),
+            "difference": round(scale * self.mean, 4),
+            "p_holm": None if self.p_value is None else float(f"{self.p_value:.4g}"),
+            "significant": self.significant,
+        }
+
+
+def _plain_x(x: float | None) -> float | str | None:
+    """Return a point on the axis for JSON, which has no infinity."""
+    return "inf" if x == math.inf else x
 
 
 def points_of(
     target: ReproductionTarget, run_options: ReproductionOptions, runs: Sequence[Run], metric: str = ""
 ) -> tuple[Point, ...]:
-    """Return one point a place, in the order of the target."""
-    by_place: dict[CellPlace, list[Run]] = {}
+    """Return one point per place, in the order of the target, with its best settings.
+
+    Settings are compared by mean validation accuracy; a setting with a rejected run is left out.
+    """
+    by_place: dict[CellPlace, dict[str, list[Run]]] = {}
     for cell, found in runs:
-        by_place.setdefault(cell.place, []).append((cell, found))
-    return tuple(_point(target, place, there, metric or target.metric) for place, there in by_place.items())
-
-
-def _point(target: ReproductionTarget, place: CellPlace, runs: list[Run], metric: str) -> Point:
-    dataset, panel, line, x = place
-    reference = (
-        target.published_dataset(dataset) if metric == target.metric else None
-    )  # of that one it was published
-    shared: dict[str, Any] = {
-        "place": place,
-        "metric": metric,
-        "published": target.published.get((reference, panel, line, x)) if reference else None,
-        "same_data": reference == dataset,
-    }
-    settings = _by_settings(runs)
-    whole = {key: some for key, some in settings.items() if not any(found.refused for _, found in some)}
-    if not whole:
-        return Point(settings={}, runs={}, refused=runs[0][1].refused, **shared)
-    best = max(whole, key=lambda key: _selection(whole[key]))  # of equals the first
-    values = {cell.work.seed: found.values for cell, found in whole[best]}
-    return Point(settings=whole[best][0][0].settings, runs=values, **shared)
-
-
-def _by_settings(runs: list[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for cell, result in runs:
-        found.setdefault(repr(sorted(cell.settings.items())), []).append((cell, result))
-    return found
-
-
-def _selection(runs: list[Run]) -> float:
-    """Return what settings are chosen by: mean validation accuracy, where that was measured."""
-    known = [found.values.get(VAL, 0.0) for _, found in runs]
-    return sum(known) / len(known)
+        settings = repr(sorted(cell.settings.items()))
+        by_place.setdefault(cell.place, {}).setdefault(settings, []).append((cell, found))
+    points = []
+    for place, by_settings in by_place.items():
+        dataset, panel, line, x = place
+        # Published values are those of the target's own metric.
+        reference = target.published_dataset(dataset) if metric in ("", target.metric) else None
+        shared: dict[str, Any] = {
+            "place": place,
+            "metric": metric or target.metric,
+            "published": target.published.get((reference, panel, line, x)) if reference else None,
+            "same_data": reference == dataset,
+        }
+        best, best_accuracy = list[Run](), -math.inf
+        for some in by_settings.values():
+            accuracy = sum(found.values.get(VAL, 0.0) for _, found in some) / len(some)
+            if not any(found.refused for _, found in some) and accuracy > best_accuracy:
+                best, best_accuracy = some, accuracy  # of equal settings the first
+        if best:
+            values = {cell.work.seed: found.values for cell, found in best}
+            points.append(Point(settings=best[0][0].settings, runs=values, **shared))
+        else:
+            (_, first), *_ = next(iter(by_settings.values()))
+            points.append(Point(settings={}, runs={}, refused=first.refused, **shared))
+    return tuple(points)
 
 
 def is_chosen(point: Point, cell: ReproductionCell) -> bool:
@@ -156,42 +189,34 @@ def is_chosen(point: Point, cell: ReproductionCell) -> bool:
 
 def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple[PairedComparison, ...]:
     """Return the tested differences; p-values are corrected over all of them."""
-    found = list(_pairs(target, {point.place: point for point in points}))
-    raw = [paired_p_value(one, other) for _, _, one, other in found]
-    known = [p for p in raw if p is not None]
-    corrected = iter(holm(known))
+    by_place, found = {point.place: point for point in points}, list[tuple[CellPlace, str, list[float]]]()
+    p_values = list[float | None]()
+    for place, point in by_place.items():
+        dataset, panel, line, x = place
+        for where, name, other in target.compared:
+            rival = by_place.get((dataset, panel, other, x)) or by_place.get((dataset, panel, other, None))
+            both = sorted(set(point.runs) & set(rival.runs)) if rival is not None else []
+            if (where, name) == (panel, line) and rival is not None and both:
+                own, reference = ([each.runs[seed][each.metric] for seed in both] for each in (point, rival))
+                found.append((place, other, [a - b for a, b in zip(own, reference, strict=True)]))
+                p_values.append(paired_p_value(own, reference))
+    corrected = iter(holm([p for p in p_values if p is not None]))
     return tuple(
         PairedComparison(
             place=place,
-            other=name,
-            gains=tuple(a - b for a, b in zip(one, other, strict=True)),
+            other=other,
+            gains=tuple(gains),
             p_value=None if p is None else next(corrected),
         )
-        for (place, name, one, other), p in zip(found, raw, strict=True)
+        for (place, other, gains), p in zip(found, p_values, strict=True)
     )
-
-
-def _pairs(
-    target: ReproductionTarget, points: Mapping[CellPlace, Point]
-) -> Iterator[tuple[CellPlace, str, list[float], list[float]]]:
-    """Yield the compared lines, with their values over the seeds that both have."""
-    for place, point in points.items():
-        dataset, panel, line, x = place
-        for where, name, other in target.compared:
-            if (where, name) != (panel, line):
-                continue
-            rival = points.get((dataset, panel, other, x)) or points.get((dataset, panel, other, None))
-            both = sorted(set(point.runs) & set(rival.runs)) if rival is not None else []
-            if rival is not None and both:
-                own, reference = ([each.runs[seed][each.metric] for seed in both] for each in (point, rival))
-                yield place, other, own, reference
 
 
 CONFIDENCE, DRAWS = 0.95, 10_000
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the mean (Efron 1979, percentiles); None for fewer than two.
+    """Return the 95 % bootstrap interval of the mean (Efron 1979, percentiles); None for a single value.
 
     The bootstrap has a fixed seed, so equal values have equal intervals. For three values it is nearly their
     range, and covers less than its nominal level: 75 % if they are normally distributed.
@@ -209,7 +234,7 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def paired_p_value(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the p-value of a paired two-sided t-test; None of fewer than two pairs.
+    """Return the p-value of a paired two-sided t-test; None for fewer than two pairs.
 
     >>> round(paired_p_value([0.80, 0.82, 0.84], [0.70, 0.73, 0.73]), 4)
     0.0033
@@ -225,7 +250,7 @@ def paired_p_value(one: Sequence[float], other: Sequence[float]) -> float | None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected for being several (Holm 1979).
+    """Return p-values with the correction of Holm (1979) for multiple tests.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

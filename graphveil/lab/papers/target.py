@@ -27,17 +27,17 @@ TEST, VAL = "test", "val"  # accuracies, among what a cell measures
 
 @dataclass(frozen=True, kw_only=True)
 class TargetLine:
-    """One row of a table, one curve of a figure.
+    """One row of a table, or one curve of a figure.
 
     Args:
         name: Name in tables; one name has one color.
         panel: Part of the table or figure.
         method: A name of ``METHODS``.
-        measure: How a cell is measured, a name of ``measures.MEASURES``.
+        measure: Measure of a cell, a name of ``measures.MEASURES``.
         parameters: Constructor keywords in both modes.
         paper: Keywords of paper mode alone.
         strict: Keywords of strict mode alone: public settings, fixed in advance.
-        search: Keywords that paper mode searches, and their values.
+        search: Values of the keywords that paper mode searches.
         quick: Search of ``--quick``; None for ``search``.
         options: Further options of the measure.
         keyword: Constructor keyword that the axis sets; the axis' own by default.
@@ -47,8 +47,8 @@ class TargetLine:
         by_dataset: Further keywords of single datasets; those of a mode take precedence.
         datasets: Datasets of the line; None for all.
         starts: For single datasets, the first point on the axis.
-        left_out: Why other datasets, or earlier points, are left out.
-        modes: Modes that it is part of.
+        left_out: Reason for leaving out other datasets, or earlier points.
+        modes: Modes of the line.
     """
 
     name: str
@@ -72,7 +72,7 @@ class TargetLine:
     modes: tuple[Mode, ...] = MODES
 
     def keywords(self, mode: Mode, dataset: str) -> dict[str, Any]:
-        """Return the constructor keywords of a mode, but for what the axis sets."""
+        """Return the constructor keywords of a mode, without the keyword of the axis."""
         own = self.paper if mode == "paper" else self.strict
         return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
 
@@ -81,7 +81,7 @@ class TargetLine:
         return self.datasets is None or dataset in self.datasets
 
     def searched(self, mode: Mode, *, quick: bool) -> SearchSpace:
-        """Return what is searched by validation accuracy: nothing in strict mode."""
+        """Return the search by validation accuracy, which strict mode does not have."""
         if mode == "strict":
             return {}
         return self.quick if quick and self.quick is not None else self.search
@@ -107,7 +107,7 @@ class Axis:
 
     @property
     def chosen(self) -> bool:
-        """Whether its places were chosen by hand: then ``quick`` leaves none out."""
+        """Whether the places are chosen by hand, so that ``quick`` leaves none out."""
         return self.values == self.quick
 
     def at(self, places: Collection[float]) -> "Axis":
@@ -191,7 +191,7 @@ class ReproductionTarget:
 
     @property
     def metric(self) -> str:
-        """The metric that is drawn and compared."""
+        """The plotted and compared metric."""
         return next(iter(self.metrics))
 
     @property
@@ -201,7 +201,7 @@ class ReproductionTarget:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that it has, the default one first."""
+        """The modes of the target, the default one first."""
         return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
 
     def lines_in(self, mode: Mode) -> tuple[TargetLine, ...]:
@@ -209,7 +209,7 @@ class ReproductionTarget:
         return tuple(line for line in self.lines if mode in line.modes)
 
     def places(self, line: TargetLine, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
-        """Return a line's places on the axis, on a dataset; one that is None where it has no axis."""
+        """Return the places of a line on the axis, on a dataset; one None without an axis."""
         if self.axis is None or line.level:
             return (None,)
         shown = self.axis.quick if quick else self.axis.values
@@ -224,13 +224,11 @@ class ReproductionTarget:
                 if not line.runs_on(name):
                     gaps.setdefault("", []).append(name)
                 elif self.places(line, name, quick=quick) != self.places(line, quick=quick):
-                    gaps.setdefault(self._before(line.starts[name]), []).append(name)
+                    below = f" below {'' if self.axis is None else self.axis.label} {line.starts[name]:g}"
+                    gaps.setdefault(below, []).append(name)
             if gaps:
                 where = "; ".join(f"on {', '.join(names)}{words}" for words, names in gaps.items())
                 yield f"{line.name}, {where}: {line.left_out}"
-
-    def _before(self, start: float) -> str:
-        return f" below {'' if self.axis is None else self.axis.label} {start:g}"
 
     def published_dataset(self, dataset: str) -> str | None:
         """Return the published dataset whose values are shown for a dataset; None if none are."""
@@ -271,10 +269,9 @@ class ReproductionTarget:
 
 @cache
 def _published() -> dict[str, dict[CellPlace, PublishedValue]]:
-    """Return what papers print, by target: from their text, the authors' notebooks, or read off their plots.
+    """Return the published values by target, from papers, authors' notebooks, or plots.
 
-    A value that was read off a plot has the error that it could be read with. A value that is hidden in its
-    plot is left out.
+    The error of a value that was read off a plot is the reading error. Values that a plot hides are left out.
     """
     found = dict[str, dict[CellPlace, PublishedValue]]()
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
@@ -291,7 +288,7 @@ def _number(text: str) -> float:
 
 
 def published(target: str) -> PublishedTable:
-    """Return what was published for a target; nothing where ``published.csv`` has no rows of it.
+    """Return the published values of a target; empty if ``published.csv`` has none.
 
     >>> published("gap:table2")["reddit", "no privacy", "SAGE-∞", None]
     PublishedValue(value=99.1, error=0.01, source='paper')
@@ -308,7 +305,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the package's own code, read once: one version has many states of it."""
+    """Return a digest of the package's own code, since one version has many states of it."""
     return digest_of(_PACKAGE)
 
 
@@ -323,7 +320,7 @@ def digest_of(package: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a cell computes, as plain values: it is named by them, and can be sent to another process."""
+    """Computation of a cell as plain values, which name it and can be sent to another process."""
 
     measure: str
     method: str
@@ -350,7 +347,7 @@ class ReproductionCell:
     Args:
         panel, line: Panel and name of the line.
         x: Point on the axis; None without one.
-        settings: The values of the line's search in this cell.
+        settings: Values of the line's search in this cell.
         work: The computation.
     """
 
@@ -402,6 +399,15 @@ def _cells(
     for x in target.places(line, dataset, quick=run_options.quick):
         for values in product(*search.values()):
             settings = dict(zip(search, values, strict=True))
+            keywords = {**line.keywords(run_options.mode, dataset), **settings}
+            if x is not None and target.axis is not None:
+                keywords[line.keyword or target.axis.keyword] = x
+                if x == math.inf and line.free is not None:
+                    keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
+            if run_options.mode == "paper":
+                # Also without privacy: all lines then have one graph and one split.
+                noise = {} if keywords.get("unit", "none") == "none" else {"unsafe_noise_seed": seed}
+                keywords = {**keywords, "mode": "paper", **noise}
             yield ReproductionCell(
                 panel=line.panel,
                 line=line.name,
@@ -413,30 +419,10 @@ def _cells(
                     dataset=dataset,
                     recipe=target.recipe,
                     seed=seed,
-                    parameters=_keywords(target, line, run_options.mode, dataset, x, settings, seed),
+                    parameters=keywords,
                     options=line.options,
                 ),
             )
-
-
-def _keywords(
-    target: ReproductionTarget,
-    line: TargetLine,
-    mode: Mode,
-    dataset: str,
-    x: float | None,
-    settings: Mapping[str, Any],
-    seed: int,
-) -> dict[str, Any]:
-    keywords = {**line.keywords(mode, dataset), **settings}
-    if x is not None and target.axis is not None:
-        keywords[line.keyword or target.axis.keyword] = x
-        if x == math.inf and line.free is not None:
-            keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
-    if mode == "strict":
-        return keywords
-    noise = {} if keywords.get("unit", "none") == "none" else {"unsafe_noise_seed": seed}
-    return {**keywords, "mode": "paper", **noise}  # without privacy, too: all lines have one graph and split
 
 
 # -- description -------------------------------------------------------------------------------------------
@@ -472,12 +458,8 @@ def _cell_count(target: ReproductionTarget) -> int:
     )
 
 
-def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
-    """Return all fields of a target as names and text."""
-    return list(_facts(target, root))
-
-
-def _facts(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str, str]]:
+def describe(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield all fields of a target as names and text."""
     yield "shows", target.title
     yield "from", target.source
     away = missing(target, root)
