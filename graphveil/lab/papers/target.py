@@ -458,29 +458,30 @@ def _cell_count(target: ReproductionTarget) -> int:
     )
 
 
-def describe(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield all fields of a target as names and text."""
-    yield "shows", target.title
-    yield "from", target.source
-    away = missing(target, root)
-    yield "data sets", ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
-    yield "compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))
+def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
+    """Return all fields of a target as names and text."""
+    away, mode = missing(target, root), target.modes[0]
+    names = ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
+    facts = [("shows", target.title), ("from", target.source), ("data sets", names)]
+    facts.append(("compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))))
     if target.needs:
-        yield "needs", target.needs
-    if target.axis is not None:
-        axis = target.axis
-        yield axis.label, ", ".join(f"{x:g}" for x in axis.values)
-        yield f"{axis.label}, --quick", ", ".join(f"{x:g}" for x in axis.quick)
+        facts.append(("needs", target.needs))
+    if (axis := target.axis) is not None:
+        facts.append((axis.label, ", ".join(f"{x:g}" for x in axis.values)))
+        facts.append((f"{axis.label}, --quick", ", ".join(f"{x:g}" for x in axis.quick)))
     for line in target.lines:
         search = "; ".join(f"{key} in {', '.join(map(str, values))}" for key, values in line.search.items())
         only = "" if line.modes == MODES else f"; {line.modes[0]} mode alone"
         words = f"{line.method}{f', searched: {search}' if search else ''}{only}"
-        yield f"{line.panel + ': ' if line.panel else ''}{line.name}", words
-    yield from (("not run", words) for words in target.left_out(target.modes[0], quick=False))
-    yield "cells", f"{_cell_count(target):,} in {target.modes[0]} mode, {RUNS} runs"
+        facts.append((f"{line.panel + ': ' if line.panel else ''}{line.name}", words))
+    facts += [("not run", words) for words in target.left_out(mode, quick=False)]
     kinds = zip(("in paper mode", "with --quick", "in strict mode"), target.minutes, strict=True)
     known = ", ".join(f"{minutes:g} {how}" for how, minutes in kinds if minutes)
-    yield "minutes", f"{known}; {RUNS} runs, two jobs"
-    yield "published", f"{len(target.published)} figures"
-    yield from (("deviation of paper mode", words) for words in target.deviations)
-    yield from (("remark", words) for words in target.remarks)
+    return [
+        *facts,
+        ("cells", f"{_cell_count(target):,} in {mode} mode, {RUNS} runs"),
+        ("minutes", f"{known}; {RUNS} runs, two jobs"),
+        ("published", f"{len(target.published)} figures"),
+        *(("deviation of paper mode", words) for words in target.deviations),
+        *(("remark", words) for words in target.remarks),
+    ]
