@@ -1,4 +1,4 @@
-"""A finished run under attack: the model that was published, on the data that it was fitted on."""
+"""A finished run under attack: the published model on its training data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
     from graphveil.lab.attacks import ReconstructionReport
 
-INTERNAL = "Internal: an attack is scored by the very secrets that it is after. Do not publish its figures."
+INTERNAL = "Internal: an attack is scored by the secrets that it infers. Do not publish its results."
 _DATA = "data."
 
 
 @dataclass(frozen=True, eq=False)
 class AttackTarget:
-    """What an attack is about.
+    """A run with its model and its data.
 
     Args:
-        folder: of the run.
-        model: as it was saved.
-        graph: as it was fitted, split by the run's first seed.
-        experiment: how it came about.
+        folder: Folder of the run.
+        model: Saved model.
+        graph: Training graph, split by the run's first seed.
+        experiment: Experiment of the run.
     """
 
     folder: RunFolder
@@ -45,39 +45,37 @@ class AttackTarget:
         write_json(path, figures)
         if curves:
             title = f"{attack}: {self.experiment.method} on {self.experiment.source.name}"
-            write_atomic(folder / f"{attack}.html", roc_page(title, curves).encode())
+            chart = inline_svg(
+                lambda: line_chart(
+                    curves,
+                    x_label="false-positive rate",
+                    y_label="true-positive rate",
+                    limits=(MIN_RATE, 1.0),
+                    log=True,
+                ),
+                f"ROC of {title}",
+            )
+            page = render(
+                "chart_page.html", title=title, lede=INTERNAL, chart=chart, caption="", not_examined=()
+            )
+            write_atomic(folder / f"{attack}.html", page.encode())
         return path
-
-
-def roc_page(title: str, curves: Sequence[PlotLine]) -> str:
-    """Return a page with ROC curves on logarithmic axes, complete in itself."""
-    chart = inline_svg(
-        lambda: line_chart(
-            curves,
-            x_label="false-positive rate",
-            y_label="true-positive rate",
-            limits=(MIN_RATE, 1.0),
-            log=True,
-        ),
-        f"ROC of {title}",
-    )
-    return render("chart_page.html", title=title, lede=INTERNAL, chart=chart, caption="", not_examined=())
 
 
 def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
     """Load a run and its data again, from their original location or from the overrides.
 
     Raises:
-        ArtifactError: The folder contains no finished run with its internal part.
-        ConfigError: The data are not those that the run was fitted on.
+        ArtifactError: If the folder contains no finished run with its internal part.
+        ConfigError: If the data are not the training data of the run.
     """
     from graphveil.estimators.saved import load_model
 
     folder = RunFolder(place)
     if not folder.lock.is_file():
         raise ArtifactError(
-            f"{place} has no internal/ part, which states what data the run was fitted on; an attack is "
-            "measured on them, so name the whole run folder"
+            f"{place} has no internal/ part, which states the training data of the run; an attack is scored "
+            "on them, so name the whole run folder"
         )
     model = load_model(place)
     locked = read_json(folder.lock)["configuration"]
@@ -96,17 +94,17 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     graph = experiment.split(experiment.load(), 0)
     if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
         raise ConfigError(
-            "the data that were read have another size than those that the run was fitted on; name the run's "
-            "own data (--root, --nodes, --edges)"
+            "the data have another size than the training data of the run; name the run's own data "
+            "(--root, --nodes, --edges)"
         )
     return AttackTarget(folder, model, graph, experiment)
 
 
 def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionReport":
-    """Return how well the features of a run's nodes are reconstructed: half of them are the attacker's own.
+    """Reconstruct the features of half of a run's nodes; those of the other half are public.
 
     Raises:
-        ConfigError: features do not leave their nodes in randomized form in this run.
+        ConfigError: If nodes of this run do not report randomized features.
     """
     import numpy as np
 
@@ -121,8 +119,8 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     )
     if mechanism is None:
         raise ConfigError(
-            "reconstruction is of features that nodes randomize themselves (unit 'local-attributes', methods "
-            f"lpgnn and simgat), and in this run of {attack_target.model.method} none are sent"
+            "reconstruction needs features that nodes randomize (unit 'local-attributes', methods lpgnn and "
+            f"simgat), and nodes of this run of {attack_target.model.method} report none"
         )
     bounds, x = mechanism.bounds, to_dense(graph.x).double().numpy()
     cut = np.asarray(bounds.real(bounds.unit(x)), dtype=np.float64)  # to the public range, as nodes do
