@@ -108,7 +108,7 @@ def underpriced(query: Any) -> Query:
         if (value := parameters.get(name)) is not None
     }
     event = kind.event
-    named = type("Underpriced", (kind,), {"event": lambda self, unit: event(replace(query, **scaled), unit)})
+    named = type("Underpriced", (kind,), {"event": lambda self, unit: event(replace(self, **scaled), unit)})
     return named(**parameters)  # type: ignore[no-any-return]
 
 
