@@ -1,11 +1,5 @@
-"""LinkTeller: influences by hand and against derivatives, whom it draws, and models of each kind."""
+"""LinkTeller: influences by hand and against derivatives, sampling of pairs, and models of each kind."""
 
-import json
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import numpy as np
@@ -19,7 +13,6 @@ from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks import (
     LinkSettings,
     Pairs,
-    RocCurve,
     SecretEdges,
     attack_links,
     attack_predict,
@@ -30,7 +23,7 @@ from graphveil.lab.attacks import (
     network_predict,
     serve_model,
 )
-from graphveil.lab.attacks.influence import Predict, features_of
+from graphveil.lab.attacks.influence import NUDGES, features_of
 
 TINY = gv.load_dataset("synthetic/tiny")
 NODES = np.arange(25)
@@ -48,7 +41,7 @@ NETWORK = MODEL.fitted.trained.network  # type: ignore[attr-defined]
 
 @pytest.mark.parametrize("cls", [gv.GCN, gv.SAGE])
 @pytest.mark.parametrize("packed", [False, True])
-def test_differences_are_the_derivative(cls: Any, packed: bool) -> None:
+def test_finite_differences_are_the_derivative(cls: Any, packed: bool) -> None:
     network = fitted(cls).fitted.trained.network  # type: ignore[attr-defined]
     x = features_of(TINY)
     given = sparse.csr_array(x) if packed else x
@@ -61,7 +54,7 @@ def test_differences_are_the_derivative(cls: Any, packed: bool) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("cls", [gv.GCN, gv.SAGE, gv.GAT, gv.GAP])
-def test_what_is_sent_is_scaled_as_the_model_scales_it(cls: Any, packed: bool) -> None:
+def test_served_predictions_are_those_of_the_model(cls: Any, packed: bool) -> None:
     money = torch.from_numpy(
         np.random.default_rng(0).lognormal(12, 1, (TINY.num_nodes, 1)).astype(np.float32)
     )
@@ -74,7 +67,7 @@ def test_what_is_sent_is_scaled_as_the_model_scales_it(cls: Any, packed: bool) -
     assert np.allclose(found, answers.proba, atol=1e-4)
 
 
-def test_nothing_arrives_beyond_the_layers() -> None:
+def test_influence_is_zero_beyond_the_layers() -> None:
     graph = gv.Graph.from_edges(torch.rand(5, 3) + 0.1, [0, 1, 0, 1, 0], *PATH.edge_index(), directed=False)
     parts = torch.tensor([0, 1, 2, 3, 0])
     network = fitted(gv.GCN, graph.with_split(*(parts == k for k in range(3))), layers=2)
@@ -84,33 +77,31 @@ def test_nothing_arrives_beyond_the_layers() -> None:
     assert (found[hops == 1] > 0).all()
 
 
-def test_rows_of_zeros_are_seen_only_if_something_is_added() -> None:
+def test_zero_rows_have_influence_only_by_adding() -> None:
     x = features_of(TINY).copy()
     x[3] = 0
     empty = ~x[NODES].any(axis=1)
     predict = network_predict(NETWORK, TINY.adjacency)
     for given in (x, sparse.csr_array(x)):
-        by = {nudge: influences(predict, given, NODES, nudge=nudge) for nudge in ("scale", "add", "either")}
-        assert not by["scale"][empty].any() and by["add"][3].any()
-        assert np.array_equal(by["either"][empty], by["add"][empty])
-        assert np.array_equal(by["either"][~empty], by["scale"][~empty])
+        scaled, added, either = (influences(predict, given, NODES, nudge=nudge) for nudge in NUDGES)
+        assert not scaled[empty].any() and added[3].any()
+        assert np.array_equal(either[empty], added[empty])
+        assert np.array_equal(either[~empty], scaled[~empty])
 
 
-def test_scores_of_a_pair_by_direction() -> None:
-    pairs = Pairs(np.array([4, 7]), np.array([0]), np.array([1]), np.array([True]))
+@pytest.mark.parametrize("joined", [True, False])
+def test_scores_of_a_pair_by_direction(joined: bool) -> None:
+    pairs = Pairs(np.array([4, 7]), np.array([0]), np.array([1]), np.array([joined]))
     found = np.array([[9.0, 1.0], [3.0, 9.0]])  # nudging 4 moves 7 by 1, and 7 moves 4 by 3
     by = {way: link_scores(found, pairs, way)[0] for way in ("max", "later", "earlier", "mean")}
     assert by == {"max": 3.0, "later": 3.0, "earlier": 1.0, "mean": 2.0}
     with pytest.raises(ConfigError, match="not those of 2 nodes"):
         link_scores(found[:1], pairs)
-
-
-def test_a_predict_function_must_answer_for_all_nodes() -> None:
     with pytest.raises(ConfigError, match="one row of scores per node"):
         influences(lambda x: x[:3], np.eye(5), np.arange(2))
 
 
-def test_whom_each_sampling_draws() -> None:
+def test_samplings_draw_nodes_by_degree_and_pairs_by_kind() -> None:
     edges = SecretEdges.from_adjacency(TINY.adjacency)
     low, high = (draw_pairs(edges, count=40, sampling=how) for how in ("lo", "hi"))
     assert edges.degrees[low.nodes].max() <= 5 < 10 <= edges.degrees[high.nodes].min()
@@ -127,20 +118,24 @@ def test_whom_each_sampling_draws() -> None:
         draw_pairs(SecretEdges.from_adjacency(PATH), sampling="hi")
 
 
-def test_a_directed_edge_joins_its_ends_both_ways() -> None:
+def test_directed_edge_joins_its_ends_both_ways() -> None:
     edges = SecretEdges.from_adjacency(Adjacency.from_edges([2], [0], num_nodes=3, directed=True))
     assert edges.joined(np.array([0, 2, 0]), np.array([2, 0, 1])).tolist() == [True, True, False]
 
 
-def test_a_plain_network_gives_its_edges_away() -> None:
+def test_network_over_exact_edges_reveals_them() -> None:
     report = attack_links(MODEL, TINY, LinkSettings(nodes=80))
     assert report.edge_source == "exact edges"
     assert report["LinkTeller"].roc.auc > 0.85
     assert report["LinkTeller"].roc.auc > report["feature correlation (public)"].roc.auc + 0.2
     assert not report.theoretical_bound["valid"]
+    predict = serve_model(MODEL, TINY).predict  # any other function is attacked alike
+    alone = attack_predict(predict, features_of(TINY), report.pairs, report.settings)
+    assert np.array_equal(alone.scores, report["LinkTeller"].scores)
+    assert alone.roc.auc == report["LinkTeller"].roc.auc
 
 
-def test_answers_from_released_rows_do_not_move() -> None:
+def test_predictions_from_released_rows_do_not_change() -> None:
     private = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=5).fit(TINY)
     report = attack_links(private, TINY, LinkSettings(nodes=60))
     assert report["LinkTeller"].roc.auc == 0.5
@@ -148,7 +143,7 @@ def test_answers_from_released_rows_do_not_move() -> None:
     assert report.theoretical_bound["valid"] and report.theoretical_bound["auc"] < 0.75
 
 
-def test_a_network_over_a_released_graph_shows_that_graph_and_no_other() -> None:
+def test_network_over_a_released_graph_does_not_read_true_edges() -> None:
     noisy = fitted(unit="undirected-edge", epsilon=3.0, perturb="edge-rand")
     answers = serve_model(noisy, TINY)
     assert answers.edge_source == "a released graph"
@@ -160,52 +155,7 @@ def test_a_network_over_a_released_graph_shows_that_graph_and_no_other() -> None
     assert np.allclose(answers.predict(x), answers.proba, atol=1e-4)
 
 
-@contextmanager
-def endpoint(predict: Predict) -> Iterator[str]:
-    """Serve a predict function over HTTP: rows in, probabilities out, as JSON."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = json.dumps(predict(np.array(body["x"])).tolist()).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    worker = threading.Thread(target=server.serve_forever, args=(0.01,))
-    worker.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        worker.join()
-        server.server_close()
-
-
-def test_a_live_endpoint_is_attacked_like_a_function() -> None:
-    keep = torch.zeros(300, dtype=torch.bool)
-    keep[:60] = True
-    graph = TINY.subgraph(keep)
-    predict = network_predict(NETWORK, graph.adjacency)
-    pairs = draw_pairs(SecretEdges.from_adjacency(graph.adjacency), count=30)
-    with endpoint(predict) as url:
-
-        def ask(x: Any) -> Any:
-            request = urllib.request.Request(url, json.dumps({"x": x.tolist()}).encode())
-            with urllib.request.urlopen(request) as reply:
-                return np.array(json.load(reply))
-
-        live = attack_predict(ask, features_of(graph), pairs, LinkSettings())
-    direct = attack_predict(predict, features_of(graph), pairs, LinkSettings())
-    assert np.array_equal(live.scores, direct.scores)  # text keeps every bit of a float
-    assert isinstance(live.roc, RocCurve) and live.roc.auc > 0.8
-
-
-def test_a_network_that_begins_otherwise_has_no_derivative_here() -> None:
+def test_rejects_networks_without_an_affine_first_layer() -> None:
     class Squared(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Membership: who is judged, what overfitting tells, LiRA and the Bayes posterior on laws that are known."""
+"""Membership inference: scored nodes, overfitted and private models, LiRA and the Bayes posterior."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden
 
 
 def hard() -> gv.Graph:
-    """Return nodes with many features that say little, which a network learns by heart."""
+    """Return nodes with many uninformative features, which a network memorizes."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(500, 600, generator=rng)
     y = (x[:, 0] + x[:, 1] + torch.randn(500, generator=rng) > 0).long()
@@ -45,7 +45,7 @@ HARD = hard()
 FITTED = gv.MLP(**OVERFITTED).fit(HARD)
 
 
-def test_the_shadow_graph_is_even_in_classes_and_split_as_the_paper_says() -> None:
+def test_shadow_graph_is_balanced_and_split_as_in_the_paper() -> None:
     shadow, nodes = shadow_graph(TINY, 40, seed=1)
     assert shadow.num_nodes == len(nodes) == 120
     assert np.array_equal(shadow.x.numpy(), TINY.x.numpy()[nodes])
@@ -58,7 +58,7 @@ def test_the_shadow_graph_is_even_in_classes_and_split_as_the_paper_says() -> No
         shadow_graph(TINY, 290, seed=0)
 
 
-def test_who_is_judged() -> None:
+def test_training_and_test_nodes_are_scored() -> None:
     nodes, members = select_evaluated_nodes(TINY)
     assert np.array_equal(members, TINY.mask("train").numpy()[nodes])
     assert not TINY.mask("val").numpy()[nodes].any()
@@ -67,11 +67,11 @@ def test_who_is_judged() -> None:
 
 
 @pytest.mark.parametrize("evaluate_on", ["target", "shadow"])
-def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> None:
+def test_overfitted_model_reveals_its_training_nodes(evaluate_on: Any) -> None:
     found = []
     for seed in range(3):  # one shadow model learns more than the next, and processors differ in the last bit
-        asked = MembershipSettings(per_class=200, evaluate_on=evaluate_on, disjoint=False, seed=seed)
-        report = attack_membership(FITTED, HARD, asked)
+        settings = MembershipSettings(per_class=200, evaluate_on=evaluate_on, disjoint=False, seed=seed)
+        report = attack_membership(FITTED, HARD, settings)
         found.append(report.attackers[SHADOW_MLP].auc)
     assert np.mean(found) > 0.6
     assert report.attackers[CONFIDENCE].auc > 0.62
@@ -80,7 +80,7 @@ def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> 
         assert report.judged == len(select_evaluated_nodes(HARD)[0])
 
 
-def test_a_private_model_does_not() -> None:
+def test_private_model_does_not_reveal_them() -> None:
     graph = RECIPES["gap"].split(HARD, 0, by_id=True)
     private = gv.MLP(unit="node-record", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
     report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
@@ -89,13 +89,22 @@ def test_a_private_model_does_not() -> None:
     assert report.as_dict()["internal"] is True
 
 
+def test_scores_are_made_from_outputs_only() -> None:
+    model = gv.MLP(unit="none", seed=0, epochs=20, tuned=False).fit(TINY)
+    swapped = TINY.with_split(TINY.mask("test"), TINY.mask("val"), TINY.mask("train"))
+    settings = MembershipSettings(per_class=40, disjoint=False)
+    one, other = (attack_membership(model, graph, settings).attackers for graph in (TINY, swapped))
+    for name in (SHADOW_MLP, CONFIDENCE):
+        assert one[name].auc == pytest.approx(1 - other[name].auc, abs=1e-9)
+
+
 def drawn(shift: float, *, prior: float = 0.0, seed: int = 0) -> tuple[Ensemble, np.ndarray, Any, Adjacency]:
     """Draw confidences of 17 models: members' are higher, and so are those of members' neighbors."""
     rng, nodes = np.random.default_rng(seed), 600
     edges = Adjacency.from_edges(range(nodes - 1), range(1, nodes), num_nodes=nodes, directed=False)
     members = rng.random((17, nodes)) < 0.5
-    beside = np.roll(members, 1, axis=1).astype(float) + np.roll(members, -1, axis=1)
-    sure = rng.normal(size=nodes) * 3 + shift * members + prior * beside + rng.normal(size=(17, nodes))
+    neighbors = np.roll(members, 1, axis=1).astype(float) + np.roll(members, -1, axis=1)
+    sure = rng.normal(size=nodes) * 3 + shift * members + prior * neighbors + rng.normal(size=(17, nodes))
     return Ensemble(members[1:], sure[1:]), sure[0], members[0], edges
 
 
@@ -107,7 +116,7 @@ def test_lira_is_the_likelihood_ratio() -> None:
     assert 0.4 < roc_auc(lira_scores(*nothing[:2]), nothing[2]) < 0.6
 
 
-def test_the_bayes_posterior_takes_what_neighbors_add_off() -> None:
+def test_bayes_posterior_uses_the_members_among_neighbors() -> None:
     ensemble, sure, members, edges = drawn(1.5, prior=1.5)
     nodes, secret = np.arange(600), SecretEdges.from_adjacency(edges)
     bayes, lira = bayes_scores(ensemble, sure, secret, nodes), lira_scores(ensemble, sure)
@@ -120,7 +129,7 @@ def test_the_bayes_posterior_takes_what_neighbors_add_off() -> None:
     assert roc_auc(bayes, members) > roc_auc(lira, members) - 0.02
 
 
-def test_an_ensemble_of_fits() -> None:
+def test_ensemble_leaves_each_node_out_equally_often() -> None:
     ensemble = fit_ensemble(FITTED, HARD, 12)
     nodes, members = select_evaluated_nodes(HARD)
     assert (ensemble.members[:, nodes].sum(axis=0) == 10).all()

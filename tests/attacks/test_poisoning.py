@@ -1,4 +1,4 @@
-"""False clients: whom they are, what they send, and what the server makes of it."""
+"""Malicious clients: their choice, their LDP reports, and the accuracy of the server."""
 
 import numpy as np
 import pytest
@@ -27,51 +27,51 @@ KEYWORDS = {
     "epochs": 15,
 }
 MODEL = gv.LPGNN(**KEYWORDS)
-TOLD = reports_of(gv.LPGNN(**KEYWORDS).fit(TINY))
-WHO = malicious_clients(TINY, 0.1, hubs=False, seed=0)
+SENT = reports_of(gv.LPGNN(**KEYWORDS).fit(TINY))
+CLIENTS = malicious_clients(TINY, 0.1, hubs=False, seed=0)
 LAW = MODEL.label_mechanism(3)
-OTHERS = np.setdiff1d(np.arange(300), WHO)
+OTHERS = np.setdiff1d(np.arange(300), CLIENTS)
 
 
-def test_who_lies() -> None:
-    assert len(WHO) == len(set(WHO.tolist())) == 30
+def test_malicious_clients_are_random_or_hubs() -> None:
+    assert len(CLIENTS) == len(set(CLIENTS.tolist())) == 30
     degrees = TINY.adjacency.indptr.diff()
     hubs = malicious_clients(TINY, 0.1, hubs=True, seed=0)
     assert degrees[hubs].min() >= degrees[np.setdiff1d(np.arange(300), hubs)].max()
 
 
 @pytest.mark.parametrize("strategy", POISONING_STRATEGIES)
-def test_only_liars_change_and_only_what_they_may(strategy: str) -> None:
-    found = poison_reports(TOLD, TINY, LAW, WHO, strategy, np.random.default_rng(0))
-    rows, own = found.features.dense().numpy(), TOLD.features.dense().numpy()
+def test_only_malicious_clients_change_and_only_their_strategy(strategy: str) -> None:
+    found = poison_reports(SENT, TINY, LAW, CLIENTS, strategy, np.random.default_rng(0))
+    rows, own = found.features.dense().numpy(), SENT.features.dense().numpy()
     assert np.array_equal(rows[OTHERS], own[OTHERS])
-    assert torch.equal(found.labels[OTHERS], TOLD.labels[OTHERS])
-    assert torch.equal(found.labels < 0, TOLD.labels < 0)  # nobody speaks who was not asked
+    assert torch.equal(found.labels[OTHERS], SENT.labels[OTHERS])
+    assert torch.equal(found.labels < 0, SENT.labels < 0)  # clients without a label report none
     unpoisoned = np.abs(own - 0.5).max()
     assert np.abs(rows - 0.5).max() <= unpoisoned * (100.01 if strategy == "unbounded" else 1.0001)
     if strategy == "feature":
-        assert (rows[WHO] >= 0.5).all() and (own[WHO] < 0.5).any()
-    saying = WHO[TOLD.labels[WHO] >= 0]
+        assert (rows[CLIENTS] >= 0.5).all() and (own[CLIENTS] < 0.5).any()
+    reporting = CLIENTS[SENT.labels[CLIENTS] >= 0]
     if strategy == "deny":
-        assert (found.labels[saying] != TINY.y[saying]).all() and np.array_equal(rows, own)
+        assert (found.labels[reporting] != TINY.y[reporting]).all() and np.array_equal(rows, own)
     if strategy in ("label", "same"):
-        rarest = torch.bincount(TINY.y).argmin().expand(len(saying))
-        assert torch.equal(found.labels[saying], rarest if strategy == "same" else (TINY.y[saying] + 1) % 3)
+        rarest, following = torch.bincount(TINY.y).argmin(), (TINY.y[reporting] + 1) % 3
+        assert (found.labels[reporting] == (rarest if strategy == "same" else following)).all()
         assert np.array_equal(rows, own)
 
 
 @pytest.mark.parametrize("strategy", ["random", "label", "same", "deny"])
-def test_liars_say_groups_of_hashes_that_they_did_not_choose(strategy: str) -> None:
-    graph = _of_five_classes()
+def test_malicious_clients_report_groups_of_their_own_hash(strategy: str) -> None:
+    graph = of_five_classes()
     fitted = gv.LPGNN(**KEYWORDS | {"labels": "hashing", "eps_y": 0.5, "epochs": 1}).fit(graph)
-    law, told = fitted.label_mechanism(5), reports_of(fitted)
+    law, sent = fitted.label_mechanism(5), reports_of(fitted)
     assert (law.groups, law.size) == (2, 3)
-    found = poison_reports(told, graph, law, WHO, strategy, np.random.default_rng(0))
-    assert torch.equal(found.labels[OTHERS], told.labels[OTHERS])
-    saying = WHO[told.labels[WHO, 0] >= 0]
-    said, own = found.labels[saying].numpy(), graph.y[saying].numpy()
-    law.groups_of(law.hashes_of_rows(saying.numpy()), said)  # a group of its hash, or this is refused
-    inside, people = law.members(said), np.arange(len(saying))
+    found = poison_reports(sent, graph, law, CLIENTS, strategy, np.random.default_rng(0))
+    assert torch.equal(found.labels[OTHERS], sent.labels[OTHERS])
+    reporting = CLIENTS[sent.labels[CLIENTS, 0] >= 0]
+    reported, own = found.labels[reporting].numpy(), graph.y[reporting].numpy()
+    law.groups_of(law.hashes_of_rows(reporting.numpy()), reported)  # a group of its hash, or this is rejected
+    inside, people = law.members(reported), np.arange(len(reporting))
     if strategy == "deny":
         assert not inside[people, own].any()
     if strategy == "label":
@@ -80,43 +80,36 @@ def test_liars_say_groups_of_hashes_that_they_did_not_choose(strategy: str) -> N
         assert inside[:, int(torch.bincount(graph.y).argmin())].all()
 
 
-def _of_five_classes() -> gv.Graph:
+def of_five_classes() -> gv.Graph:
     many = gv.Graph.from_edges(
         TINY.x, torch.arange(300) % 5, *TINY.adjacency.edge_index(), directed=False, num_classes=5
     )
     return RECIPES["gap"].split(many, seed=0)
 
 
-def test_who_says_several_classes_is_not_measured() -> None:
-    with pytest.raises(NotImplementedGuaranteeError, match="'hashing'"):
-        attack_collection(gv.LPGNN(**KEYWORDS | {"labels": "subset", "eps_y": 0.5}), _of_five_classes())
-
-
-def test_who_is_refused_says_nothing() -> None:
-    found = drop_reports(TOLD, WHO)
-    assert (found.labels[WHO] == -1).all()
-    assert np.allclose(found.features.dense().numpy()[WHO], 0.5)
-
-
-def test_a_server_without_checks_pays_for_it() -> None:
+def test_server_without_checks_loses_accuracy() -> None:
     little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
     collection = PoisonedCollection.from_model(plenty, TINY)
-    sent = poison_reports(collection.reports_sent, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
-    assert collection.accuracy(drop_reports(sent, WHO)) >= collection.accuracy(sent) + 0.2
+    sent = poison_reports(collection.reports_sent, TINY, LAW, CLIENTS, "unbounded", np.random.default_rng(0))
+    kept = drop_reports(sent, CLIENTS)
+    assert (kept.labels[CLIENTS] == -1).all() and np.allclose(kept.features.dense().numpy()[CLIENTS], 0.5)
+    assert collection.accuracy(kept) >= collection.accuracy(sent) + 0.2
 
 
-def test_each_server_is_compared_with_itself() -> None:
+def test_losses_are_relative_to_the_same_server() -> None:
     report = attack_collection(MODEL, TINY, strategy="same", share=0.3)
     found = report.as_dict()
     assert found["lost_poisoned"] == pytest.approx(report.unpoisoned - report.poisoned)
     assert found["lost_robust"] == pytest.approx(report.unpoisoned_robust - report.robust)
-    nobody = attack_collection(MODEL, TINY, strategy="random", share=0.0)
-    assert nobody.unpoisoned == nobody.poisoned == nobody.checked
-    assert nobody.robust == nobody.unpoisoned_robust and nobody.as_dict()["lost_robust"] == 0
+    none = attack_collection(MODEL, TINY, strategy="random", share=0.0)
+    assert none.unpoisoned == none.poisoned == none.checked
+    assert none.robust == none.unpoisoned_robust and none.as_dict()["lost_robust"] == 0
 
 
-def test_other_units_and_lies_are_refused() -> None:
+def test_rejects_other_units_and_mechanisms_and_strategies() -> None:
+    with pytest.raises(NotImplementedGuaranteeError, match="'hashing'"):
+        attack_collection(gv.LPGNN(**KEYWORDS | {"labels": "subset", "eps_y": 0.5}), of_five_classes())
     with pytest.raises(ConfigError, match="local-attributes"):
         attack_collection(gv.LPGNN(unit="none"), TINY)
     with pytest.raises(ConfigError, match="strategy"):

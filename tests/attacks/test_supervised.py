@@ -1,9 +1,13 @@
-"""Attackers who are told some of the pairs: what they learn, and that they are not told what they judge."""
+"""Supervised attackers: they learn from known pairs, and do not read the pairs that they score."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import graphveil as gv
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import (
     AdversaryKnowledge,
@@ -23,7 +27,7 @@ TINY = gv.load_dataset("synthetic/tiny")
 PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=120)
 
 
-def test_two_kinds_are_told_apart_where_they_differ_and_only_there() -> None:
+def test_discriminator_finds_differences_and_no_others() -> None:
     rng = np.random.default_rng(0)
     x, kind = rng.normal(size=(600, 3)), rng.random(600) < 0.5
     x[:, 1] += 2 * kind
@@ -33,25 +37,39 @@ def test_two_kinds_are_told_apart_where_they_differ_and_only_there() -> None:
     assert 0.4 < roc_auc(noise.scores(x[300:, [0, 2]]), kind[300:]) < 0.6
 
 
-def test_an_attacker_without_knowledge_stays_at_chance() -> None:
+def test_attacker_without_knowledge_is_at_chance() -> None:
     rng = np.random.default_rng(1)
     nothing = AdversaryKnowledge({"noise": rng.normal(size=(len(PAIRS.nodes), 4))})
     assert 0.4 < roc_auc(supervised_scores(nothing, PAIRS), PAIRS.joined) < 0.6
 
 
-def test_an_attacker_who_sees_the_edges_finds_them() -> None:
+def test_attacker_with_the_edges_finds_them() -> None:
     influence = np.zeros((len(PAIRS.nodes),) * 2)
     influence[PAIRS.one, PAIRS.other] = influence[PAIRS.other, PAIRS.one] = PAIRS.joined
     assert roc_auc(supervised_scores(AdversaryKnowledge({}, influence), PAIRS), PAIRS.joined) > 0.99
 
 
-def test_labels_of_test_nodes_are_not_public() -> None:
-    rows = public_knowledge(TINY, PAIRS).rows["labels"]
+def test_public_knowledge_has_neither_labels_of_test_nodes_nor_edges() -> None:
+    known = public_knowledge(TINY, PAIRS).rows
     tested = TINY.mask("test").numpy()[PAIRS.nodes]
-    assert not rows[tested].any() and rows[~tested].any(axis=1).all()
+    assert not known["labels"][tested].any() and known["labels"][~tested].any(axis=1).all()
+    empty = Adjacency.from_edges([], [], num_nodes=TINY.num_nodes, directed=False)
+    without = public_knowledge(TINY.replace(adjacency=empty), PAIRS).rows
+    assert known.keys() == without.keys()
+    assert all(np.array_equal(rows, without[name]) for name, rows in known.items())
 
 
-def test_a_plain_network_tells_more_than_the_public_data() -> None:
+def test_scores_do_not_depend_on_the_truth_of_scored_pairs() -> None:
+    pairs = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=45)
+    known = public_knowledge(TINY, pairs)
+    first = PublicStreams(0).numpy("folds").integers(2, size=len(pairs.joined)) == 0
+    otherwise = replace(pairs, joined=np.where(first, ~pairs.joined, pairs.joined))
+    found, changed = (supervised_scores(known, one) for one in (pairs, otherwise))
+    assert np.array_equal(found[first], changed[first])
+    assert not np.array_equal(found[~first], changed[~first])  # these are scored by a model of the others
+
+
+def test_predictions_reveal_more_than_public_data() -> None:
     model = gv.GCN(unit="none", seed=0, epochs=15).fit(TINY)
     report = attack_links(model, TINY, LinkSettings(nodes=80, supervised=True))
     gained = report.difference(SUPERVISED, SUPERVISED_PUBLIC, draws=20)
@@ -59,7 +77,7 @@ def test_a_plain_network_tells_more_than_the_public_data() -> None:
     assert report.difference(BY_FEATURES, BY_FEATURES, draws=5).high == 0
 
 
-def test_too_many_nodes_are_refused() -> None:
+def test_rejects_too_many_nodes_and_too_few_folds() -> None:
     with pytest.raises(ConfigError, match="draw fewer"):
         LinkSettings(nodes=100_000)
     with pytest.raises(ConfigError, match="folds=1"):

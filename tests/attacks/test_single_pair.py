@@ -1,4 +1,4 @@
-"""One slot toggled, the rest fixed: no attack passes the ceiling, and a mechanism of less noise does."""
+"""Attacks on one node pair: none exceeds the bound, and one on too little noise does."""
 
 import math
 
@@ -19,6 +19,7 @@ from graphveil.lab.attacks import (
     single_pair,
     toggle_edge,
 )
+from graphveil.lab.attacks.pairs import Score
 
 PAIR = (2, 7)
 GRAPH = gv.Graph.from_edges(
@@ -28,8 +29,8 @@ REPEATS = 200
 CHANCE = 4 * math.sqrt(0.5 / REPEATS)  # four standard errors of the difference of two rates, at most
 
 
-def bit(epsilon: float) -> "gv.attacks.single_pair.Score":
-    """Return the best score against randomized response: whether the pair is joined in what comes out."""
+def bit(epsilon: float) -> Score:
+    """Return the best score against randomized response: whether the pair is joined in the released graph."""
 
     def score(graph: gv.Graph, number: int) -> float:
         released = gv.perturb.edge_rand(
@@ -49,18 +50,14 @@ def test_toggling_twice_changes_nothing() -> None:
     assert there.edge_set is not graph.edge_set
 
 
-def test_randomized_response_reaches_its_ceiling_and_no_more() -> None:
-    found = single_pair(bit(1.0), GRAPH, PAIR, repeats=REPEATS)
+def test_randomized_response_reaches_its_bound_and_more_at_twice_the_epsilon() -> None:
+    found, louder = (single_pair(bit(epsilon), GRAPH, PAIR, repeats=REPEATS) for epsilon in (1.0, 2.0))
     assert abs(largest_advantage(found) - pure_advantage(1.0)) < CHANCE
     assert abs(found.auc - pure_auc(1.0)) < CHANCE
+    assert largest_advantage(louder) > pure_advantage(1.0) + CHANCE
 
 
-def test_twice_the_epsilon_is_noticed() -> None:
-    found = single_pair(bit(2.0), GRAPH, PAIR, repeats=REPEATS)
-    assert largest_advantage(found) > pure_advantage(1.0) + CHANCE
-
-
-def test_a_threshold_chosen_on_other_releases_has_counts_that_prove_something() -> None:
+def test_counts_at_a_threshold_of_other_releases_refute_too_little_noise() -> None:
     weak, strong = (PairTest.from_scores(*pair_scores(bit(e), GRAPH, PAIR, repeats=400)) for e in (1.0, 3.0))
     least = [
         clopper_pearson_lower(t.tp, 200, 0.005) - clopper_pearson_upper(t.fp, 200, 0.005)
@@ -69,7 +66,7 @@ def test_a_threshold_chosen_on_other_releases_has_counts_that_prove_something() 
     assert least[0] < pure_advantage(1.0) < least[1]
 
 
-def test_noise_alone_has_no_advantage_on_fresh_releases_but_has_one_over_all_thresholds() -> None:
+def test_largest_advantage_is_biased_and_that_of_other_releases_is_not() -> None:
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((300, 2, 200))
     fresh = [PairTest.from_scores(*draw).advantage for draw in draws]
@@ -79,15 +76,12 @@ def test_noise_alone_has_no_advantage_on_fresh_releases_but_has_one_over_all_thr
     ]
     assert abs(np.mean(fresh)) < 4 * np.std(fresh) / math.sqrt(300)
     assert np.mean(largest) > 0.04  # sqrt(pi / 8) sqrt(2 / 200) less steps
-
-
-def test_one_release_is_not_enough_to_choose_and_to_count() -> None:
-    with pytest.raises(gv.errors.ConfigError, match="releases"):
+    with pytest.raises(gv.errors.ConfigError, match="releases"):  # one is too few to choose and to count
         PairTest.from_scores([1.0], [0.0])
 
 
 @pytest.mark.parametrize("edge", [True, False])
-def test_it_is_the_joined_graph_that_counts_as_there(edge: bool) -> None:
+def test_releases_with_the_edge_are_the_positives(edge: bool) -> None:
     graph = toggle_edge(GRAPH, PAIR) if edge else GRAPH
     exact = single_pair(lambda one, number: float(len(one.adjacency.indices)), graph, PAIR, repeats=3)
     assert exact.auc == 1.0

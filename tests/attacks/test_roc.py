@@ -1,4 +1,4 @@
-"""Ranking figures against what they mean, pair by pair; ceilings against the mechanisms that reach them."""
+"""ROC curves against counts of pairs, and attack bounds against mechanisms that reach them."""
 
 import itertools
 import math
@@ -30,20 +30,22 @@ RNG = np.random.default_rng(0)
 SCORES, THERE = RNG.integers(6, size=60).astype(float), RNG.random(60) < 0.4
 
 
-def test_auc_is_how_often_one_that_is_there_wins() -> None:
+def test_auc_is_the_share_of_pairs_in_order() -> None:
     pairs = list(itertools.product(SCORES[THERE], SCORES[~THERE]))
     wins = np.mean([(one > other) + (one == other) / 2 for one, other in pairs])
     assert roc_auc(SCORES, THERE) == pytest.approx(wins, abs=1e-12)
 
 
-def test_weights_count_like_copies() -> None:
+def test_weights_are_multiplicities() -> None:
     copies = RNG.integers(4, size=60)
     repeated = RocCurve.from_scores(np.repeat(SCORES, copies), np.repeat(THERE, copies))
     weighted = RocCurve.from_scores(SCORES, THERE, copies)
     assert weighted.figures() == pytest.approx(repeated.figures())
+    with pytest.raises(ConfigError, match="both kinds"):
+        RocCurve.from_scores([1.0, 2.0], [True, True])
 
 
-def test_the_curve_lies_on_chance_where_scores_say_nothing() -> None:
+def test_curve_of_equal_scores_is_chance() -> None:
     flat = RocCurve.from_scores(np.zeros(60), THERE)
     assert flat.auc == 0.5
     assert flat.tpr(0.01) == pytest.approx(0.01)
@@ -52,19 +54,14 @@ def test_the_curve_lies_on_chance_where_scores_say_nothing() -> None:
     assert (precision, recall) == (pytest.approx(THERE.mean()), pytest.approx(0.1))
 
 
-def test_decisions_at_a_budget_by_hand() -> None:
+def test_precision_and_recall_of_the_top_candidates() -> None:
     roc = RocCurve.from_scores([5, 4, 3, 2, 1], [True, False, True, False, False])
     assert roc.at_top(2) == (0.5, 0.5, 0.5)
     assert roc.at_top(4) == (0.5, 1.0, pytest.approx(2 / 3))
     assert roc.at_top(1) == (1.0, 0.5, pytest.approx(2 / 3))
 
 
-def test_one_kind_alone_is_refused() -> None:
-    with pytest.raises(ConfigError, match="both kinds"):
-        RocCurve.from_scores([1.0, 2.0], [True, True])
-
-
-def test_a_spread_is_students() -> None:
+def test_mean_interval_is_that_of_student() -> None:
     found = MeanInterval.from_values([1.0, 2.0, 4.0])
     error = np.std([1, 2, 4], ddof=1) / math.sqrt(3)
     assert (found.mean, found.error) == (pytest.approx(7 / 3), pytest.approx(error))
@@ -72,12 +69,12 @@ def test_a_spread_is_students() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_one_randomized_bit_reaches_the_pure_ceilings(epsilon: float) -> None:
+def test_one_randomized_bit_reaches_the_bounds_of_pure_dp(epsilon: float) -> None:
     kept = math.exp(epsilon) / (1 + math.exp(epsilon))
     scores, there, weights = [1, 1, 0, 0], [True, False, True, False], [kept, 1 - kept, 1 - kept, kept]
-    told = RocCurve.from_scores(scores, there, weights)
-    assert told.auc == pytest.approx(pure_auc(epsilon))
-    false, true = told.rates
+    released = RocCurve.from_scores(scores, there, weights)
+    assert released.auc == pytest.approx(pure_auc(epsilon))
+    false, true = released.rates
     assert (true - false).max() == pytest.approx(pure_advantage(epsilon))
     release = Guarantee.from_event(UndirectedEdge(), PureDP(epsilon), delta=0.0, releases=1)
     theoretical_bound = theoretical_bound_of(release)
@@ -85,7 +82,7 @@ def test_one_randomized_bit_reaches_the_pure_ceilings(epsilon: float) -> None:
     assert theoretical_bound["advantage"] == pytest.approx(pure_advantage(epsilon), abs=1e-6)
 
 
-def test_the_gaussian_ceiling_is_the_closed_form() -> None:
+def test_bound_of_a_gaussian_release_is_the_closed_form() -> None:
     release = Guarantee.from_event(UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1)
     exact = norm.cdf(0.8 / math.sqrt(2))
     assert exact <= theoretical_bound_of(release)["auc"] <= exact + 0.003
@@ -94,7 +91,7 @@ def test_the_gaussian_ceiling_is_the_closed_form() -> None:
     )
 
 
-def test_without_a_valid_guarantee_nothing_is_excluded() -> None:
+def test_invalid_guarantee_has_no_bound() -> None:
     void = Guarantee.from_event(
         UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1, deviations=("seeded",)
     )
@@ -112,9 +109,7 @@ def test_without_a_valid_guarantee_nothing_is_excluded() -> None:
     [(UndirectedEdge(), True, False), (LocalAttributes(), False, False), (NodeRecord(), True, True)],
     ids=lambda value: value.name if isinstance(value, Unit) else "",
 )
-def test_a_guarantee_excludes_nothing_about_what_its_unit_does_not_protect(
-    unit: Unit, edges: bool, records: bool
-) -> None:
+def test_bound_is_valid_for_protected_objects_only(unit: Unit, edges: bool, records: bool) -> None:
     release = Guarantee.from_event(unit, PureDP(1.0), delta=0.0, releases=1)
     assert (
         theoretical_bound_of(release, "edge")["valid"],
