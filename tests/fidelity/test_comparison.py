@@ -1,14 +1,17 @@
-"""Two graphs compared: names, measures, what is sampled and what is refused."""
+"""Two graphs compared: the queries, their measures, sampling, and rejected inputs."""
 
 import json
+import math
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 
 import graphveil as gv
-from fidelity.drawn import adjacency
+from fidelity.graphs import adjacency
 from graphveil.errors import ConfigError, GraphError
+from graphveil.lab.fidelity import kl_divergence, normalized_mutual_information, relative_error
 
 NAMES = [
     "nodes",
@@ -40,7 +43,7 @@ def karate() -> gv.Graph:
     return graph(nx.karate_club_graph())
 
 
-def test_a_graph_is_like_itself(karate: gv.Graph) -> None:
+def test_equal_graphs_have_no_error(karate: gv.Graph) -> None:
     found = gv.compare(karate, karate)
     assert [query.name for query in found.queries] == NAMES
     errors = {query.name: query.error for query in found.queries}
@@ -48,7 +51,7 @@ def test_a_graph_is_like_itself(karate: gv.Graph) -> None:
     assert set(errors.values()) == {0.0}
 
 
-def test_a_ring_and_a_path_differ_as_they_do() -> None:
+def test_ring_and_path_by_hand() -> None:
     found = gv.compare(graph(nx.cycle_graph(9)), graph(nx.path_graph(9)))
     assert (found["edges"].true, found["edges"].released) == (9, 8)
     assert found["edges"].error == pytest.approx(1 / 9)
@@ -60,15 +63,21 @@ def test_a_ring_and_a_path_differ_as_they_do() -> None:
     assert found["assortativity"].true is None and found["assortativity"].error is None
 
 
-def test_a_graph_without_edges_is_compared(karate: gv.Graph) -> None:
+def test_graph_without_edges_is_compared_and_printed(karate: gv.Graph) -> None:
     found = gv.compare(karate, graph(nx.empty_graph(34)))
     assert found["path-length distribution"].released == [0.0] * 5 + [1.0]
     assert [found[name].released for name in ("average shortest path", "modularity")] == [None, None]
     assert found["diameter"].error == found["triangles"].error == 1
-    json.dumps(found.as_dict(), allow_nan=False)
+    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert plain["internal"] is True
+    assert set(plain["queries"][0]) == {"name", "true", "released", "error", "measure"}
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["query", "true", "released", "error", "measure"]
+    assert lines[2].split()[:4] == ["edges", "78", "0", "1"]
+    assert "undefined" in lines[1 + NAMES.index("modularity")]
 
 
-def test_what_a_mechanism_returns_is_compared(karate: gv.Graph) -> None:
+def test_perturbed_graph_is_compared_without_a_charge(karate: gv.Graph) -> None:
     perturbed = gv.perturb.edge_rand(karate, unit="undirected-edge", epsilon=2.0, unsafe_noise_seed=1)
     before = len(gv.ledger_of(karate.edge_set).entries)
     found = gv.compare(karate, perturbed)
@@ -77,7 +86,7 @@ def test_what_a_mechanism_returns_is_compared(karate: gv.Graph) -> None:
     assert len(gv.ledger_of(karate.edge_set).entries) == before
 
 
-def test_what_is_sampled_is_said_and_drawn_again_by_the_same_seed(karate: gv.Graph) -> None:
+def test_sampled_paths_are_noted_and_reproducible(karate: gv.Graph) -> None:
     ring = graph(nx.cycle_graph(34))
     found = gv.compare(karate, ring, sources=5, seed=3)
     assert "paths are those from 5 of 34 nodes" in str(found)
@@ -86,23 +95,10 @@ def test_what_is_sampled_is_said_and_drawn_again_by_the_same_seed(karate: gv.Gra
     assert "paths are" not in str(gv.compare(karate, ring))
 
 
-def test_estimated_triangles_are_said(karate: gv.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimated_triangles_are_noted(karate: gv.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphveil.lab.fidelity.structure.EXACT_PRODUCTS", 0)
     found = gv.compare(karate, karate)
     assert sum("estimates from a million wedges" in note for note in found.notes) == 2
-
-
-def test_a_table_has_a_line_for_each_query(karate: gv.Graph) -> None:
-    lines = str(gv.compare(karate, graph(nx.empty_graph(34)))).splitlines()
-    assert lines[0].split() == ["query", "true", "released", "error", "measure"]
-    assert lines[2].split()[:4] == ["edges", "78", "0", "1"]
-    assert "undefined" in lines[1 + NAMES.index("modularity")]
-
-
-def test_plain_data_say_that_they_are_internal(karate: gv.Graph) -> None:
-    record = gv.compare(karate, karate).as_dict()
-    assert record["internal"] is True
-    assert set(record["queries"][0]) == {"name", "true", "released", "error", "measure"}
 
 
 @pytest.mark.parametrize(
@@ -113,13 +109,41 @@ def test_plain_data_say_that_they_are_internal(karate: gv.Graph) -> None:
         ("edges.csv", "takes two graphs, got str"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(karate: gv.Graph, other: object, message: str) -> None:
+def test_rejects_graphs_with_other_nodes(karate: gv.Graph, other: object, message: str) -> None:
     named = karate.replace(ids=torch.arange(34).numpy())
     with pytest.raises(GraphError, match=message):
         gv.compare(named, other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sources", [0, -1, 2.5])
-def test_sources_are_a_number_of_nodes(karate: gv.Graph, sources: int) -> None:
+def test_rejects_impossible_numbers_of_sources(karate: gv.Graph, sources: int) -> None:
     with pytest.raises(ConfigError, match=f"sources={sources} must be a whole number"):
         gv.compare(karate, karate, sources=sources)
+
+
+def test_relative_error_is_undefined_without_an_answer() -> None:
+    assert relative_error(-0.5, 0.5) == 2.0
+    assert relative_error(None, 1) is relative_error(1, None) is relative_error(0, 1) is None
+
+
+def test_divergence_adds_one_observation() -> None:
+    p, q = ((6 + 0.5) / 9, (2 + 0.5) / 9), ((1 + 0.5) / 5, (3 + 0.5) / 5)
+    expected = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+    assert kl_divergence([6, 2], [1, 3]) == pytest.approx(expected)
+    assert kl_divergence([0], [0]) == kl_divergence([5, 0, 1], [5, 0, 1]) == 0
+
+
+def test_mutual_information_of_two_partitions() -> None:
+    first, second = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 1])
+    joint = np.zeros((3, 2))
+    np.add.at(joint, (first, second), 1 / 6)
+    p, q = joint.sum(axis=1), joint.sum(axis=0)
+    mutual = sum(
+        joint[i, j] * math.log(joint[i, j] / (p[i] * q[j])) for i in range(3) for j in range(2) if joint[i, j]
+    )
+    expected = 2 * mutual / (-(p * np.log(p)).sum() - (q * np.log(q)).sum())
+    assert normalized_mutual_information(first, second) == pytest.approx(expected)
+    assert normalized_mutual_information(second, first) == pytest.approx(expected)
+    whole = np.zeros(4, dtype=np.int64)  # one community is equal to itself, and independent of others
+    assert normalized_mutual_information(whole, whole) == 1
+    assert normalized_mutual_information(whole, np.arange(4)) == 0

@@ -1,4 +1,4 @@
-"""Small graphs of different kinds, as networkx knows them and as adjacencies."""
+"""Small graphs of different kinds, as networkx graphs and as adjacencies."""
 
 from collections.abc import Callable
 
@@ -33,6 +33,6 @@ def adjacency(graph: "nx.Graph | nx.DiGraph") -> Adjacency:
 
 
 def pair(name: str) -> "tuple[nx.Graph, SimpleGraph]":
-    """Return a graph twice: undirected in networkx, and as we read it."""
+    """Return a graph twice: undirected in networkx, and as ``SimpleGraph``."""
     graph = GRAPHS[name]()
     return graph.to_undirected(), SimpleGraph.from_adjacency(adjacency(graph))
