@@ -1,7 +1,8 @@
-"""A grid: each cell once, stopped anywhere and resumed to the same bytes; refusals are findings."""
+"""A grid runs each cell once, and an interrupted one resumes to the same bytes."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,15 @@ from graphveil.lab.papers.outputs import Results
 from graphveil.lab.papers.target import ReproductionCell, cells_of, code_digest, digest_of
 from tests.reproduce.small import SMALL, grid_in
 
+PACKAGE = Path(graphveil.__file__).parent
+
 
 class StoppedError(Exception):
-    """What a watch raises to stop a grid."""
+    """Interruption of a grid by its listener."""
 
 
 class StopAfter:
-    """Lets some cells finish, and counts them."""
+    """Listener that counts finished cells, and stops the grid after some."""
 
     def __init__(self, most: int = 1000) -> None:
         self.most, self.before, self.made = most, 0, 0
@@ -50,7 +53,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {str(name): path.read_bytes() for name, path in files.items() if name.parts[0] != "internal"}
 
 
-def test_a_stopped_grid_is_finished_to_the_same_bytes(tmp_path: Path) -> None:
+def test_stopped_grid_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     whole = written(grid_in(tmp_path / "whole"))
     assert {"results.csv", "table.md", "table.tex", "verdict.json"} < set(whole)
     assert {"synthetic-tiny.svg", "synthetic-tiny.pdf"} < set(whole)
@@ -64,7 +67,7 @@ def test_a_stopped_grid_is_finished_to_the_same_bytes(tmp_path: Path) -> None:
     assert written(grid_in(tmp_path / "stopped")) == whole
 
 
-def test_a_damaged_cell_is_made_again_and_more_runs_keep_the_first(tmp_path: Path) -> None:
+def test_damaged_cell_is_run_again_and_finished_cells_are_kept(tmp_path: Path) -> None:
     first = written(grid_in(tmp_path / "a", runs=1))
     victim = next(path for path in (tmp_path / "a" / "cells").iterdir())
     victim.write_bytes(victim.read_bytes()[:-9])
@@ -74,7 +77,7 @@ def test_a_damaged_cell_is_made_again_and_more_runs_keep_the_first(tmp_path: Pat
     assert victim.read_bytes() == first[f"cells/{victim.name}"]
 
 
-def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
+def test_grids_share_finished_cells(tmp_path: Path) -> None:
     shared, watch = tmp_path / "cells", StopAfter()
     for name in ("one", "two"):
         grid = grid_in(tmp_path / name, runs=1)
@@ -83,31 +86,31 @@ def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
     assert (watch.before, watch.made) == (5, 0)
 
 
-def test_cells_that_other_code_made_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = grid_in(tmp_path, runs=1)
-    first = {name for name in written(grid) if name.startswith("cells/")}
-    monkeypatch.setattr("graphveil.lab.papers.target.code_digest", lambda: "other code")
-    watch = StopAfter()
-    grid.run(watch)
-    assert (watch.before, watch.made) == (0, 5)
-    assert not first & {f"cells/{cell.work.name}.json" for cell in cells_of(SMALL, grid.run_options)}
+def test_cells_are_named_by_the_code_of_the_package(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "graphveil")
+    with (tmp_path / "graphveil" / "errors.py").open("a", encoding="utf-8") as file:
+        file.write("\n# other code\n")
+    work = cells_of(SMALL, grid_in(tmp_path).run_options)[0].work
+    program = f"from graphveil.lab.papers.target import Work; print(Work(**{vars(work)!r}).name)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    other = done.stdout.decode().strip()
+    assert other != work.name and other[:-10] == work.name[:-10]
 
 
-def test_the_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
-    (tmp_path / "part").mkdir()
-    path = tmp_path / "part" / "one.py"
-    path.write_text("x = 1\n", encoding="utf-8")
-    found = [digest_of(tmp_path)]
-    path.write_text("x = 2\n", encoding="utf-8")
-    found.append(digest_of(tmp_path))
+def test_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
+    path, found = tmp_path / "one.py", []
+    for text in ("x = 1\n", "x = 2\n"):
+        path.write_text(text, encoding="utf-8")
+        found.append(digest_of(tmp_path))
     path.rename(path.with_name("two.py"))
-    found.append(digest_of(tmp_path))
-    (tmp_path / "part" / "compiled.pyc").write_bytes(b"not read")
-    assert digest_of(tmp_path) == found[-1] and len(set(found)) == 3
-    assert code_digest() == digest_of(Path(graphveil.__file__).parent) and len(code_digest()) == 10
+    (tmp_path / "compiled.pyc").write_bytes(b"not read")
+    assert digest_of(tmp_path) not in found and found[0] != found[1]
+    assert code_digest() == digest_of(PACKAGE) and len(code_digest()) == 10
 
 
-def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> None:
+def test_rejected_configuration_is_a_result_with_its_reason(tmp_path: Path) -> None:
     grid = grid_in(tmp_path, "strict", runs=1)
     results = Results(SMALL, grid.run_options, grid.run())
     (why,) = results.refusals
@@ -121,14 +124,14 @@ def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> N
     assert all(cost and cost["valid"] and cost["unit"] == "undirected-edge" for cost in costs)
 
 
-def test_a_folder_of_another_grid_is_refused(tmp_path: Path) -> None:
+def test_rejects_the_folder_of_another_grid(tmp_path: Path) -> None:
     grid_in(tmp_path, runs=1).run()
     with pytest.raises(ConfigError, match="mode"):
         grid_in(tmp_path, "strict", runs=1).run()
 
 
 @pytest.mark.slow
-def test_killed_with_its_workers_and_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_command_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     def command(out: str, jobs: int) -> list[str]:
         flags = ["--datasets", "synthetic/tiny", "--runs", "2", "--jobs", str(jobs), "--out", out]
         return [sys.executable, "-m", "graphveil", "reproduce", "gap:figure8", *flags]

@@ -1,4 +1,4 @@
-"""What cells measure, each on a small graph; scores against an independent library."""
+"""Measures of cells on a small graph, and scores against scikit-learn."""
 
 import math
 from typing import Any
@@ -37,11 +37,11 @@ def found(name: str, method: str, parameters: dict[str, Any], **options: Any) ->
     return measure(work, PLACES)
 
 
-def test_scores_are_those_of_an_independent_library() -> None:
+def test_scores_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     truth, proba = rng.integers(3, size=200), rng.dirichlet((1, 1, 1), size=200)
-    said = proba.argmax(axis=1)
-    assert macro_f1(truth, said) == pytest.approx(f1_score(truth, said, average="macro"))
+    predicted = proba.argmax(axis=1)
+    assert macro_f1(truth, predicted) == pytest.approx(f1_score(truth, predicted, average="macro"))
     expected = roc_auc_score(truth, proba, multi_class="ovr", average="macro")
     assert mean_auc(truth, proba) == pytest.approx(expected)
     sets, proba = rng.random((200, 4)) < 0.3, rng.random((200, 4))
@@ -60,13 +60,13 @@ def test_one_hop_has_the_noise_of_several(hops: int) -> None:
     assert epsilon < 4.0
 
 
-def test_one_hop_with_the_noise_of_several_costs_less_and_is_told_so() -> None:
+def test_one_hop_with_the_noise_of_several_costs_less() -> None:
     one = found("depth_one", "gap", {**EDGES, "epsilon": 4.0, "hops": 4})
     assert one.cost is not None and one.cost["epsilon"] < 2.5
     assert set(one.values) == {"test", "val"}
 
 
-def test_a_share_of_the_edges_is_private() -> None:
+def test_private_share_of_the_edges() -> None:
     gcn = {"epochs": 20, "unit": "edge-subset", "epsilon": 1.0, "perturb": "lap-graph"}
     released = found("private_share", "gcn", gcn, fraction=0.2)
     assert released.cost is not None and released.cost["unit"] == "edge-subset"
@@ -74,17 +74,17 @@ def test_a_share_of_the_edges_is_private() -> None:
         found("private_share", "gcn", {"epochs": 20, "unit": "none"}, fraction=share, public_alone=alone)
         for share, alone in ((0.0, True), (1.0, True))
     )
-    assert whole.values["test"] > nothing.values["test"]  # without any edge less is known
+    assert whole.values["test"] > nothing.values["test"]  # edges are informative
     assert set(whole.values) == {"test", "val", "macro_f1", "roc_auc"}
 
 
 @pytest.mark.parametrize("kind", ["ohd", "one", "rnd"])
-def test_features_that_say_nothing_cost_nothing(kind: str) -> None:
+def test_uninformative_features(kind: str) -> None:
     made = found("plain_features", "lpgnn", {**LOCAL, "eps_x": math.inf}, features=kind)
     assert set(made.values) == {"test", "val"}
 
 
-def test_who_has_the_noise_reads_records_back_and_less_of_it_tells_more() -> None:
+def test_adaptive_attacker_reconstructs_more_with_less_noise() -> None:
     little, much = (
         found("records", "-", {"features": "multi-bit", "eps_x": eps_x}).values for eps_x in (1.0, math.inf)
     )
@@ -92,10 +92,10 @@ def test_who_has_the_noise_reads_records_back_and_less_of_it_tells_more() -> Non
     assert much["r2"] > 0.9 > 0.1 > little["r2"] and much["identified"] > 0.9
 
 
-def test_links_are_found_without_privacy() -> None:
+def test_links_are_inferred_without_privacy() -> None:
     made = found("links", "gcn", {"unit": "none", "epochs": 20})
     assert made.values["auc"] > 0.8 > made.values["by_features"]
 
 
-def test_a_graph_too_small_for_a_shadow_is_a_finding() -> None:
+def test_graph_too_small_for_a_shadow_graph_is_a_rejected_cell() -> None:
     assert "shadow graph" in found("membership", "mlp", {"unit": "none", "tuned": False, "epochs": 1}).refused

@@ -1,4 +1,4 @@
-"""The pages of benchmarks/results are those that their results make."""
+"""The pages of benchmarks/results are made from their CSV files."""
 
 import sys
 from pathlib import Path
@@ -11,9 +11,9 @@ FOLDER = ROOT / "benchmarks" / "results"
 
 def test_pages_are_made_from_their_csv_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import results as made  # the benchmark of this name
+    import results as benchmark
 
-    pages = made.pages(FOLDER)
+    pages = benchmark.pages(FOLDER)
     reproduced = {path.name for path in FOLDER.glob("*.md") if path.stem.count(".")}  # TARGET.MODE.md
     assert reproduced | {"README.md", "trends.md"} == set(pages)
     for name, text in pages.items():

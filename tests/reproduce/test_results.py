@@ -1,4 +1,4 @@
-"""From runs to figures: settings are chosen on validation nodes, verdicts compare intervals."""
+"""Results of runs: chosen settings, verdicts, tables, CSV files and figures."""
 
 import csv
 import io
@@ -12,10 +12,16 @@ from graphveil.lab.papers.figures import COLORS, figures_of
 from graphveil.lab.papers.measures import Measurement
 from graphveil.lab.papers.outputs import Results, read_results_csv
 from graphveil.lab.papers.results import Point, holm, interval, points_of
-from graphveil.lab.papers.target import PublishedValue, ReproductionCell, ReproductionOptions, cells_of
+from graphveil.lab.papers.target import (
+    PublishedValue,
+    ReproductionCell,
+    ReproductionOptions,
+    ReproductionTarget,
+    cells_of,
+)
 from tests.reproduce.small import SMALL
 
-ASKED = ReproductionOptions(mode="paper", runs=3)
+OPTIONS = ReproductionOptions(mode="paper", runs=3)
 
 
 def found(cell: ReproductionCell, test: float, val: float) -> tuple[ReproductionCell, Measurement]:
@@ -25,42 +31,42 @@ def found(cell: ReproductionCell, test: float, val: float) -> tuple[Reproduction
 def results() -> Results:
     """Return made-up runs: two hops are better on test nodes, and one hop on validation nodes."""
     runs = []
-    for cell in cells_of(SMALL, ASKED):
+    for cell in cells_of(SMALL, OPTIONS):
         one_hop = cell.settings.get("hops") == 1
         base = 0.5 if cell.line == "MLP" else 0.7 if one_hop else 0.9
         runs.append(found(cell, base + 0.01 * cell.work.seed, 0.8 if one_hop else 0.6))
-    return Results(SMALL, ASKED, tuple(runs))
+    return Results(SMALL, OPTIONS, tuple(runs))
 
 
-def test_settings_are_chosen_on_validation_nodes() -> None:
+def test_settings_are_chosen_by_validation_accuracy() -> None:
     points = {point.place[2:]: point for point in results().points}
     assert points["GAP", 4.0].settings == {"hops": 1}
     assert points["GAP", 4.0].mean == pytest.approx(0.71)
 
 
-def test_what_was_published_stands_beside_its_own_metric_alone() -> None:
+def test_published_values_belong_to_one_metric() -> None:
     both = replace(SMALL, metrics={"test": "test accuracy, %", "val": "validation accuracy, %"})
-    first, other = (points_of(both, ASKED, results().runs, metric) for metric in both.metrics)
+    first, other = (points_of(both, OPTIONS, results().runs, metric) for metric in both.metrics)
     assert [point.published for point in first if point.place[2:] == ("GAP", 4.0)] == [
         PublishedValue(99.0, 0.5)
     ]
     assert not any(point.published for point in other)
 
 
-def test_the_csv_has_every_run_and_says_which_were_chosen() -> None:
+def test_csv_has_every_run_and_the_chosen_settings() -> None:
     rows = list(csv.DictReader(io.StringIO(results().csv())))
-    assert len(rows) == len(cells_of(SMALL, ASKED)) == 15
+    assert len(rows) == len(cells_of(SMALL, OPTIONS)) == 15
     chosen = [row for row in rows if row["line"] == "GAP" and row["chosen"] == "yes"]
     assert {row["settings"] for row in chosen} == {"hops=1"} and len(chosen) == 6
 
 
-def test_differences_are_paired_by_run_and_corrected_for_being_several() -> None:
-    made = results()
-    assert [(one.place[3], one.other, round(one.mean, 3)) for one in made.comparisons] == [
+def test_differences_are_paired_by_run_and_corrected() -> None:
+    grid = results()
+    assert [(one.place[3], one.other, round(one.mean, 3)) for one in grid.comparisons] == [
         (1.0, "MLP", 0.2),
         (4.0, "MLP", 0.2),
     ]
-    assert all(one.significant for one in made.comparisons)  # the difference does not vary
+    assert all(one.significant for one in grid.comparisons)  # the difference does not vary
     assert holm([0.04, 0.03])[0] == holm([0.04, 0.03])[1] == pytest.approx(0.06)
 
 
@@ -75,7 +81,7 @@ CASES: dict[str, tuple[Sequence[float], PublishedValue | None, bool, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_verdict_compares_intervals_on_the_same_data(case: str) -> None:
+def test_verdict_compares_intervals_on_the_same_data(case: str) -> None:
     values, known, same, verdict = CASES[case]
     runs = {seed: {"test": value} for seed, value in enumerate(values)}
     place = ("cora", "", "GAP", None)
@@ -83,53 +89,44 @@ def test_a_verdict_compares_intervals_on_the_same_data(case: str) -> None:
     assert point.verdict(100) == verdict
 
 
-def test_intervals_are_those_of_means_drawn_anew() -> None:
+def test_interval_is_that_of_a_bootstrap() -> None:
     values = [0.1 * number for number in range(11)]
     low, high = interval(values) or (0, 0)
     assert low < 0.5 < high and 0.1 < high - 0.5 < 0.25  # 1.96 standard errors are 0.187
     assert interval(values) == (low, high)
 
 
-def test_tables_hold_in_markdown_and_in_latex() -> None:
-    made = results()
-    table = made.tables[0]
+def test_tables_have_published_values_below_each_line() -> None:
+    grid = results()
+    table = grid.tables[0]
     assert table.head == ("epsilon", "1", "4")
     assert [row[0] for row in table.rows] == ["GAP", "GAP, published", "MLP"]
     assert table.rows[1] == ("GAP, published", "", "99.0 ± 0.5 (below)")
-    page, tex = made.page(), made.tables[0]
+    page = grid.page()
     assert "| GAP | 71.0 [70.0, 72.0] | 71.0 [70.0, 72.0] |" in page
     assert "A made-up source." in page
-    assert len({len(row) for row in tex.rows} | {len(tex.head)}) == 1
+    assert {len(row) for row in table.rows} == {len(table.head)}
 
 
-def test_columns_that_say_nothing_are_left_out() -> None:
-    made = results()
-    differences = made.tables[-1]
+def test_empty_columns_are_left_out() -> None:
+    differences = results().tables[-1]
     assert differences.head[:3] == ("data set", "difference", "at")  # there are no panels
     no_axis = replace(SMALL, axis=None, lines=SMALL.lines[2:3], compared=())
-    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(no_axis, ASKED))
-    (table,) = Results(no_axis, ASKED, runs).tables
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(no_axis, OPTIONS))
+    (table,) = Results(no_axis, OPTIONS, runs).tables
     assert table.head == ("method", "ours", "published", "verdict") and table.words == 1
     assert table.rows == (("MLP", "70.0 [70.0, 70.0]", "", "not published"),)
 
 
-def test_a_kept_csv_makes_the_same_page_again() -> None:
-    made = results()
-    again = read_results_csv(made.csv(), SMALL, "paper")
-    assert again.page() == made.page()
-    assert again.csv() == made.csv()
+@pytest.mark.parametrize("target", [SMALL, SMALL.at((1.0,))], ids=["whole", "one place"])
+def test_csv_makes_the_same_page(target: ReproductionTarget) -> None:
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, OPTIONS))
+    grid = Results(target, OPTIONS, runs)
+    read = read_results_csv(grid.csv(), SMALL, "paper")
+    assert read.target == target and read.page() == grid.page() and read.csv() == grid.csv()
 
 
-def test_places_that_were_chosen_are_read_from_the_csv() -> None:
-    target = SMALL.at((1.0,))
-    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, ASKED))
-    made = Results(target, ASKED, runs)
-    assert {cell.x for cell, _ in runs} == {1.0, None}
-    read = read_results_csv(made.csv(), SMALL, "paper")
-    assert read.target == target and read.page() == made.page()
-
-
-def test_what_is_left_out_is_said_and_not_run() -> None:
+def test_left_out_parts_are_listed_and_not_run() -> None:
     first, *others = SMALL.lines
     short = replace(first, starts={"synthetic/tiny": 4.0}, left_out="it would take hours")
     elsewhere = replace(others[-1], datasets=("cora",), left_out="it is of cora")
@@ -137,19 +134,19 @@ def test_what_is_left_out_is_said_and_not_run() -> None:
     run_options = ReproductionOptions(mode="strict", runs=1)
     runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, run_options))
     assert {(cell.line, cell.x) for cell, _ in runs if cell.line in ("GAP", "SAGE-NDP")} == {("GAP", 4.0)}
-    made = Results(target, run_options, runs)
-    said = [
+    grid = Results(target, run_options, runs)
+    expected = [
         "GAP, on synthetic/tiny below epsilon 4: it would take hours",
         "SAGE-NDP, on synthetic/tiny: it is of cora",
     ]
-    assert made.verdict()["not_run"] == said
-    assert f"## Not run\n\n* {said[0]}.\n* {said[1]}.\n" in made.page()
-    assert read_results_csv(made.csv(), target, "strict").page() == made.page()
+    assert grid.verdict()["not_run"] == expected
+    assert f"## Not run\n\n* {expected[0]}.\n* {expected[1]}.\n" in grid.page()
+    assert read_results_csv(grid.csv(), target, "strict").page() == grid.page()
     with pytest.raises(ValueError, match="left out"):  # nothing is left out without a reason
         replace(target, lines=(replace(short, left_out=""),))
 
 
-def test_a_line_has_one_color_wherever_it_is_drawn() -> None:
+def test_line_has_one_color_in_all_figures() -> None:
     both = replace(SMALL, datasets=("synthetic/tiny", "cora"), compared=())
     first, *others = both.lines
     lines = (replace(first, datasets=("cora",), left_out="words"), *others)
@@ -157,18 +154,18 @@ def test_a_line_has_one_color_wherever_it_is_drawn() -> None:
     cells = cells_of(replace(both, lines=lines), run_options)
     points = points_of(both, run_options, [found(cell, 0.7, 0.6) for cell in cells])
     drawn = figures_of(replace(both, lines=lines), points, ("svg",))
-    color = COLORS[2].encode()  # of the MLP, which stands third
+    color = COLORS[2].encode()  # of the MLP, the third line
     assert all(color in content for content in drawn.values()) and len(drawn) == 2
 
 
-def test_one_place_of_an_axis_is_drawn_as_rows() -> None:
+def test_single_place_of_an_axis_is_drawn_as_rows() -> None:
     target = SMALL.at((4.0,))
-    points = points_of(target, ASKED, [found(cell, 0.7, 0.6) for cell in cells_of(target, ASKED)])
+    points = points_of(target, OPTIONS, [found(cell, 0.7, 0.6) for cell in cells_of(target, OPTIONS)])
     (drawn,) = figures_of(target, points, ("svg",)).values()
     assert b"test accuracy, %, at epsilon 4" in drawn
 
 
-def test_a_csv_of_another_target_is_refused() -> None:
+def test_rejects_the_csv_of_another_target() -> None:
     text = results().csv().replace("GAP", "GAPP")
     with pytest.raises(ArtifactError, match="12 of 15 rows"):
         read_results_csv(text, SMALL, "paper")

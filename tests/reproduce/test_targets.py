@@ -1,4 +1,4 @@
-"""Every declared target can be run: its cells are experiments, and its published figures have lines."""
+"""Every declared target can be run, and its published values have lines."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from graphveil.lab.papers.target import (
 )
 from graphveil.lab.papers.targets import TARGETS, target_named
 
-REFUSED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything
+REJECTED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything
 
 
 @pytest.fixture(params=TARGETS)
@@ -23,7 +23,7 @@ def target(request: pytest.FixtureRequest) -> ReproductionTarget:
     return TARGETS[request.param]
 
 
-def test_published_figures_belong_to_lines_and_places(target: ReproductionTarget) -> None:
+def test_published_values_belong_to_lines_and_places(target: ReproductionTarget) -> None:
     known = {(line.panel, line.name): target.places(line, quick=False) for line in target.lines}
     for _, panel, line, x in target.published:
         assert (panel, line) in known, (panel, line)
@@ -32,9 +32,7 @@ def test_published_figures_belong_to_lines_and_places(target: ReproductionTarget
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("quick", [True, False], ids=["quick", "whole"])
-def test_every_line_is_an_experiment_that_can_be_run(
-    target: ReproductionTarget, mode: Mode, quick: bool
-) -> None:
+def test_every_line_is_an_experiment(target: ReproductionTarget, mode: Mode, quick: bool) -> None:
     seen = set()
     assert bool(cells_of(target, ReproductionOptions(mode=mode, runs=1, quick=quick))) == (
         mode in target.modes
@@ -46,20 +44,21 @@ def test_every_line_is_an_experiment_that_can_be_run(
         seen.add((cell.panel, cell.line))
         try:
             one = experiment_of(cell.work, None)
-        except (PrivacyError, ConfigError) as refused:
-            assert mode == "strict" and cell.line in REFUSED, refused
+        except (PrivacyError, ConfigError) as error:
+            assert mode == "strict" and cell.line in REJECTED, error
             continue
         assert one.parameters.get("mode", "strict") == mode
 
 
-def test_quick_is_a_part_of_the_whole_and_says_how_long(target: ReproductionTarget) -> None:
+def test_quick_is_a_part_of_the_target_and_facts_are_complete(target: ReproductionTarget) -> None:
     assert target.minutes[1] <= target.minutes[0]
     for line in target.lines:
         assert set(target.places(line, quick=True)) <= set(target.places(line, quick=False))
-    assert dict(describe(target, None))["from"] == target.source
+    facts = describe(target, None)
+    assert facts[0] == ("shows", target.title) and len(facts) > len(target.lines)
     assert overview(target, None)["cells"] > 0
 
 
-def test_an_unknown_target_is_refused_with_the_nearest() -> None:
+def test_rejects_an_unknown_target_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="gap:table2"):
         target_named("gap:tabel2")

@@ -20,7 +20,7 @@ def renyi_sigma(epsilon: float, delta: float) -> float:
 
 
 def sampled_sums(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """GAP at node level with D = 1: every node keeps one random edge, and sums get noise for one."""
+    """GAP at node level with D = 1: every node keeps one random edge, and sums get noise for one edge."""
     degree = graph.a.sum(axis=1).astype(np.int64)
     last = np.cumsum(degree)
     first = last - degree
@@ -31,7 +31,7 @@ def sampled_sums(graph: SmallGraph, noise: NoiseRecorder) -> None:
 
 
 def sums(graph: SmallGraph) -> Floats:
-    """Sums over neighbors of rows of norm one; a null record's row is zero."""
+    """Return sums over neighbors of rows of norm one; a null record's row is zero."""
     return np.asarray(graph.a.T @ np.eye(4)[graph.y + 1][:, 1:])
 
 
@@ -47,7 +47,7 @@ def moved_by_a_stored_edge() -> float:
 
 def all_rows_at_node_level(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """GAP at node level, one hop, maximum degree D: noise for D neighbors' rows in every aggregate."""
-    most = max(1, graph.nodes - 1)  # a degree that no node can pass
+    most = max(1, graph.nodes - 1)  # a degree that no node can exceed
     noise.gaussian(sums(graph), math.sqrt(most) * renyi_sigma(EPSILON, DELTA))
 
 
@@ -117,7 +117,7 @@ def kept_by_a_slot() -> float:
 
 
 def sampling_times_epsilon(graph: SmallGraph, noise: NoiseRecorder, rate: float = 0.1) -> None:
-    """A count of a sample of edges at epsilon 4, sold as rate * 4."""
+    """A count of a sample of edges at epsilon 4, charged as rate * 4."""
     edges = int(np.triu(graph.a).sum())
     noise.laplace((noise.hidden.random(edges) < rate).sum(), 1 / 4.0)
 
@@ -164,10 +164,10 @@ BROKEN = (
     PublishedMechanism(
         name="sampled neighbors",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        explanation="Every node keeps D random neighbors, and is claimed to change D messages. A hub that is "
-        "connected to all nodes is drawn in half of the samples of people with one other friend, and takes "
-        "the place of their other messages. Mend: weigh messages by their sender's own list, and protect "
-        "lists (unit node-record).",
+        explanation="Every node keeps D random neighbors, and the claim is that it changes D messages. A hub "
+        "that is connected to all nodes is in half of the samples of nodes with one other neighbor, and "
+        "replaces their other messages. Correction: weight messages by the sender's out-degree, and protect "
+        "out-edges (unit node-record).",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=sampled_sums,
@@ -184,8 +184,8 @@ BROKEN = (
     PublishedMechanism(
         name="one direction",
         source="GAP at edge level, on undirected edges (ibid., Lemma 1 and Proposition 2)",
-        explanation="Noise for one stored edge. An undirected edge is stored twice and moves two "
-        "rows, which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
+        explanation="Noise for one stored edge. An undirected edge is stored twice and changes two rows, "
+        "which even the loose noise of the proposition does not cover. Correction: sqrt(2) times the noise.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=noise_for_one_direction,
@@ -198,7 +198,7 @@ BROKEN = (
             tolerance=1e-9,
         ),
         cost=RestatedValue(
-            what="epsilon of an undirected edge where one direction is sold at 1, delta 1e-5",
+            what="epsilon of an undirected edge if one direction is charged 1, delta 1e-5",
             location="the least noise that one direction needs",
             published=1.465,
             restated=lambda: epsilon_of(math.sqrt(2) * mu_of(1.0, 1e-5), 1e-5),
@@ -207,22 +207,22 @@ BROKEN = (
     PublishedMechanism(
         name="a node's own row",
         source="GAP at node level (ibid., Lemmas 2 and 3)",
-        explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum "
-        "over all its friends, is given out too and may move by D alone, however well degrees are bounded. "
-        "Mend: withhold a node's own row from all others (unit node-bounded-degree), or protect lists.",
+        explanation="A node with D neighbors is charged for the D rows that it is part of. Its own row, the "
+        "sum over all its neighbors, is also published and may change by D, for any bound on degrees. "
+        "Correction: withhold a node's own row (unit node-bounded-degree), or protect out-edges.",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=all_rows_at_node_level,
         kind="change",
         figure=RestatedValue(
-            what="squared change of the others' rows by a node of D = 100 friends",
+            what="squared change of the others' rows by a node with D = 100 neighbors",
             location="Lemma 3, D alpha / (2 sigma^2), at the D = 100 of section 7.3",
             published=100.0,
             restated=lambda: moved_by_a_hub(100, own=False),
             tolerance=1e-9,
         ),
         cost=RestatedValue(
-            what="squared change of its own row, which nothing is paid for",
+            what="squared change of its own row, which is not charged",
             location="D^2, a sum of D equal rows",
             published=10_000.0,
             restated=lambda: moved_by_a_hub(100, own=True),
@@ -232,9 +232,9 @@ BROKEN = (
     PublishedMechanism(
         name="after the last noise",
         source="an edge-level system of 2026",
-        explanation="Noisy rows are aggregated once more over the exact edges, and that is given out: two "
-        "leaves of one node get proportional rows, and one more edge ends that with certainty. "
-        "Mend: noise on every aggregation.",
+        explanation="Noisy rows are aggregated again over the exact edges, and the result is published. Two "
+        "leaves of one node have proportional rows, and one more edge ends that with certainty. "
+        "Correction: noise on every aggregation.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=aggregated_after_noise,
@@ -243,16 +243,15 @@ BROKEN = (
     PublishedMechanism(
         name="one seed for two graphs",
         source="EdgeRand and LapGraph as released (Wu et al., S&P 2022)",
-        explanation="The training graph and the whole graph are randomized from one seed. A slot whose two "
-        "answers differ is certainly an edge of one graph only, with certainty. Mend: fresh "
-        "noise.",
+        explanation="The training graph and the whole graph are randomized from one seed. A node pair whose "
+        "two values differ is certainly an edge of one graph only. Correction: independent noise.",
         unit="undirected-edge",
         claim={"epsilon": 2 * EPSILON},
         mechanism=one_seed_for_two_graphs,
         kind="reused noise",
         figure=RestatedValue(
-            what="probability that a slot is certain at epsilon 1, 1 - 2 q",
-            location="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
+            what="probability that a node pair is certain at epsilon 1, 1 - 2 q",
+            location="formula: 1 minus the share 2 / (1 + e) of randomized node pairs",
             published=0.462,
             restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
         ),
@@ -261,7 +260,7 @@ BROKEN = (
         name="density by chunks",
         source="ARR in the repository of GAP",
         explanation="The density is queried per 1,000 rows, with noise for the density of all n^2 cells. "
-        "Mend: query once.",
+        "Correction: one query.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=density_of_chunks,
@@ -274,7 +273,7 @@ BROKEN = (
             tolerance=1e-5,
         ),
         cost=RestatedValue(
-            what="epsilon of the density of PubMed (n = 19,717) where 0.1 is sold",
+            what="epsilon of the density of PubMed (n = 19,717) where 0.1 is charged",
             location="the program's scale, and chunks of 1,000 rows",
             published=1.97,
             restated=lambda: density_cost(19_717, 1000, 1.0),
@@ -284,21 +283,21 @@ BROKEN = (
     PublishedMechanism(
         name="both directions apart",
         source="ARR in the repository of GAP",
-        explanation="(u, v) and (v, u) are randomized apart, so an undirected edge is queried twice, and "
-        "what comes out is not symmetric. Mend: one answer a pair.",
+        explanation="(u, v) and (v, u) are randomized independently. An undirected edge is therefore queried "
+        "twice, and the released matrix is not symmetric. Correction: one value per node pair.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=both_directions_apart,
         kind="change",
         figure=RestatedValue(
-            what="probability that a slot keeps its answer at epsilon 1",
+            what="probability that a node pair keeps its value at epsilon 1",
             location="program: AsymmetricRandResponse.perturb, 1 / (1 + exp(-0.9 epsilon))",
             published=0.7109495026,
             restated=kept_by_a_slot,
             tolerance=1e-9,
         ),
         cost=RestatedValue(
-            what="epsilon of the links of an undirected edge, and of the density, where 1 is sold",
+            what="epsilon of both values of an undirected edge, and of the density, where 1 is charged",
             location="the shares 0.9 and 0.1 in the program",
             published=1.8 + 0.1,
             restated=lambda: 2 * 0.9 + 0.1,
@@ -307,8 +306,8 @@ BROKEN = (
     PublishedMechanism(
         name="rate times epsilon",
         source="accounting that multiplies by the sampling rate",
-        explanation="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 "
-        "- 1)). Mend: that formula.",
+        explanation="A query of epsilon 4 on a sample at rate q is charged 4 q. Its privacy cost is "
+        "ln(1 + q (e^4 - 1)). Correction: this formula.",
         unit="undirected-edge",
         claim={"epsilon": 0.1 * 4.0},
         mechanism=sampling_times_epsilon,
@@ -321,15 +320,15 @@ SOUND = (
     PublishedMechanism(
         name="three hops",
         source="GAP at edge level, undirected edges",
-        explanation="Each hop costs mu^2 / 3, for any answers before it.",
+        explanation="Each hop costs mu^2 / 3, for any earlier answers.",
         unit="undirected-edge",
         claim={"mu": MU},
         mechanism=three_hops,
     ),
     PublishedMechanism(
         name="EdgeRand",
-        source="randomized response on slots",
-        explanation="One slot, one answer.",
+        source="randomized response on node pairs",
+        explanation="One value per node pair.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
         mechanism=edge_rand,
@@ -345,15 +344,15 @@ SOUND = (
     PublishedMechanism(
         name="ARR",
         source="asymmetric randomized response, its density queried once",
-        explanation="0.1 for the density and 0.9 for the slot.",
+        explanation="0.1 for the density and 0.9 for the node pair.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
         mechanism=arr,
     ),
     PublishedMechanism(
         name="pushes",
-        source="messages divided by the root of the sender's list",
-        explanation="A person's own list and vector move the rows by one.",
+        source="messages divided by the root of the sender's out-degree",
+        explanation="The out-edges and the vector of a node change the rows by one.",
         unit="node-record",
         claim={"mu": MU},
         mechanism=pushes,

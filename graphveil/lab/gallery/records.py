@@ -21,7 +21,7 @@ def weights(importance: np.ndarray, sensitive: np.ndarray, gamma: float = 0.5) -
 
 
 def one_sensitive(d: int) -> np.ndarray:
-    """Return public scores of d features of which one is sensitive."""
+    """Return public scores of d features, one of which is sensitive."""
     return np.asarray(np.eye(d)[0])
 
 
@@ -138,9 +138,9 @@ def divisor(records: int, batch: int) -> int:
 def floored_batch_size(
     graph: SmallGraph, noise: NoiseRecorder, batch: int = 2, multiplier: float = 2.0
 ) -> None:
-    """A step divided by int(n / ceil(n / B)), for n records with a label, where no gradient is left.
+    """A step divided by int(n / ceil(n / B)), for n records with a label, at zero gradients.
 
-    Then the step is noise alone for every batch, so its secret coins need not be drawn.
+    The step is then noise alone for every batch, so its secret coins need not be drawn.
     """
     records = int((graph.y >= 0).sum())
     noise.gaussian(np.zeros(PARAMETERS), multiplier / max(1, divisor(records, batch)))
@@ -157,7 +157,7 @@ BROKEN = (
         name="weights that do not sum to one",
         source="HeteroRR, equation 7 (FeatureRR)",
         explanation="Each feature is randomized at epsilon theta_i, and theta is claimed to share epsilon. "
-        "It sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalize, as the paper's "
+        "It sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Correction: normalize, as the paper's "
         "appendix does.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
@@ -175,7 +175,7 @@ BROKEN = (
         name="bit flipping",
         source="HeteroRR's released program for features",
         explanation="Nine bits a feature are flipped with log odds that are each a share of epsilon, not "
-        "shares that sum to it: bits and features add up. Mend: a budget for each bit.",
+        "shares that sum to it: bits and features add up. Correction: a budget for each bit.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=flipped_bits,
@@ -192,7 +192,7 @@ BROKEN = (
         name="a deterministic tail",
         source="HeteroRR's baseline program of PM-SUB",
         explanation="The right tail returns (C - R) R, which is a function of x, where it should be uniform "
-        "between R and C: one value identifies one person's x. Mend: a uniform draw.",
+        "between R and C. One value identifies one person's x. Correction: a uniform draw.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=deterministic_tail,
@@ -210,8 +210,8 @@ BROKEN = (
         source="node-level DP-SGD of a one-hop network (Daigavane et al., arXiv 2111.15521), its program "
         "differentially_private_gnns",
         explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes "
-        "before the first step, and they are not charged: the length of the noise reveals them. Mend: a "
-        "public norm, or a noisy quantile that is paid for.",
+        "before the first step, and they are not charged. The length of the noise reveals them. Correction: "
+        "a public norm, or a noisy quantile that is charged.",
         unit="local-attributes",
         claim={"mu": 1 / MULTIPLIER},
         mechanism=thresholds_from_gradients,
@@ -229,7 +229,7 @@ BROKEN = (
         source="make_private of Opacus 1.0 to 1.6 (its issues 571 and 819), where n is part of a record",
         explanation="The rate is one over the number of batches, ceil(n / B), and a step's sum and noise are "
         "divided by int(n rate). With n = 4 and B = 2 that is 2, and without one record 1: twice the "
-        "noise. The accountant prices a sum whose noise is public. Mend: divide by a public number.",
+        "noise. The accountant assumes a public noise scale. Correction: divide by a public number.",
         unit="node-record",
         claim={"mu": 1 / 2.0},
         mechanism=floored_batch_size,
@@ -264,7 +264,7 @@ SOUND = (
     PublishedMechanism(
         name="a public clipping norm",
         source="one training step, records replaced",
-        explanation="A replaced record moves the sum by twice the norm.",
+        explanation="A replaced record changes the sum by twice the norm.",
         unit="local-attributes",
         claim={"mu": 1.0},
         mechanism=public_threshold,

@@ -123,15 +123,15 @@ def accepted(before: Tree, after: Tree, edges: list[tuple[int, int]], epsilon: f
 
 
 def people_with_private_edges(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """A tree and blocks over those nodes only that have an edge."""
+    """A tree and blocks over nodes with an edge only."""
     there = graph.a.sum(axis=1) > 0
     edges = graph.a[there][:, there]
     noise.laplace([edges.sum() / 2], 1 / EPSILON)
-    noise.release(np.zeros(int(there.sum())))  # every one of them has a place in what comes out
+    noise.release(np.zeros(int(there.sum())))  # each of these nodes has a place in the release
 
 
 def moved_by_presence(n: int) -> float:
-    """Return how far one edge moves a score where blocks count only nodes that have an edge."""
+    """Return the largest change of a score by one edge if blocks count only nodes with an edge."""
     rng, most = np.random.default_rng(0), 0.0
     for _ in range(3000):
         upper = np.triu(rng.random((n, n)) < rng.random(), 1).astype(float)
@@ -152,7 +152,7 @@ def fresh_noise_for_descendants(graph: SmallGraph, noise: NoiseRecorder, once: b
 
 
 def draws_of_one_block(leaves: int) -> int:
-    """Return how often the count of a block with this number of leaves is drawn."""
+    """Return the number of draws for one block with this number of leaves."""
     noise = NoiseRecorder(np.random.default_rng(0))
     fresh_noise_for_descendants(SmallGraph.from_edges(leaves, [], directed=False), noise)
     return len(noise.steps)
@@ -168,8 +168,8 @@ BROKEN = (
         name="exponent without the factor two",
         source="HeteroRR, equation 14 (structure search of EdgeRR)",
         explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so "
-        "numerator and normalizer both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
-        "factor two.",
+        "numerator and normalizer both change: the exponential mechanism needs epsilon / (2 Delta). "
+        "Correction: the factor two.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=chosen_tree,
@@ -192,15 +192,15 @@ BROKEN = (
     PublishedMechanism(
         name="who has private edges",
         source="HeteroRR (V_pri and block sizes from the data)",
-        explanation="Only nodes that have a private edge get a place in the tree. One edge more or less "
-        "changes who that is, and what comes out has another shape. Mend: a public list of nodes that may "
-        "have one.",
+        explanation="Only nodes with a private edge have a place in the tree. One edge changes the set of "
+        "these nodes, and therefore the shape of the release. Correction: a public list of nodes that may "
+        "have private edges.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=people_with_private_edges,
         kind="shape",
         cost=RestatedValue(
-            what="how far one edge then moves a score, n = 5 (Delta is 2.7034)",
+            what="largest change of a score by one edge, n = 5 (Delta is 2.7034)",
             location="the score of trees",
             published=6.0684,
             restated=lambda: moved_by_presence(5),
@@ -211,8 +211,8 @@ BROKEN = (
         name="a draw for every descendant",
         source="HeteroRR, CalculateNoisyProb as printed",
         explanation="A subtree that is small enough is counted as one block, but its noise is drawn again "
-        "for each of its inner nodes, and the answers are averaged away. Mend: one draw, as the "
-        "authors' program does.",
+        "for each of its inner nodes, so the noise averages out. Correction: one draw, as in the authors' "
+        "program.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=fresh_noise_for_descendants,
