@@ -458,8 +458,8 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
         last = min(len(first.steps), len(second.steps)) - 1
         kind = "control flow"
         if last >= 0 and second.failure == "diverged" and len(second.steps) <= len(first.steps):
-            one, other = first.steps[last].sort, second.steps[last].sort
-            kind = "shape" if one[0] == other[0] and one[1] != other[1] else kind
+            (law, shape, _), (other_law, other_shape, _) = first.steps[last].sort, second.steps[last].sort
+            kind = "shape" if law == other_law and shape != other_shape else kind
         yield kind, everything
         return
     if [part.shape for part in first.returned] != [part.shape for part in second.returned]:

@@ -187,9 +187,14 @@ def _proba(network: nn.Module, batch: Any, adjacency: Adjacency) -> Tensor:
 # -- features: float64, an array or a SciPy csr_array ------------------------------------------------------
 
 
+def is_sparse(x: Matrix) -> bool:
+    """Return whether a matrix is sparse, without narrowing its type as ``scipy.sparse.issparse`` does."""
+    return bool(sparse.issparse(x))
+
+
 def as_float64(x: Matrix) -> Matrix:
     """Return a matrix in float64, in compressed rows if it is sparse."""
-    if sparse.issparse(x):
+    if is_sparse(x):
         return x.tocsr().astype(np.float64)
     rows = checks.fitting("x", x, Floats)
     checks.shape((-1, -1), x=rows)
@@ -205,12 +210,12 @@ def dense_rows(x: Matrix, nodes: Any) -> Floats:
     """Return some rows as a float64 array."""
     rows = as_float64(x)
     checks.places(rows.shape[0], nodes=nodes)
-    return np.asarray(rows[nodes].toarray() if sparse.issparse(x) else rows[nodes], dtype=np.float64)
+    return np.asarray(rows[nodes].toarray() if is_sparse(x) else rows[nodes], dtype=np.float64)
 
 
 def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
     """Return a matrix with another row of one node."""
-    if not sparse.issparse(x):
+    if not is_sparse(x):
         changed = x.copy()
         changed[node] = row
         return changed
@@ -228,7 +233,7 @@ def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
 def float64_batch(x: Matrix) -> Batch:
     """Return features as a network's input, in float64."""
     x = as_float64(x)
-    if not sparse.issparse(x):
+    if not is_sparse(x):
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))
     columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))
     values = torch.from_numpy(np.asarray(x.data, dtype=np.float64))

@@ -17,7 +17,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
-from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch
+from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch, is_sparse
 from graphveil.lab.attacks.roc import Floats
 from graphveil.perturb.mechanism import adjacency_of
 from graphveil.privacy import NoUnit
@@ -91,9 +91,7 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
 
         def recomputed(x: Matrix) -> Floats:
             sent = _scaled(fitted.scaling, x)
-            queried_graph = graph.replace(
-                x=sent if sparse.issparse(sent) else torch.from_numpy(np.asarray(sent))
-            )
+            queried_graph = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
             session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
             return trained.answer(queried_graph, session, None).proba.to(torch.float64).numpy()
 
@@ -129,7 +127,7 @@ def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
 
 def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
     """Return features scaled as for a model's own predictions, in their own precision."""
-    if sparse.issparse(x):
+    if is_sparse(x):
         return scaling.apply(sparse.csr_array(x))
     scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
     return np.asarray(scaled.numpy())

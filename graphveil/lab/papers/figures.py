@@ -120,7 +120,8 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
             continue
         style["linestyle"] = LINES[number // len(LINE_COLORS) % len(LINES)]
         own.sort(key=lambda point: point.place[3] or 0)
-        there = [beyond if beyond and point.place[3] == float("inf") else point.place[3] for point in own]
+        there = [point.place[3] or 0.0 for point in own]
+        there = [beyond if beyond is not None and x == float("inf") else x for x in there]
         means = [scale * (point.mean or 0) for point in own]
         place.plot(there, means, marker=MARKERS[number % len(MARKERS)], label=name, **style)
         for x, point in zip(there, own, strict=True):
