@@ -1,4 +1,4 @@
-"""Argument checks, by value and by annotation. Each prints ``name=value`` and raises ``ConfigError``."""
+"""Argument checks, by value and by annotation. Each raises a ``ConfigError`` that names ``name=value``."""
 
 import ast
 import dataclasses
@@ -229,10 +229,10 @@ def checked(named: Named) -> Named:
     Annotations that cannot be resolved at the time of the call are not checked.
 
     Args:
-        named: A function, or a class whose constructor is checked.
+        named: Function, or class whose constructor is checked.
 
-    Raises:
-        ConfigError: When the result is called with an argument of another type.
+    Returns:
+        The function or class, which raises a ``ConfigError`` on an argument of another type.
     """
     return checked_except()(named)
 
@@ -286,7 +286,7 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     """Return a value that fits an annotation, as an array where one is annotated.
 
     Raises:
-        ConfigError: It does not fit.
+        ConfigError: Value of another type.
 
     >>> fitting("epsilon", 1, float | None)
     1
@@ -302,9 +302,15 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     choices = [choice for one in _members(hint) if get_origin(one) is Literal for choice in get_args(one)]
     if choices and isinstance(value, str):
         one_of(choices, **{name: value})
-    raise ConfigError(
-        f"{name}={_shortened(value)} must be {_described(hint)}, and is of type {type(value).__name__}."
-    )
+    # Only short numbers, text and None are repeated: other values may hold data, and Python does not print
+    # integers of thousands of digits.
+    shown = "(...)"
+    if isinstance(value, str | bytes | float | types.NoneType) or (
+        isinstance(value, int) and abs(value) < 10**_DIGITS
+    ):
+        text = repr(value)
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    raise ConfigError(f"{name}={shown} must be {_described(hint)}, and is of type {type(value).__name__}.")
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -317,15 +323,24 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any or hint is object or isinstance(hint, TypeVar | str) or hint is inspect.Parameter.empty:
         return True
     if hint == npt.ArrayLike:
-        return _is_numeric(value)
+        try:
+            return np.asarray(_detached(value)).dtype.kind in "biuf"
+        except (TypeError, ValueError, RuntimeError):
+            return False
     if origin in (Union, types.UnionType):
         return any(_fits(value, member) for member in inner)
     if origin is Literal:
         return any(type(value) is type(choice) and value == choice for choice in inner)
     if hint is None or hint is types.NoneType:
         return value is None
-    if hint in (bool, int, float, str):
-        return _is_plain(value, hint)
+    if hint is bool:
+        return isinstance(value, bool | np.bool_)
+    if hint is str:
+        return isinstance(value, str)
+    if hint in (int, float):
+        numbers = int | np.integer if hint is int else int | float | np.integer | np.floating
+        too_large = isinstance(value, int) and abs(value) >= _TOO_LARGE
+        return isinstance(value, numbers) and not isinstance(value, bool) and not too_large
     if _is_array(hint):
         return _as_array(value, hint) is not None
     return _fits_class(value, origin or hint, inner)
@@ -348,7 +363,11 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
             return all(_fits(item, inner[0]) for item in value)
         return not inner or (len(value) == len(inner) and all(map(_fits, value, inner)))
     if kind in (Sequence, list, set, frozenset):
-        members = isinstance(value, set | frozenset) if kind in (set, frozenset) else _is_sequence(value)
+        # Text is a sequence of letters and a table one of its column names, which no caller means.
+        if isinstance(value, _NO_SEQUENCE):
+            return False
+        sequence = isinstance(value, Sequence) or getattr(value, "ndim", None) == 1
+        members = isinstance(value, set | frozenset) if kind in (set, frozenset) else sequence
         return members and all(_fits(item, hint) for hint in inner for item in value)
     if kind is Iterable:
         return isinstance(value, Iterable) and not isinstance(value, _NO_SEQUENCE)
@@ -360,24 +379,6 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
     return isinstance(value, kind)
 
 
-def _is_sequence(value: Any) -> bool:
-    """Whether a value is a sequence of items: not text, a mapping, or a table."""
-    if isinstance(value, _NO_SEQUENCE):
-        return False
-    return isinstance(value, Sequence) or getattr(value, "ndim", None) == 1
-
-
-def _is_plain(value: Any, kind: type) -> bool:
-    if kind is bool:
-        return isinstance(value, bool | np.bool_)
-    if kind is str:
-        return isinstance(value, str)
-    numbers = int | np.integer if kind is int else int | float | np.integer | np.floating
-    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
-        return False
-    return isinstance(value, numbers) and not isinstance(value, bool)
-
-
 def _is_array(hint: Any) -> bool:
     return hint is np.ndarray or get_origin(hint) is np.ndarray
 
@@ -385,13 +386,6 @@ def _is_array(hint: Any) -> bool:
 def _detached(value: Any) -> Any:
     """Return a torch tensor without its gradient, and anything else unchanged."""
     return value.detach() if hasattr(value, "detach") else value
-
-
-def _is_numeric(value: Any) -> bool:
-    try:
-        return np.asarray(_detached(value)).dtype.kind in "biuf"
-    except (TypeError, ValueError, RuntimeError):
-        return False
 
 
 def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
@@ -431,16 +425,6 @@ def _described(hint: Any) -> str:
     return f"a {getattr(kind, '__name__', str(kind))}"
 
 
-def _shortened(value: object) -> str:
-    """Return a short value; only numbers, texts and None are repeated, since others may hold data."""
-    if isinstance(value, str | bytes | float | bool | types.NoneType) or (
-        isinstance(value, int) and abs(value) < 10**30
-    ):
-        text = repr(value)
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    return "(...)"
-
-
 # -- names with parameters in brackets ----
 _FORM = re.compile(r"([\w-]+)(?:\((.*)\))?")
 
@@ -459,7 +443,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     """Return the name=value pairs in a text's brackets; values are literals or bare words, never executed.
 
     Raises:
-        ValueError, SyntaxError: there is something else in the brackets.
+        ValueError, SyntaxError: Another text in the brackets.
 
     >>> parse_arguments("edge-rr(structure=public, rounds=5)"), parse_arguments("arr")
     ({'structure': 'public', 'rounds': 5}, {})
@@ -468,8 +452,8 @@ def parse_arguments(text: str) -> dict[str, object]:
     call = ast.parse(f"f({'' if form is None else form[2] or ''})", mode="eval").body
     if not isinstance(call, ast.Call) or call.args:
         raise ValueError("not name=value pairs")
-    return {str(pair.arg): _value(pair.value) for pair in call.keywords}
-
-
-def _value(node: ast.expr) -> object:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+    given = {str(pair.arg): pair.value for pair in call.keywords}
+    return {
+        name: node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+        for name, node in given.items()
+    }

@@ -28,7 +28,7 @@ def name_in_utf8(path: Path) -> str:
     """Return a path for libraries that expect UTF-8 names, for any locale.
 
     Raises:
-        ConfigError: The path is not valid UTF-8.
+        ConfigError: Path that is not valid UTF-8.
 
     >>> name_in_utf8(Path("data/nodes.csv"))
     'data/nodes.csv'
@@ -65,7 +65,7 @@ def as_path(given: object, name: str) -> Path:
     """Return an argument as a path.
 
     Raises:
-        ConfigError: It is not a path, or not a valid name of a file system.
+        ConfigError: Value of another type, or an invalid name of a file.
 
     >>> as_path(7, "folder")
     Traceback (most recent call last):
@@ -85,7 +85,7 @@ def writing_folder(path: Path) -> Iterator[None]:
     """Convert operating system errors while a folder is written into a ``ConfigError``.
 
     Raises:
-        ConfigError: The folder cannot be created or written; nothing of it is left behind.
+        ConfigError: Folder that cannot be created or written. Nothing of it is left behind.
     """
     if not path.name:
         raise ConfigError("a folder that is written whole needs a name of its own: runs/first, not . or /")
@@ -106,7 +106,7 @@ def check_writable(path: Path) -> None:
     """Create a folder, and raise an error if no file can be created in it.
 
     Raises:
-        ConfigError: The operating system rejects it.
+        ConfigError: Folder that the operating system does not let this process write.
     """
     try:
         make_folder(path)
@@ -176,46 +176,26 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
         work.mkdir(mode=0o700)
         yield work
         for file in work.iterdir():
-            _sync(file)
-        if private:
-            make_private(work)
-        else:
+            with file.open("rb") as written:
+                os.fsync(written.fileno())  # a full disk is reported here at the latest
+            if private:
+                file.chmod(0o600)
+        if not private:
             open_to_readers(work)
-        if path.exists():
-            _replace(path, work)
-        else:
+        if not path.exists():
             work.replace(path)
+            return
+        old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+        path.replace(old)
+        try:
+            work.replace(path)
+        except BaseException:
+            old.replace(path)
+            raise
+        shutil.rmtree(old)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
-
-
-def _sync(file: Path) -> None:
-    """Write a file and flush it to the disk, which may be full."""
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def make_private(folder: Path) -> None:
-    """Restrict a folder and its files to the owner."""
-    for file in folder.iterdir():
-        file.chmod(0o600)
-    folder.chmod(0o700)
-
-
-def _replace(path: Path, work: Path) -> None:
-    """Replace an old folder by the new one; if that fails, the old one is restored."""
-    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-    path.replace(old)
-    try:
-        work.replace(path)
-    except BaseException:
-        old.replace(path)
-        raise
-    shutil.rmtree(old)
 
 
 # -- tensors with a digest ----
@@ -242,7 +222,7 @@ def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     """Read a file of ``save_checked``, and verify its digest.
 
     Raises:
-        ArtifactError: The file is damaged, or of another version.
+        ArtifactError: File that is damaged, or of another version.
     """
     from safetensors import SafetensorError, safe_open
 

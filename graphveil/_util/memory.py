@@ -28,16 +28,49 @@ def free() -> int | None:
     return min(_limits(), default=None)
 
 
+def _limits() -> Iterator[int]:
+    """Yield how many bytes are free under each limit that the operating system reports."""
+    with suppress(OSError, KeyError):
+        yield _kib(_SYSTEM)["MemAvailable"]
+    with suppress(OSError):
+        lines = _OWN_GROUP.read_text(encoding="utf-8").splitlines()
+        own = next((line[3:] for line in lines if line.startswith("0::")), "/")
+        folder = _GROUPS / own.lstrip("/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to(_GROUPS):
+                break
+            with suppress(OSError, ValueError):
+                names = ("memory.max", "memory.current")
+                most, used = (int((group / name).read_text(encoding="utf-8")) for name in names)
+                if most < _UNLIMITED:
+                    stat = map(str.split, (group / "memory.stat").read_text(encoding="utf-8").splitlines())
+                    # Cached files that no process uses are evicted when memory is needed.
+                    unused = sum(int(value) for name, value in stat if name == "inactive_file")
+                    yield most - used + unused
+    with suppress(OSError, KeyError):
+        held = _kib(_STATUS)
+        for name, limit in {"VmSize": resource.RLIMIT_AS, "VmData": resource.RLIMIT_DATA}.items():
+            most = resource.getrlimit(limit)[0]
+            if most != resource.RLIM_INFINITY:
+                yield most - held[name]
+
+
+def _kib(path: Path) -> dict[str, int]:
+    """Return the lines of a file in the format of /proc/meminfo, in bytes."""
+    words = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in words if line[-1:] == ["kB"]}
+
+
 def check_room(needed: float, what: str, remedy: str) -> None:
     """Raise an error if more memory is needed than free.
 
     Args:
         needed: Bytes, computed from public sizes alone, because the error prints them.
-        what: Description of what needs them, a plural.
-        remedy: What to do instead.
+        what: Description of the data, as a plural.
+        remedy: Alternative that needs less memory.
 
     Raises:
-        GraphError: There is less free memory.
+        GraphError: Less free memory than needed.
 
     >>> check_room(0, "no columns at all", "hash them into fewer places")
     """
@@ -57,50 +90,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     words = str(error)
     return isinstance(error, MemoryError) or "DefaultCPUAllocator" in words or "CUDA out of memory" in words
-
-
-def _limits() -> Iterator[int]:
-    with suppress(OSError, KeyError):
-        yield _kib(_SYSTEM)["MemAvailable"]
-    with suppress(OSError):
-        yield from _of_groups()
-    yield from _of_process()
-
-
-def _of_groups() -> Iterator[int]:
-    """Yield the remaining memory of each control group above this process."""
-    own = next(
-        (line[3:] for line in _text(_OWN_GROUP).splitlines() if line.startswith("0::")),
-        "/",
-    )
-    folder = _GROUPS / own.lstrip("/")
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(_GROUPS):
-            return
-        with suppress(OSError, ValueError):
-            most, used = (int(_text(group / name)) for name in ("memory.max", "memory.current"))
-            if most < _UNLIMITED:
-                lines = (line.split() for line in _text(group / "memory.stat").splitlines())
-                # Cached files that no process uses are evicted when memory is needed.
-                unused = sum(int(value) for name, value in lines if name == "inactive_file")
-                yield most - used + unused
-
-
-def _of_process() -> Iterator[int]:
-    limits = {"VmSize": resource.RLIMIT_AS, "VmData": resource.RLIMIT_DATA}
-    with suppress(OSError, KeyError):
-        held = _kib(_STATUS)
-        for name, limit in limits.items():
-            most = resource.getrlimit(limit)[0]
-            if most != resource.RLIM_INFINITY:
-                yield most - held[name]
-
-
-def _kib(path: Path) -> dict[str, int]:
-    """Return the lines of a file in the format of /proc/meminfo, in bytes."""
-    words = (line.split() for line in _text(path).splitlines())
-    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in words if line[-1:] == ["kB"]}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -67,7 +67,7 @@ class SecretBox:
         """Decrypt the message into a buffer that is longer by ``SLACK``; return its length.
 
         Raises:
-            ReleaseError: The message was not encrypted under this key and name, or has changed.
+            ReleaseError: Message that was not encrypted under this key and name, or has changed.
         """
         sealed = np.ascontiguousarray(sealed)
         nonce, tag = sealed[:_NONCE].tobytes(), sealed[-_TAG:].tobytes()
@@ -99,7 +99,7 @@ class RecipientKey:
         """Return the decrypted message.
 
         Raises:
-            ReleaseError: It was encrypted to another public key, or has changed.
+            ReleaseError: Message that was encrypted to another public key, or has changed.
         """
         theirs, body = sealed[:_PUBLIC], np.frombuffer(sealed[_PUBLIC:], np.uint8)
         try:

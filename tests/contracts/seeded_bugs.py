@@ -3192,7 +3192,7 @@ BUGS = [
         name="text_is_a_sequence_of_budgets",
         edits=[
             (
-                "graphveil._util.checks:_is_sequence",
+                "graphveil._util.checks:_fits_class",
                 "if isinstance(value, _NO_SEQUENCE):",
                 "if isinstance(value, Mapping):",
             ),
