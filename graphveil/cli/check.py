@@ -36,13 +36,8 @@ def check(
     Id and end columns that are not named are guessed, and the guess is printed.
     """
     from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
-    from graphveil.data.tables.inspect_tables import (
-        edges_file,
-        file_sources,
-        guess_roles,
-        inspect_tables,
-        listed_ids,
-    )
+    from graphveil.data.tables.files import FileSource
+    from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables, listed_ids
 
     screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:
@@ -58,10 +53,12 @@ def check(
         columns.decimal,
     )
     named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
-    pair = file_sources(nodes, edges_file(edges), choices.csv_format)
-    roles, guessed = guess_roles(*pair, {**named, "weight": tables.weight})
+    node_source = FileSource(nodes, choices.csv_format)
+    edge_source = FileSource(edges_file(edges), choices.csv_format)
+    roles, guessed = guess_roles(node_source, edge_source, {**named, "weight": tables.weight})
     found = inspect_tables(
-        *pair,
+        node_source,
+        edge_source,
         roles,
         choices,
         classes=columns.class_names,

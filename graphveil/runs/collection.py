@@ -206,7 +206,7 @@ def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     from graphveil.data.tables.ids import distinct_ids
 
     needs = "public features are what labels are learned from"
-    columns = feature_columns(path, [id], None, (), needs=needs)
+    columns = feature_columns(path, [id], None, needs=needs)
     check_columns(path, [id, *columns])
     table = tables.read(path, [id, *columns], tables.id_types(path, [id]))
     return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)

@@ -3733,8 +3733,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.data.tables.files:released",
-                "    if _bound_to(record) != found:",
-                "    if not _bound_to(record) and not found:",
+                "    if bound != found:",
+                "    if not bound and not found:",
             ),
         ],
         test="tests/perturb/test_released_rows.py::test_a_record_does_not_count_for_other_rows[true edges added]",
@@ -3744,9 +3744,9 @@ BUGS = [
         name="released_rows_are_compared_by_their_number_alone",
         edits=[
             (
-                "graphveil.data.tables.files:_bound_to",
-                '("rows", "sha256")}',
-                '("rows",)} | {"sha256": _rows_of.digest}',
+                "graphveil.data.tables.files:released",
+                'for name in ("rows", "sha256")}',
+                'for name in ("rows",)} | {"sha256": _rows_of.digest}',
             ),
             (
                 "graphveil.data.tables.files:_rows_of",

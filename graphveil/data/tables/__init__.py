@@ -3,6 +3,7 @@
 Nothing here imports torch, so that a table is validated within a second.
 """
 
+from graphveil.data.tables.encoding import matrix
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     CSV,
@@ -18,10 +19,8 @@ from graphveil.data.tables.files import (
     encode,
     has_rows,
     is_csv,
-    matrix,
     read,
     released,
-    vector,
     with_record,
     write,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "read",
     "released",
     "too_long",
-    "vector",
     "with_record",
     "write",
 ]

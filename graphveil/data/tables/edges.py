@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.data.tables import files
-from graphveil.data.tables.encoding import ADD, REFUSE
+from graphveil.data.tables.encoding import ADD, REFUSE, matrix
 from graphveil.data.tables.files import Column, TableSource
 from graphveil.data.tables.ids import as_text, keys_like
 from graphveil.errors import GraphError
@@ -65,6 +65,7 @@ def read_endpoints(
         GraphError: The table cannot be read, its id type cannot match any node, or no edge is left.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     ids = nodes.ids
     table = given.read(columns, dict(zip(columns, (ids.type, ids.type, pa.float64()), strict=False)))
@@ -72,13 +73,22 @@ def read_endpoints(
     unlike = [_unlike(end, name, nodes, given) for name, end in zip(columns, ends, strict=False) if len(end)]
     if any(unlike):
         raise GraphError("; ".join(filter(None, unlike)))
-    added = _added(ends, columns, ids, given) if unknown == ADD else None
-    known = ids if added is None else pa.concat_arrays([ids, added])
     read = [
-        keys_like(end, name, known, each=True, written=given.written)
+        keys_like(end, name, ids, each=True, written=given.written)
         for name, end in zip(columns, ends, strict=False)
     ]
-    places = [_places(end, known) for end in read]
+    added = None
+    if unknown == ADD:  # the ids at ends that no node has yet, in their order, each once
+        every = pc.unique(pa.concat_arrays(read)).drop_null()
+        new = every.filter(pc.invert(pc.is_in(every, value_set=ids)))
+        added = new.take(pc.array_sort_indices(new))
+    known = ids if added is None else pa.concat_arrays([ids, added])
+    places = [
+        np.asarray(pc.fill_null(pc.index_in(end, value_set=known), -1).to_numpy(zero_copy_only=False)).astype(
+            np.int64
+        )
+        for end in read
+    ]
     kept = (places[0] >= 0) & (places[1] >= 0)
     problems, dropping = list[str](), True
     if unknown == REFUSE or (table.num_rows and not kept.any()):
@@ -91,9 +101,19 @@ def read_endpoints(
         if unknown != REFUSE and problems:
             raise GraphError("; ".join(problems))
     weight = None
-    if len(columns) > 2:
-        rows = table if kept.all() else table.filter(pa.array(kept))
-        weight = files.vector(rows, columns[2], written=given.written)
+    if len(columns) > 2:  # weights of dropped edges are not looked at
+        name = columns[2]
+        values = files.column(table if kept.all() else table.filter(pa.array(kept)), name)
+        if pa.types.is_large_string(values.type):
+            try:
+                values = pc.ascii_trim_whitespace(values).cast(pa.float64())
+            except pa.ArrowInvalid:
+                commas = given.written and files.decimal_commas(values)
+                how = "add --decimal ','" if commas else "correct or drop it"
+                raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
+        if pa.types.is_nested(values.type):
+            raise GraphError(f"column {name!r} is of type {values.type}; give one number per row")
+        weight = matrix(pa.table({name: values}), [name])[:, 0]
     return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
 
 
@@ -204,24 +224,3 @@ def _family(kind: Any) -> str | None:
     types = pa.types
     tests = (types.is_date, types.is_time, types.is_decimal, types.is_boolean, types.is_fixed_size_binary)
     return next((test.__name__ for test in tests if test(kind)), None)
-
-
-def _added(ends: list[Column], columns: list[str], ids: Column, given: TableSource) -> Column:
-    """Return the ids at ends that no node has yet, in their order, each once."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    read = [
-        keys_like(end, name, ids, each=True, written=given.written)
-        for name, end in zip(columns, ends, strict=False)
-    ]
-    every = pc.unique(pa.concat_arrays(read)).drop_null()
-    new = every.filter(pc.invert(pc.is_in(every, value_set=ids)))
-    return new.take(pc.array_sort_indices(new))
-
-
-def _places(ends: Column, ids: Column) -> NodePositions:
-    import pyarrow.compute as pc
-
-    found = pc.fill_null(pc.index_in(ends, value_set=ids), -1)
-    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)

@@ -1,11 +1,11 @@
-"""What a caller chooses about columns, and the frozen rule by which each column becomes features."""
+"""Options for feature columns, and the frozen rule by which each column becomes features."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.memory import check_room
-from graphveil.data.tables.files import COMMAS, DELIMITERS, NULL_VALUES, Column, CsvFormat
+from graphveil.data.tables import files
+from graphveil.data.tables.files import COMMAS, DELIMITERS, NULL_VALUES, Column, CsvFormat, Table
 from graphveil.data.tables.labels import text
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 
@@ -297,7 +298,7 @@ class ColumnRule:
 
     @property
     def columns(self) -> int:
-        """How many features there are of it."""
+        """Number of features that the column becomes."""
         own = self.width if self.kind != "category" else self.places or len(self.values or ())
         return own + self.indicator
 
@@ -326,9 +327,10 @@ class ColumnRule:
         """Write a column's features into a matrix (rows, ``columns``).
 
         Raises:
-            GraphError: A value is missing and the rule has no replacement, is not finite, or not of a type
-                that the rule can read.
+            GraphError: Value that is missing without a replacement, not finite, or of another type.
         """
+        import pyarrow as pa
+
         missing = missing_in(column)
         if self.kind == "category":
             out[:] = 0
@@ -340,23 +342,17 @@ class ColumnRule:
             nulls = column.null_count
             words = "has missing values; fill them, or drop the column or the rows" if nulls else _NAN_WORDS
             raise GraphError(f"column {self.name!r} {words}")
-        own = out[:, : self.width]
-        own[~missing] = self._numbers(column, missing)
-        own[missing] = 0 if self.fill is None else np.array(self.fill, dtype=np.float32)
-        if self.indicator:
-            out[:, -1] = missing
-
-    def _numbers(self, column: Column, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        import pyarrow as pa
-
-        kept = column.filter(pa.array(~missing)) if missing.any() else column
-        numbers = as_numbers(kept, self.name)
+        numbers = as_numbers(column.filter(pa.array(~missing)) if missing.any() else column, self.name)
         if numbers.shape[1] != self.width:
             raise GraphError(
                 f"column {self.name!r} holds lists of {numbers.shape[1]} numbers, and {self.width} were "
                 "learned from; give it as many"
             )
-        return finite(numbers, self.name)
+        own = out[:, : self.width]
+        own[~missing] = finite(numbers, self.name)
+        own[missing] = 0 if self.fill is None else np.array(self.fill, dtype=np.float32)
+        if self.indicator:
+            out[:, -1] = missing
 
     def _places_of(self, column: Column) -> npt.NDArray[np.int64]:
         """Return each row's place among the columns, -1 for none."""
@@ -388,7 +384,7 @@ NO_FEATURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How a table of nodes became features, column by column, and which columns were left out.
+    """Encoding of a table of nodes as features, column by column.
 
     Args:
         rules: One rule for each feature column.
@@ -459,13 +455,18 @@ class Encoding:
         """Read the output of ``as_plain``.
 
         Raises:
-            ArtifactError: The values have another form.
+            ArtifactError: Values of another form.
         """
         try:
             words = plain.get("null_values")
-            rules = tuple(map(_rule, plain["rules"]))
+            rules: list[dict[str, Any]] = [
+                {name: tuple(value) if isinstance(value, list) else value for name, value in rule.items()}
+                for rule in plain["rules"]
+            ]
+            if any(rule["kind"] not in get_args(Kind) for rule in rules):
+                raise ValueError("unknown kind of column")
             return cls(
-                rules=rules,
+                rules=tuple(ColumnRule(**rule) for rule in rules),
                 null_values=None if words is None else tuple(map(str, words)),
                 delimiter=plain.get("delimiter"),
                 decimal=plain.get("decimal"),
@@ -478,7 +479,7 @@ def encode(columns: Iterable[Column], rules: tuple[ColumnRule, ...], rows: int) 
     """Return the features of a table, its columns in the order of the rules.
 
     Raises:
-        GraphError: they take more memory than is free, or a value cannot be read.
+        GraphError: Features that take more memory than is free, or a value that cannot be read.
     """
     width = sum(rule.columns for rule in rules)
     check_room(
@@ -492,6 +493,47 @@ def encode(columns: Iterable[Column], rules: tuple[ColumnRule, ...], rows: int) 
         rule.write(column, out[:, start : start + rule.columns])
         start += rule.columns
     return out
+
+
+def matrix(table: Table, names: Sequence[str]) -> Matrix:
+    """Return columns of numbers side by side, float32 (rows, columns); a column of lists gives several.
+
+    Unlike ``encode`` this has no rules: dates, text and missing values are errors.
+    """
+    import pyarrow as pa
+
+    parts = []
+    for name in names:
+        column = files.column(table, name)
+        kind = column.type
+        while pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            kind = kind.value_type
+        if pa.types.is_null(kind) or kind_of(kind) not in ("number", "bool"):
+            raise GraphError(
+                f"column {name!r} is of type {column.type}, not a number; drop it, or encode it as numbers "
+                "(one 0/1 column per category)"
+            )
+        if column.null_count:
+            raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+        parts.append(finite(as_numbers(column, name), name))
+    return np.concatenate(parts, axis=1)
+
+
+def kind_of(kind: Any) -> Kind | None:
+    """Return the kind of values of an Arrow type, None if it is not numeric."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return "list" if kind_of(kind.value_type) in ("number", "bool") else None
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "date"
+    if types.is_duration(kind):
+        return "duration"
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return "number" if any(test(kind) for test in numbers) else None
 
 
 def missing_in(column: Column) -> npt.NDArray[np.bool_]:
@@ -559,11 +601,3 @@ def _lists(column: Column, name: str) -> npt.NDArray[Any]:
     if flat.null_count:
         raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
     return as_numbers(flat, name).reshape(len(column), -1)
-
-
-def _rule(plain: Mapping[str, Any]) -> ColumnRule:
-    known = {part.name for part in fields(ColumnRule)}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    if not set(given) <= known or given["kind"] not in get_args(Kind):
-        raise ValueError
-    return ColumnRule(**given)  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,9 @@ from graphveil.data.tables.encoding import (
     Category,
     ColumnRule,
     EncodingOptions,
-    Kind,
     as_numbers,
     finite,
+    kind_of,
     missing_in,
 )
 from graphveil.data.tables.files import Column, Table
@@ -37,7 +36,7 @@ _ENCODE = "drop it (--drop), or encode it as numbers: one 0/1 column per categor
 
 
 class FeatureRuleBuilder:
-    """The feature columns of one table of nodes: a rule for each, and how each complaint can be mended."""
+    """The feature columns of one table of nodes: a rule for each, and the options that fix each problem."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class FeatureRuleBuilder:
         self._missing: str | None = None
         self._decimal: str | None = None
         self._unknown = False
-        self.mended = 0  # complaints that another choice would mend
+        self.mended = 0  # problems that other options would fix
 
     def chosen(self, title: str, names: list[str], roles: list[str], taken: set[str]) -> list[str]:
         """Return the columns that are to be features; none where nodes get the constant feature."""
@@ -86,7 +85,7 @@ class FeatureRuleBuilder:
         return [name for name in chosen if self._choices.category(name) is not None]
 
     def named_values(self, name: str) -> tuple[str, ...]:
-        """Return the values that a caller named for a column, which none of them is missing."""
+        """Return the values that a caller named for a column. None of them means a missing value."""
         if self._given is not None:
             return self._given[name].values or ()
         category = self._choices.category(name)
@@ -117,7 +116,7 @@ class FeatureRuleBuilder:
         return replace(rule, fill=(value,) * rule.width)
 
     def without_row(self, name: str) -> str:
-        """Return the complaint that nodes which edges alone name have no value here."""
+        """Return the error message that nodes added from edges have no value in a column."""
         self._fill_missing()
         return (
             f"column {name!r} has no value for the nodes that edges alone name; state what a missing value "
@@ -153,53 +152,50 @@ class FeatureRuleBuilder:
     # -- columns of numbers --------------------------------------------------------------------------------
 
     def _numeric(self, column: Column, name: str) -> ColumnRule:
-        kind = kind_of(column.type)
+        """Return the rule of a column of numbers.
+
+        Raises:
+            GraphError: Another type, missing values without a replacement, or a median of private records.
+        """
+        import pyarrow as pa
+
+        kind, how = kind_of(column.type), self._choices.missing
         if kind is None:
             raise GraphError(self._not_a_number(column, name))
         missing = missing_in(column)
-        if len(column) and missing.all() and (kind == "list" or self._choices.missing == REFUSE):
+        if len(column) and missing.all() and (kind == "list" or how == REFUSE):
             self._drop(name)
             raise GraphError(f"column {name!r} is empty: no row has a value; drop it (--drop)")
-        numbers = self._numbers(column, name, missing)
-        if missing.any() and self._choices.missing == REFUSE:
+        try:
+            kept = column.filter(pa.array(~missing)) if missing.any() else column
+            numbers = finite(as_numbers(kept, name), name)
+        except GraphError:
+            self._drop(name)
+            raise
+        if missing.any() and how == REFUSE:
             self._fill_missing()
-            raise GraphError(_missing_words(column, name))
-        if self._choices.missing == MEDIAN and self.private:
+            raise GraphError(
+                f"column {name!r} has missing values; fill them (--missing indicator, constant=V or median), "
+                "or drop the column or the rows"
+                if column.null_count
+                else f"column {name!r} holds NaN, infinite or larger than float32 values; fill (--missing) "
+                "or drop them"
+            )
+        if how == MEDIAN and self.private:
             self._fill_missing()
             raise GraphError(
                 f"column {name!r}: a median is read from all records, and this unit protects each of them; "
                 "use --missing indicator or --missing constant=V"
             )
         width = numbers.shape[1] if len(numbers) else 1
-        return ColumnRule(
-            name=name,
-            kind=kind,
-            width=width,
-            fill=self._fill(numbers, width),
-            indicator=self._choices.missing == INDICATOR,
-            fitted=self._choices.missing == MEDIAN,
-        )
-
-    def _numbers(self, column: Column, name: str, missing: Any) -> Any:
-        """Return the non-missing numbers of a column, or recommend dropping it."""
-        import pyarrow as pa
-
-        kept = column.filter(pa.array(~missing)) if missing.any() else column
-        try:
-            return finite(as_numbers(kept, name), name)
-        except GraphError:
-            self._drop(name)
-            raise
-
-    def _fill(self, numbers: Any, width: int) -> tuple[float, ...] | None:
-        how = self._choices.missing
+        fill: tuple[float, ...] | None = (self._choices.constant or 0.0,) * width
         if how == REFUSE:
-            return None
-        if how == MEDIAN:
-            return tuple(map(float, np.median(numbers, axis=0))) if len(numbers) else (0.0,) * width
-        constant = self._choices.constant if how.startswith(CONSTANT) else 0.0
-        assert constant is not None
-        return (constant,) * width
+            fill = None
+        elif how == MEDIAN and len(numbers):
+            fill = tuple(map(float, np.median(numbers, axis=0)))
+        return ColumnRule(
+            name=name, kind=kind, width=width, fill=fill, indicator=how == INDICATOR, fitted=how == MEDIAN
+        )
 
     def _fill_missing(self) -> None:
         self._missing, self.mended = INDICATOR, self.mended + 1
@@ -216,6 +212,7 @@ class FeatureRuleBuilder:
         so it is dropped unless its values are named.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         pointed = self._written and self._choices.decimal is None
         if pointed and not self.private and files.decimal_commas(column):
@@ -225,7 +222,8 @@ class FeatureRuleBuilder:
             return f"column {name!r} holds numbers with a decimal comma, read as text; add --decimal ','"
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
         if pa.types.is_large_string(column.type) and not self.private:
-            if _repeats(column):
+            distinct, values = len(pc.unique(column).drop_null()), len(column) - column.null_count
+            if 2 <= distinct <= _FEW_VALUES and 2 * distinct <= values:
                 self._encoded.append(name)
                 self.mended += 1
             else:
@@ -272,40 +270,6 @@ class FeatureRuleBuilder:
                 f"(--categories {name}=hash:32)"
             )
         return tuple(sorted({text(value) for value in distinct.to_pylist()}))
-
-
-def kind_of(kind: Any) -> Kind | None:
-    """Return the kind of values of a column type, if it is numeric."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return "list" if kind_of(kind.value_type) in ("number", "bool") else None
-    if types.is_boolean(kind):
-        return "bool"
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return "date"
-    if types.is_duration(kind):
-        return "duration"
-    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    return "number" if any(test(kind) for test in numbers) else None
-
-
-def _missing_words(column: Column, name: str) -> str:
-    if column.null_count:
-        return (
-            f"column {name!r} has missing values; fill them (--missing indicator, constant=V or median), or "
-            "drop the column or the rows"
-        )
-    return f"column {name!r} holds NaN, infinite or larger than float32 values; fill (--missing) or drop them"
-
-
-def _repeats(column: Column) -> bool:
-    """Whether a column of text looks like categories: few values, each of several nodes on average."""
-    import pyarrow.compute as pc
-
-    distinct, values = len(pc.unique(column).drop_null()), len(column) - column.null_count
-    return 2 <= distinct <= _FEW_VALUES and 2 * distinct <= values
 
 
 def is_index(name: str) -> bool:

@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from graphveil._util.files import can_create, name_in_utf8, write_atomic
 from graphveil.errors import ConfigError, GraphError
 
@@ -28,12 +25,7 @@ Table: TypeAlias = "pa.Table"
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
-DELIMITERS = {
-    ",": ",",
-    ";": ";",
-    "\t": "tab",
-    "|": "|",
-}  # that are recognized in a header, as flags name them
+DELIMITERS = {",": ",", ";": ";", "\t": "tab", "|": "|"}  # recognized in a header, as flags name them
 WRITTEN = (".parquet", ".csv")
 _LONGEST_HEADER = 1 << 20
 _UUID_BYTES = 16
@@ -66,9 +58,8 @@ def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMM
     for name in wanted:
         if name not in names:
             raise GraphError(no_column(path.name, name, names))
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise GraphError(f"{path.name} has more than one column {repeated[0]!r}; rename or drop all but one")
+    if (twice := first_duplicate(names)) is not None:
+        raise GraphError(f"{path.name} has more than one column {twice!r}; rename or drop all but one")
     return names
 
 
@@ -141,8 +132,8 @@ def with_record(table: Table, record: str) -> Table:
     """Return a table of released edges with their record in its metadata, bound to these rows.
 
     Args:
-        table: the edges; all its columns belong to what was released.
-        record: a JSON object that describes the release.
+        table: Edges, all of whose columns were released.
+        record: JSON object that describes the release.
     """
     bound = json.loads(record) | _rows_of(table)
     return table.replace_schema_metadata({RELEASED: json.dumps(bound, sort_keys=True)})
@@ -155,7 +146,7 @@ def released(path: Path) -> str:
     that it was written with.
 
     Raises:
-        GraphError: the rows are not those that were released.
+        GraphError: Rows that are not the released ones.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -171,7 +162,12 @@ def released(path: Path) -> str:
         found = _rows_of(pyarrow.parquet.read_table(name))
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
-    if _bound_to(record) != found:
+    try:
+        plain = json.loads(record)
+        bound = {name: plain[name] for name in ("rows", "sha256")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        bound = {}
+    if bound != found:
         raise GraphError(
             f"The rows of {path.name} are not the rows that were released with its record: rows or columns "
             "were added, removed, changed or reordered. Use the file that `graphveil perturb` wrote. To use "
@@ -179,15 +175,6 @@ def released(path: Path) -> str:
             f"{RELEASED.decode()!r}."
         )
     return record
-
-
-def _bound_to(record: str) -> dict[str, Any]:
-    """Return the number of rows and the digest that a record names, nothing if it names none."""
-    try:
-        plain = json.loads(record)
-        return {name: plain[name] for name in ("rows", "sha256")}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
 
 
 def _rows_of(table: Table) -> dict[str, Any]:
@@ -237,7 +224,10 @@ def column(table: Table, name: str) -> Column:
         chunks = chunks.cast(chunks.type.value_type)
     if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
-    if _is_binary(chunks.type):
+    kind, types = chunks.type, pa.types
+    variable = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    # Bytes may be text, except 16 of a fixed width, which are a UUID.
+    if variable or (types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES):
         try:
             chunks = chunks.cast(pa.large_binary()).cast(pa.large_string())
         except pa.ArrowInvalid:
@@ -245,15 +235,6 @@ def column(table: Table, name: str) -> Column:
                 f"column {name!r} is not text in UTF-8; save the file in that encoding"
             ) from None
     return chunks.combine_chunks()
-
-
-def _is_binary(kind: Any) -> bool:
-    """Whether a type contains bytes that may be text; 16 bytes of fixed width are a UUID."""
-    import pyarrow as pa
-
-    types = pa.types
-    variable = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    return bool(variable or (types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES))
 
 
 def without_words(values: Column, words: Sequence[str]) -> Column:
@@ -275,43 +256,6 @@ def without_words(values: Column, words: Sequence[str]) -> Column:
 def is_csv(path: Path) -> bool:
     """Whether a table is a CSV by its name."""
     return path.name.lower().endswith(CSV)
-
-
-def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
-    """Return the named columns side by side, float32 (rows, columns); a column of lists gives several."""
-    parts = [_numbers(column(table, name), name) for name in names]
-    out = np.empty((table.num_rows, sum(part.shape[1] for part in parts)), dtype=np.float32)
-    start = 0
-    for name, part in zip(names, parts, strict=True):
-        stop = start + part.shape[1]
-        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected next
-            out[:, start:stop] = part
-        if not np.isfinite(out[:, start:stop]).all():
-            raise GraphError(
-                f"column {name!r} holds NaN, infinite or larger than float32 values; fill or drop them"
-            )
-        start = stop
-    return out
-
-
-def vector(table: Table, name: str, *, written: bool) -> npt.NDArray[np.float32]:
-    """Return one number per row, of a column of numbers or of text that ``read`` left unchanged.
-
-    ``written`` marks a table from a CSV.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    array = column(table, name)
-    if pa.types.is_large_string(array.type):
-        try:
-            array = pc.ascii_trim_whitespace(array).cast(pa.float64())
-        except pa.ArrowInvalid:
-            how = "add --decimal ','" if written and decimal_commas(array) else "correct or drop it"
-            raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
-    if pa.types.is_nested(array.type):
-        raise GraphError(f"column {name!r} is of type {array.type}; give one number per row")
-    return matrix(pa.table({name: array}), [name])[:, 0]
 
 
 def encode(table: Table, suffix: str) -> bytes:
@@ -343,40 +287,6 @@ def write(path: Path, table: Table) -> None:
         write_atomic(path, encode(table, path.suffix))
     except OSError as error:
         raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
-
-
-def _numbers(array: Column, name: str) -> npt.NDArray[Any]:
-    """Return a numeric, bool or list column as a matrix with a row per entry."""
-    import pyarrow as pa
-
-    kind, is_list = array.type, pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type)
-    if not (is_list or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
-        raise GraphError(
-            f"column {name!r} is of type {kind}, not a number; drop it, or encode it as numbers "
-            "(one 0/1 column per category)"
-        )
-    if array.null_count:
-        raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
-    if is_list:
-        return _lists(array, name)
-    if not _is_number(kind):
-        array = array.cast(pa.uint8() if pa.types.is_boolean(kind) else pa.float64())
-    return np.asarray(array.to_numpy(zero_copy_only=False)).reshape(-1, 1)
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _lists(array: Column, name: str) -> npt.NDArray[Any]:
-    import pyarrow.compute as pc
-
-    widths = pc.unique(pc.list_value_length(array))
-    if len(widths) != 1:
-        raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
-    return _numbers(array.flatten(), name).reshape(len(array), -1)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -690,7 +600,7 @@ def first_duplicate(names: Sequence[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
-def check_columns(path: Path, chosen: list[str], csv_format: CsvFormat = COMMAS) -> list[str]:
+def check_columns(path: Path, chosen: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
     """Return all columns of a file, among which the chosen ones are distinct."""
     check_distinct(chosen)
     return column_names(path, chosen, csv_format)
@@ -698,23 +608,25 @@ def check_columns(path: Path, chosen: list[str], csv_format: CsvFormat = COMMAS)
 
 def check_distinct(chosen: Sequence[str]) -> None:
     """Raise an error for a column that has two roles."""
-    for name in chosen:
-        if chosen.count(name) > 1:
-            raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+    if (twice := first_duplicate(chosen)) is not None:
+        raise GraphError(f"column {twice!r} is named for two roles; name one column for each")
 
 
 def feature_columns(
-    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str], *, needs: str
+    path: Path, roles: Sequence[str], features: Sequence[str] | None, *, needs: str
 ) -> list[str]:
     """Return the columns of a file that hold features: the chosen ones, or all without another role.
 
     Args:
-        needs: Why the file is required, for the error message.
+        path: Table.
+        roles: Columns with another role.
+        features: Chosen columns, None for all others.
+        needs: Reason why the file is required, for the error message.
     """
     chosen = [] if features is None else list(features)
     names = check_columns(path, [*roles, *chosen])
     if features is None:
-        chosen = [name for name in names if name not in {*roles, *aside}]
+        chosen = [name for name in names if name not in roles]
     if not chosen:
         how = commas(path.name, names) or "add at least one column of numbers"
         raise GraphError(f"{path.name} has no feature column, and {needs}; {how}")

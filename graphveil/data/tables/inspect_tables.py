@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column is what; None for a part that no column plays."""
+    """Column of each role; None for a role without a column."""
 
     id: str
     source: str
@@ -61,7 +61,7 @@ class Roles:
         """Require that columns and classes are named by text.
 
         Raises:
-            ConfigError: one is not.
+            ConfigError: Name of another type.
         """
         for role in ("id", "source", "target", "label", "split", "weight"):
             name = getattr(self, role)
@@ -84,7 +84,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class ColumnFact:
-    """What one column is, for people: its table, its name, its type, and what becomes of it."""
+    """Description of one column: its table, name and type, and its use in the graph."""
 
     table: str
     name: str
@@ -94,7 +94,7 @@ class ColumnFact:
 
 @dataclass(kw_only=True)
 class TableInspection:
-    """What was found, and everything that was read; ``raise_problems`` raises what is wrong."""
+    """Contents of two tables and all problems in them, which ``raise_problems`` raises."""
 
     choices: EncodingOptions
     problems: list[str] = field(default_factory=list)
@@ -102,9 +102,7 @@ class TableInspection:
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
     features: list[Column] = field(default_factory=list)
-    like_ids: list[str] = field(
-        default_factory=list
-    )  # features that look like telephone numbers and the like
+    like_ids: list[str] = field(default_factory=list)  # features that look like identifiers
     ids: Column | None = None
     id_type: Any = None  # of the column of ids, before they were read
     written: bool = False  # whether the ids come from a CSV
@@ -124,10 +122,10 @@ class TableInspection:
         return encode(self.features, self.rules, self.rows)
 
     def raise_problems(self) -> None:
-        """Raise everything that is wrong, in one error.
+        """Raise one error that lists all problems, if there are any.
 
         Raises:
-            TableError: at least one problem was found.
+            TableError: At least one problem, with the arguments that would pass.
         """
         if self.problems:
             passing = self.suggestion
@@ -159,7 +157,8 @@ def inspect_table_files(
     """
     choices = read_as(choices, encoding)
     return inspect_tables(
-        *file_sources(nodes, edges, choices.csv_format),
+        FileSource(nodes, choices.csv_format),
+        FileSource(edges, choices.csv_format),
         roles,
         choices,
         classes=classes,
@@ -173,11 +172,6 @@ def inspect_table_files(
 def edges_file(path: Path) -> Path:
     """Return the table of edges: the path, or the table in a folder of a released graph."""
     return path / EDGES_FILE if path.is_dir() else path
-
-
-def file_sources(nodes: Path, edges: Path, csv_format: CsvFormat) -> tuple[FileSource, FileSource]:
-    """Return both files as sources."""
-    return FileSource(nodes, csv_format), FileSource(edges, csv_format)
 
 
 def read_as(choices: EncodingOptions, encoding: Encoding | None) -> EncodingOptions:
@@ -369,7 +363,7 @@ def _collecting(found: TableInspection) -> Iterator[None]:
 
 
 def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[str | None]:
-    """Return the part of the split of each node, None where a node has none."""
+    """Return the part of the split of each node, None for nodes in no part."""
     import pyarrow as pa
 
     try:
@@ -387,7 +381,7 @@ def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[st
 
 
 def _with_listed(found: TableInspection, table: Table, id: str, listed: Column | None) -> Table:
-    """Return the table with a row of nothing for each listed node that has none."""
+    """Return the table with an empty row for each listed node that has none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -407,7 +401,9 @@ def _with_listed(found: TableInspection, table: Table, id: str, listed: Column |
 def _inspect_edges(
     found: TableInspection, given: TableSource, roles: Roles, features: FeatureRuleBuilder
 ) -> None:
-    """Read the ends of all edges as places of nodes, and collect what is wrong with them."""
+    """Read the ends of all edges as node indices, and collect the problems."""
+    import pyarrow as pa
+
     assert found.ids is not None
     try:
         nodes = edge_tables.NodeIds(found.ids, roles.id, found.id_type, found.written)
@@ -422,20 +418,16 @@ def _inspect_edges(
         if dropping:
             features.drop_unknown()
     found.ends = ends
-    if ends.added is not None and len(ends.added):
-        _add_rows(found, features, ends.added)
-
-
-def _add_rows(found: TableInspection, features: FeatureRuleBuilder, added: Column) -> None:
-    """Give the nodes that edges alone name a row of nothing."""
-    import pyarrow as pa
-
-    found.ids = pa.concat_arrays([found.ids, added])
+    if ends.added is None or not len(ends.added):
+        return
+    # Nodes that only edges name have no label, no part of the split, and no value in any column.
+    count = len(ends.added)
+    found.ids = pa.concat_arrays([found.ids, ends.added])
     assert found.y is not None
-    found.y = np.concatenate([found.y, np.full(len(added), labels.UNLABELED)])
+    found.y = np.concatenate([found.y, np.full(count, labels.UNLABELED)])
     if found.parts is not None:
-        found.parts = [*found.parts, *[None] * len(added)]
-    found.features = [pa.concat_arrays([one, pa.nulls(len(added), one.type)]) for one in found.features]
+        found.parts = [*found.parts, *[None] * count]
+    found.features = [pa.concat_arrays([one, pa.nulls(count, one.type)]) for one in found.features]
     for rule in found.rules:
         if rule.fill is None and rule.kind != "category":
             found.problems.append(features.without_row(rule.name))
@@ -476,8 +468,18 @@ def guess_roles(
             nodes, names, [name for role, name in given.items() if role in ("label", "split")]
         )
     if "source" not in found or "target" not in found:
-        pair = _ends_of(edges.title, ends, [name for role, name in given.items() if role == "weight"])
-        found = {"source": pair[0], "target": pair[1]} | found
+        free = [name for name in ends if name != given.get("weight")]
+        if len(free) < 2:
+            how = files.commas(edges.title, ends) or "name its ends with --source, --target"
+            raise GraphError(f"the table of edges has fewer than two columns; {how}")
+        source, target = free[:2]
+        for first, second in _ENDS:
+            if (one := _called((first,), free)) is not None and (
+                other := _called((second,), free)
+            ) is not None:
+                source, target = one, other
+                break
+        found = {"source": source, "target": target} | found
     free = [name for name in names if name not in found.values()]
     for role, words in (("label", _LABELS), ("split", _SPLITS)):
         guess = _called(words, free)
@@ -488,42 +490,23 @@ def guess_roles(
 
 
 def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:
-    """Return the column that is called like ids, or else the first whose values are distinct."""
+    """Return the column with a usual name for ids, or else the first one of distinct values."""
+    import pyarrow as pa
+
     free = [name for name in names if name not in taken and not is_index(name)]
     called = _called(_IDS, free)
     types = {called: files.AS_WRITTEN} if nodes.written and called is not None else {}
     table = nodes.read(free, types, ("",))
     order = [called, *free] if called is not None else free
     for name in order:
-        if _distinct(files.column(table, name), name):
-            return name
+        column = files.column(table, name)
+        if pa.types.is_integer(column.type) or pa.types.is_large_string(column.type):
+            with suppress(GraphError):
+                distinct_ids(table, name)
+                return name
     if called is not None:
-        distinct_ids(table, called)  # which raises the error
+        distinct_ids(table, called)  # raises the error
     raise GraphError(f"{nodes.title} has no column of distinct ids; name the ids with --id")
-
-
-def _distinct(column: Column, name: str) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not (pa.types.is_integer(column.type) or pa.types.is_large_string(column.type)):
-        return False
-    try:
-        return len(pc.unique(keys(column, name))) == len(column)
-    except GraphError:
-        return False
-
-
-def _ends_of(title: str, names: Sequence[str], taken: Sequence[str]) -> tuple[str, str]:
-    free = [name for name in names if name not in taken]
-    for first, second in _ENDS:
-        pair = _called((first,), free), _called((second,), free)
-        if pair[0] is not None and pair[1] is not None:
-            return pair[0], pair[1]
-    if len(free) < 2:
-        how = files.commas(title, names) or "name its ends with --source, --target"
-        raise GraphError(f"the table of edges has fewer than two columns; {how}")
-    return free[0], free[1]
 
 
 def _called(words: Sequence[str], names: Sequence[str]) -> str | None:

@@ -125,7 +125,7 @@ def read_records(
     columns: list[str] = []
     if protocol.features is not None:
         needs = f"the protocol collects {counted(protocol.features.dim, 'feature')}"
-        columns = feature_columns(path, roles, protocol.columns or None, (), needs=needs)
+        columns = feature_columns(path, roles, protocol.columns or None, needs=needs)
     check_columns(path, [*roles, *columns])
     types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
     table = tables.read(path, [*roles, *columns], types)
