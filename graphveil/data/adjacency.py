@@ -127,7 +127,7 @@ class Adjacency:
     If the edges have weights, ``weights`` are their shares of the public bound ``max_weight``, in [0, 1].
 
     Raises:
-        GraphError: Offsets are inconsistent, a source does not exist, or a weight is outside [0, 1].
+        GraphError: Inconsistent offsets, a source that does not exist, or a weight outside [0, 1].
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> path
@@ -147,7 +147,7 @@ class Adjacency:
     version: AdjacencyVersion = field(default_factory=AdjacencyVersion, init=False)
 
     def __post_init__(self) -> None:
-        """Check rows that were given by hand, and bring them into order."""
+        """Check rows from outside and sort them, without repeats and self-loops."""
         if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
             raise GraphError("indptr must be a vector of int64 with one entry more than there are nodes")
         if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
@@ -155,7 +155,15 @@ class Adjacency:
         _check_num_nodes(self.num_nodes)
         check_rows(self.indptr.numpy(), self.indices.numpy(), self.num_nodes, "an adjacency")
         self._check_weights()
-        ordered = self._ordered()
+        sources, targets = self.indices.numpy(), self._targets()
+        proper = sources != targets
+        tail, head = sources[proper], targets[proper]
+        ordered: Any
+        if self.weights is None:
+            ordered = _by_target(tail, head, self.num_nodes)
+        else:
+            shares = self.weights.numpy()[proper].astype(np.float64)
+            ordered = weighted_rows(tail, head, shares, self.num_nodes, directed=True, max_weight=1.0)
         object.__setattr__(self, "indptr", torch.from_numpy(ordered.indptr.astype(np.int64)))
         object.__setattr__(self, "indices", torch.from_numpy(ordered.indices.astype(np.int32)))
         if self.weights is not None:
@@ -171,16 +179,6 @@ class Adjacency:
         if not bool(((self.weights >= 0) & (self.weights <= 1)).all()):  # NaN is neither
             raise GraphError("weights must lie in [0, 1], as shares of max_weight")
         check_max_weight(self.max_weight)
-
-    def _ordered(self) -> Any:
-        """Return the rows as a matrix: ascending, without repeats and self-loops."""
-        sources, targets = self.indices.numpy(), self._targets()
-        proper = sources != targets
-        tail, head = sources[proper], targets[proper]
-        if self.weights is None:
-            return _by_target(tail, head, self.num_nodes)
-        shares = self.weights.numpy()[proper].astype(np.float64)
-        return weighted_rows(tail, head, shares, self.num_nodes, directed=True, max_weight=1.0)
 
     @classmethod
     def _in_order(
@@ -220,7 +218,7 @@ class Adjacency:
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """Everything that the edges consist of."""
+        """All arrays that contain the edges."""
         edges = self.indptr, self.indices
         return edges if self.weights is None else (*edges, self.weights)
 
@@ -250,9 +248,15 @@ class Adjacency:
                 for duplicates, and for both directions of an undirected edge. Weight 0 means no edge.
             max_weight: Public bound to which larger weights are clipped.
 
+        Returns:
+            The adjacency of these edges.
+
         Raises:
-            GraphError: The ids are not integers in range, the lengths differ, or a weight is negative or not
-                finite.
+            GraphError: Ids that are not integers in range, lengths that differ, or a weight that is negative
+                or not finite.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private.
 
         >>> edges = Adjacency.from_edges(
         ...     [0, 0, 2], [1, 1, 1], num_nodes=3, directed=True, weight=[1.0, 0.5, 9.0], max_weight=2.0
@@ -280,13 +284,26 @@ class Adjacency:
     def from_rows(
         cls, indptr: _Offsets, sources: _Ids32, *, directed: bool, edge_set: EdgeSet | None = None
     ) -> Adjacency:
-        """Store each node v's ascending sources, ``sources[indptr[v]:indptr[v + 1]]``: nothing is sorted.
+        """Store the ascending sources of each node v, ``sources[indptr[v]:indptr[v + 1]]``, without sorting.
 
-        Of an undirected edge only the larger end lists the other. Slots that were drawn in their order come
-        like this.
+        Of an undirected edge only the larger end lists the other. Node pairs that are drawn in their order
+        have this form.
+
+        Args:
+            indptr: Row offsets, int64 (N + 1).
+            sources: Sources of all rows, int32.
+            directed: Whether ``u -> v`` does not imply ``v -> u``.
+            edge_set: Identity of the edges; a new one by default.
+
+        Returns:
+            The adjacency of these edges.
 
         Raises:
-            GraphError: offsets that do not fit, sources out of order or range, or those of the wrong end.
+            GraphError: Offsets that do not fit, or sources that are out of order or range, or that belong to
+                the wrong end.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private.
 
         >>> indptr, sources = np.array([0, 0, 1, 2]), np.array([0, 1], dtype=np.int32)
         >>> Adjacency.from_rows(indptr, sources, directed=False).indices
@@ -294,7 +311,19 @@ class Adjacency:
         """
         _check_num_nodes(len(indptr) - 1)
         check_rows(indptr, sources, len(indptr) - 1, "an adjacency")
-        _check_order(indptr, sources, directed)
+        falls = sources[1:] <= sources[:-1]
+        begins = indptr[(indptr > 0) & (indptr < len(sources))]
+        falls[begins - 1] = False  # the first source of a row may be below the last one of the row before
+        rows = np.flatnonzero(np.diff(indptr))
+        if directed:
+            wrong = sources == np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+        else:
+            wrong = sources[indptr[rows + 1] - 1] >= rows
+        if falls.any() or wrong.any():
+            raise GraphError(
+                "rows must list their sources in order, once each and never the node itself; of an "
+                "undirected edge only the larger end lists the other"
+            )
         offsets, indices = (indptr, sources) if directed else mirrored(indptr, sources)
         stored = torch.from_numpy(offsets), torch.from_numpy(indices)
         return cls._in_order(*stored, directed, edge_set or EdgeSet())
@@ -315,13 +344,26 @@ class Adjacency:
         return cls._in_order(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
 
     def without_weights(self) -> Adjacency:
-        """Return the same edges, all alike."""
+        """Return the same edges without weights.
+
+        Returns:
+            An adjacency with the same edge set, and therefore the same budget.
+        """
         return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
     def with_stored_zeros(self, weights: Tensor) -> Adjacency:
         """Return the same entries with other weights, keeping entries of weight zero.
 
         The stored entries then reveal more than the edges do. Paper mode needs this to match published code.
+
+        Args:
+            weights: Weights in [0, 1], float32 (stored edges).
+
+        Returns:
+            An adjacency with the same edge set.
+
+        Raises:
+            GraphError: Weights of another type, length or range.
 
         >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
         >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
@@ -336,6 +378,12 @@ class Adjacency:
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
 
+        Returns:
+            The edges by ascending target, then by ascending source.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private.
+
         >>> Adjacency.from_edges([0], [1], num_nodes=2, directed=False).edge_index()
         tensor([[1, 0],
                 [0, 1]])
@@ -349,7 +397,13 @@ class Adjacency:
         """Return the edges between the kept nodes, which are renumbered in their old order.
 
         Args:
-            keep: bool (N).
+            keep: Mask of the kept nodes, bool (N).
+
+        Returns:
+            An adjacency with the same edge set, and therefore the same budget.
+
+        Raises:
+            GraphError: Mask of another type or length.
 
         >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
         >>> path.subgraph(torch.tensor([True, False, True, True])).edge_index()
@@ -369,7 +423,13 @@ class Adjacency:
         """Return the edges whose two ends are both inside ``side`` or both outside.
 
         Args:
-            side: bool (N).
+            side: Mask of some nodes, bool (N).
+
+        Returns:
+            An adjacency with the same edge set, and therefore the same budget.
+
+        Raises:
+            GraphError: Mask of another type or length.
 
         >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=True)
         >>> path.without_crossing(torch.tensor([True, True, False, False])).edge_index()
@@ -409,23 +469,6 @@ class Adjacency:
 def _check_num_nodes(num_nodes: int) -> None:
     if not 0 <= num_nodes <= MAX_NODES:
         raise GraphError(f"num_nodes={num_nodes} must lie between 0 and {MAX_NODES}")
-
-
-def _check_order(indptr: _Offsets, sources: _Ids32, directed: bool) -> None:
-    """Require ascending rows without loops, and of undirected edges the rows of the larger ends."""
-    falls = sources[1:] <= sources[:-1]
-    begins = indptr[(indptr > 0) & (indptr < len(sources))]
-    falls[begins - 1] = False
-    rows = np.flatnonzero(np.diff(indptr))
-    if directed:
-        wrong = sources == np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-    else:
-        wrong = sources[indptr[rows + 1] - 1] >= rows
-    if falls.any() or wrong.any():
-        raise GraphError(
-            "rows must list their sources in order, once each and never the node itself; of an undirected "
-            "edge only the larger end lists the other"
-        )
 
 
 def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
@@ -475,10 +518,10 @@ def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
 def checked_weights(
     weight: Any, max_weight: float | None, edges: int
 ) -> tuple[npt.NDArray[np.float64], float] | None:
-    """Return one weight per edge and the range's end, None if neither is given.
+    """Return one weight per edge and the public bound, None if neither is given.
 
     Raises:
-        GraphError: only one of the two is given, lengths differ, or a weight is negative or not finite.
+        GraphError: Only one of the two, another length, or a weight that is negative or not finite.
     """
     if weight is None and max_weight is None:
         return None
@@ -550,14 +593,14 @@ def grow_adjacency(
     """Return in-edges with more nodes and new edges, each of which has an end among the new nodes.
 
     Args:
-        adjacency: what was there.
-        source, target: the new edges, as ``Adjacency.from_edges`` takes them.
-        num_nodes: the number of nodes, old and new.
-        edge_set: the identity of the new edges; by default a new one.
-        weight: the new edges' weights, if edges have any.
+        adjacency: In-edges before.
+        source, target: New edges, as for ``Adjacency.from_edges``.
+        num_nodes: Number of nodes, old and new.
+        edge_set: Identity of the new edges; a new one by default.
+        weight: Weights of the new edges, if edges have weights.
 
     Raises:
-        GraphError: an edge joins two nodes that were there before.
+        GraphError: Edge between two old nodes.
 
     >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
     >>> grow_adjacency(pair, [2], [1], 3).edge_index()

@@ -57,7 +57,7 @@ class EdgeBlock:
     def most(self) -> int:
         """The largest in-degree of a row: as private as the edges.
 
-        By NumPy: torch's threads would stay awake for a while, where those that sum want to work.
+        NumPy computes it, because threads of torch would stay awake and slow down the sums that follow.
         """
         return int(np.diff(self.offsets.numpy()).max()) if len(self) else 0
 
@@ -84,7 +84,7 @@ def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBloc
     """Yield a graph's destination blocks from row ``first`` on, in order, as ``ranges`` cuts them.
 
     Raises:
-        GraphError: the graph is mapped from files that have changed.
+        GraphError: Graph mapped from files that have changed.
     """
     check_unchanged(adjacency)
     if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
@@ -100,7 +100,7 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
     Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
 
     Raises:
-        GraphError: the graph is mapped from files that have changed.
+        GraphError: Graph mapped from files that have changed.
     """
     check_unchanged(adjacency)
     for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
@@ -109,25 +109,22 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
     """Return the edges into some rows, as views; there are at most ``MAX_EDGES``."""
-    if stop - start < adjacency.num_nodes:
-        return _block(adjacency, start, stop)
-    if adjacency not in _whole:
-        _whole[adjacency] = _block(adjacency, start, stop)
-    return _whole[adjacency]
-
-
-def _block(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
-    """Cut a block."""
+    whole = stop - start == adjacency.num_nodes
+    if whole and (known := _whole.get(adjacency)) is not None:
+        return known
     bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
     offsets = torch.empty(len(bounds), dtype=torch.int32)
-    np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # they fit, see above
+    np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # at most MAX_EDGES, so they fit
     weights = None if adjacency.weights is None else adjacency.weights[some]
-    return EdgeBlock(start, stop, offsets, adjacency.indices[some], weights)
+    block = EdgeBlock(start, stop, offsets, adjacency.indices[some], weights)
+    if whole:
+        _whole[adjacency] = block
+    return block
 
 
 def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
-    """Return the sources that send to some nodes, one node after the other, and how many each has.
+    """Return the sources of the edges into some nodes, in the order of the nodes, and their in-degrees.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> sources, counts = in_edges(path, np.array([2, 1]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +19,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import features, tables
-from graphveil.data.adjacency import Adjacency, EdgeSet
-from graphveil.data.features import Features
-from graphveil.data.tables.encoding import Encoding, EncodingOptions
-from graphveil.data.tables.files import FrameSource, reason
-from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.data import tables
+from graphveil.data.adjacency import EdgeSet
+from graphveil.data.tables.files import reason
+from graphveil.data.tables.inspect_tables import TableInspection
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, class_codes
 from graphveil.errors import GraphError, MissingDependencyError
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
-    """Return what ``Graph.from_edges`` needs from tables with which nothing is wrong."""
+    """Return the arguments of ``Graph.from_edges`` from two tables without problems."""
     assert found.ids is not None and found.ends is not None
     fields: dict[str, Any] = {
         "x": torch.from_numpy(found.matrix()),
@@ -61,28 +59,6 @@ def refuse_unlabeled() -> NoReturn:
     raise GraphError(
         "name the label column with label= (--label); a graph to predict only needs classes= instead"
     )
-
-
-def fields_from_frames(
-    nodes: Any,
-    edges: Any,
-    roles: Roles,
-    choices: EncodingOptions,
-    *,
-    classes: Sequence[str] | None,
-    encoding: Encoding | None,
-) -> dict[str, Any]:
-    """Return what ``Graph.from_edges`` needs from two frames."""
-    found = inspect_tables(
-        FrameSource.from_frame(nodes, "nodes"),
-        FrameSource.from_frame(edges, "edges"),
-        roles,
-        choices,
-        classes=classes,
-        rules=None if encoding is None else encoding.rules,
-    )
-    found.raise_problems()
-    return fields_from_tables(found, classes_given=classes is not None)
 
 
 def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None:
@@ -110,6 +86,8 @@ def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dic
     Raises:
         GraphError: Another type, nodes that are neither all integers nor all text, or an untyped attribute.
     """
+    import pyarrow as pa
+
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx takes a graph of networkx, not a {type(graph).__name__}")
     ids, attributes = [], dict[str, dict[int, Any]]()
@@ -121,7 +99,14 @@ def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dic
         raise GraphError("the networkx graph has no nodes; give at least one")
     if NODE in attributes:
         raise GraphError(f"a node attribute is called {NODE!r}, as the column of ids is here; rename it")
-    columns = {name: _attribute_column(values, len(ids), name) for name, values in attributes.items()}
+    columns = {}
+    for name, values in attributes.items():
+        listed = [values.get(place) for place in range(len(ids))]
+        plain = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
+        try:
+            columns[name] = pa.array(plain, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
+            raise GraphError(f"attribute {name!r} {reason(plain)}") from None
     pairs = list(graph.edges(data=True))
     ends: dict[str, Any] = {
         SOURCE: _node_id_column([edge[0] for edge in pairs]),
@@ -146,21 +131,10 @@ def _node_id_column(ids: list[Any]) -> Any:
     )
 
 
-def _attribute_column(values: dict[int, Any], rows: int, name: str) -> Any:
-    import pyarrow as pa
-
-    listed = [values.get(row) for row in range(rows)]
-    listed = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
-    try:
-        return pa.array(listed, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
-        raise GraphError(f"attribute {name!r} {reason(listed)}") from None
-
-
 # -- torch_geometric ----
 _PART_NAMES = {"valid": "val", "validation": "val"}
 _MASKS = ("train_mask", "val_mask", "test_mask")
-_REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # by their name in a Data
+PYG_NOTES = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # their names in a Data
 
 
 def load_pyg(module: str) -> ModuleType:
@@ -184,30 +158,14 @@ def load_pyg(module: str) -> ModuleType:
             ) from None
 
 
-def to_pyg_data(
-    x: Features,
-    y: Tensor,
-    adjacency: Adjacency,
-    masks: Mapping[str, Tensor],
-    remarks: Mapping[str, tuple[str, ...]],
-) -> Data:
-    """Return a graph's fields as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, remarks if any."""
-    remark_fields = {_REMARKS[name]: list(found) for name, found in remarks.items() if found}
-    edges = {"edge_index": adjacency.edge_index()}
-    if adjacency.weights is not None and adjacency.max_weight is not None:
-        edges["edge_weight"] = adjacency.weights * adjacency.max_weight
-    data: Data = load_pyg("data").Data(x=features.to_dense(x), y=y, **edges, **masks, **remark_fields)
-    return data
-
-
 def fields_from_pyg(
     data: Data, split: Mapping[str, Any] | None = None, max_weight: float | None = None
 ) -> dict[str, Any]:
-    """Return what ``Graph.from_edges`` needs from a ``Data``.
+    """Return the arguments of ``Graph.from_edges`` from a ``Data``.
 
     Raises:
-        GraphError: a part is missing, nodes or edges are of several types, or edges have weights or features
-            that would be ignored.
+        GraphError: Missing part, nodes or edges of several types, or weights or features of edges that would
+            be ignored.
     """
     if not hasattr(data, "edge_index") and not hasattr(data, "adj_t") and _first_of(data) is not None:
         raise GraphError(
@@ -221,7 +179,7 @@ def fields_from_pyg(
     if getattr(data, "y", None) is None:
         raise GraphError("the Data object has no 'y'; set data.y before converting it")
     held, source, target, values = _edges_of(data)
-    remarks = {here: found for here, there in _REMARKS.items() if (found := getattr(data, there, None))}
+    remarks = {here: found for here, there in PYG_NOTES.items() if (found := getattr(data, there, None))}
     if weighted := getattr(data, "edge_weight", None) is not None:
         values = _tensor(data.edge_weight, "edge_weight")
     if max_weight is None and values is not None:
@@ -262,7 +220,7 @@ def _tensor(values: Any, part: str) -> Tensor:
     """Return a tensor, an array or a list of numbers as a tensor on the CPU.
 
     Raises:
-        GraphError: it is something else.
+        GraphError: Value of another type.
     """
     try:
         made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
@@ -274,7 +232,10 @@ def _tensor(values: Any, part: str) -> Tensor:
 
 
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
-    """Return the edge storage object, the two ends, and weights; ``adj_t`` has a row for each target."""
+    """Return the object that holds the edges, their two ends, and weights.
+
+    ``adj_t`` has a row for each target.
+    """
     if getattr(data, "edge_index", None) is not None:
         held = _tensor(data.edge_index, "edge_index")
         held = held if held.numel() else held.long()  # an empty list has no type

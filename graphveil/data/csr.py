@@ -21,7 +21,6 @@ Offsets = npt.NDArray[np.int64]
 Ids32 = npt.NDArray[np.int32]
 Pattern = sparse.csr_array[np.bool_]
 MAX_INDEX = 2**31 - 1  # rows, columns and entries that 32 bits can count
-_NUMBERS = "biuf"
 _REMEDY = "build it again from rows, columns and values"
 _ENTRIES = 1 << 18  # at a time
 
@@ -30,8 +29,8 @@ def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse ma
     """Require row k to be ``indices[indptr[k]:indptr[k + 1]]``, integers from 0 to columns - 1.
 
     Raises:
-        GraphError: not two vectors of integers, offsets that do not rise from 0 to the number of
-            indices, or an index outside the columns; without any of them.
+        GraphError: Arrays that are not vectors of integers, offsets that do not rise from 0 to the number of
+            indices, or an index outside the columns. The message contains none of them.
     """
     _whole(indptr, "row offsets", what)
     _whole(indices, "column indices", what)
@@ -47,7 +46,7 @@ def checked_matrix(x: Any) -> Any:
     """Return a SciPy matrix of numbers as CSR, CSC or COO, with every array checked.
 
     Raises:
-        GraphError: an array is of a wrong type or length, or an index is out of range.
+        GraphError: Array of a wrong type or length, or an index out of range.
     """
     if x.format == "lil" and [len(row) for row in x.rows] != [len(row) for row in x.data]:
         raise GraphError(f"a sparse matrix has rows without a value for each column; {_REMEDY}")
@@ -56,7 +55,7 @@ def checked_matrix(x: Any) -> Any:
     if x.ndim != 2:
         raise GraphError(f"the features must be a matrix, one row per node, not {x.ndim}-dimensional")
     data = x.data
-    if not isinstance(data, np.ndarray) or data.ndim != 1 or data.dtype.kind not in _NUMBERS:
+    if not isinstance(data, np.ndarray) or data.ndim != 1 or data.dtype.kind not in "biuf":
         raise GraphError("a sparse matrix must hold one real number per entry; encode text as numbers")
     if x.format != "coo":
         major, minor = x.shape if x.format == "csr" else x.shape[::-1]
@@ -82,18 +81,15 @@ def _inside(indices: Ints, size: int, what: str) -> None:
         raise GraphError(f"{what} has an index outside its shape; {_REMEDY}")
 
 
-_MAX_INT32 = 2**31 - 1
-
-
-def pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
-    """Return a square matrix of ones, one byte an entry; 32 bits are enough for offsets, if they can be."""
-    if len(indices) <= _MAX_INT32:
+def pattern(indptr: Ints, indices: Ints, num_nodes: int) -> Pattern:
+    """Return a square matrix of ones, one byte per entry, with offsets of 32 bits if these are enough."""
+    if len(indices) <= MAX_INDEX:
         indptr = indptr.astype(np.int32, copy=False)  # SciPy brings both to the wider type of the two
     ones = np.ones(len(indices), dtype=np.bool_)
     return sparse.csr_array((ones, indices, indptr), shape=(num_nodes, num_nodes))
 
 
-def row_pieces(indptr: npt.NDArray[np.integer]) -> Iterator[tuple[int, int]]:
+def row_pieces(indptr: Ints) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows with a bounded number of entries, or of one row.
 
     >>> list(row_pieces(np.array([0, 3, 3, 1 << 18, (1 << 18) + 5])))

@@ -44,7 +44,7 @@ Fields: TypeAlias = dict[str, Any]
 Ints: TypeAlias = npt.NDArray[np.integer]
 
 
-# -- data sets on disk ----
+# -- datasets on disk ----
 _CATEGORIES = slice(0, 5)  # status, gender, major, second major, dorm; then year and high school
 _YEAR = 5
 _YEARS = range(2004, 2010)
@@ -266,7 +266,7 @@ def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-# -- data sets to download ----
+# -- datasets to download ----
 _FACEBOOK100 = (
     "https://raw.githubusercontent.com/sisaman/pyg-datasets/"
     "9a92bf1e84f73b7b24dd745eb14f13e4d1979769/datasets/facebook100"
@@ -294,7 +294,7 @@ def fetch_facebook100(root: Path, name: str) -> Fields:
 
 
 def download(url: str, path: Path, *, sha256: str) -> None:
-    """Write what the URL returns to ``path``, whole and with the right checksum or not at all."""
+    """Download a file to ``path``, which is created only if the checksum is right."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
@@ -362,7 +362,7 @@ def fetch_ppi(root: Path, name: str) -> Fields:
 
 
 def _disjoint(graphs: Any) -> Any:
-    """Return one ``Data`` in which the given ones lie side by side."""
+    """Return the disjoint union of graphs as one ``Data``."""
     data = load_pyg("data")
     plain = [data.Data(x=graph.x, y=graph.y, edge_index=graph.edge_index) for graph in graphs]
     return data.Batch.from_data_list(plain)
@@ -379,7 +379,7 @@ _COMPLEX = 0x800
 
 @dataclass(frozen=True)
 class SparsePattern:
-    """Where a sparse matrix of ``shape`` has entries: ``rows[starts[j]:starts[j + 1]]`` in column j."""
+    """Positions of the entries of a sparse matrix: ``rows[starts[j]:starts[j + 1]]`` in column j."""
 
     shape: tuple[int, int]
     rows: Ints
@@ -390,7 +390,7 @@ def read_matlab(path: Path) -> dict[str, Floats | SparsePattern]:
     """Return the real matrices of a file and the offsets of its sparse ones, by name; skip all others.
 
     Raises:
-        ValueError: The file has another version, or an element does not match its header.
+        ValueError: File of another version, or element that does not match its header.
     """
     content = path.read_bytes()
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
@@ -475,7 +475,7 @@ def read_npz(path: Path, names: Collection[str]) -> Arrays:
     header as NumPy writes it, of numbers or text, whose size equals that of the archive member.
 
     Raises:
-        ValueError: An array differs from its header in type or size, or unpacks to far more than the file.
+        ValueError: Array that differs from its header in type or size, or unpacks to far more than the file.
     """
     with zipfile.ZipFile(path) as archive:
         wanted = {name: f"{name}.npy" for name in names}

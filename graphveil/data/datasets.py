@@ -68,13 +68,19 @@ def load_dataset(
         seed: Seed of the split, None for a random one. For several splits of one graph see ``Recipe.split``.
         mode: ``paper`` also applies steps that read protected data and records them in ``deviations``. No
             model fitted on such a graph has a valid guarantee.
-        by_id: Split by a hash of the node ids alone, and omit the steps of the recipe that read the features
-            of all nodes. For units that protect node records.
-        on_clients: The same, for unit ``local-attributes``.
+        by_id: Whether to split by a hash of the node ids alone, and to omit the steps of the recipe that read
+            the features of all nodes. For units that protect node records.
+        on_clients: The same as ``by_id``, for unit ``local-attributes``.
+
+    Returns:
+        The graph. It has a split unless ``recipe`` is None and the data have none.
 
     Raises:
-        ConfigError: The name, recipe or mode is unknown.
-        GraphError: The files are damaged, or neither present nor available for download.
+        ConfigError: Unknown name, recipe or mode.
+        GraphError: Files that are damaged, or that are neither present nor available for download.
+
+    Privacy:
+        Reads: public data. Charges: nothing. Fits treat the edges and records as protected nevertheless.
 
     >>> load_dataset("synthetic/tiny").mask("train").sum()
     tensor(225)
@@ -92,7 +98,17 @@ def load_dataset(
 
 @checked
 def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any]]:
-    """Return one row per dataset: name, nodes, features, classes, where, and whether it is here.
+    """List the public datasets.
+
+    Args:
+        root: Folder of the datasets; by default ``$GRAPHVEIL_DATA``, then the user's cache.
+
+    Returns:
+        One dict per dataset with name, nodes, features, classes, origin (``where``), and whether its files
+        are under the root (``local``).
+
+    Raises:
+        ConfigError: Root of another type.
 
     >>> [row["local"] for row in list_datasets() if row["name"] == "synthetic/demo"]
     [True]
@@ -114,8 +130,20 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
 def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Return the statistics of an unmodified dataset, before any recipe.
 
-    The datasets of the catalog are published, so their edges may be counted. ``edges`` counts undirected
-    edges once; ``homophily`` is the share of edges with equal labels among those whose ends both have one.
+    Args:
+        name: Name such as ``cora``; ``list_datasets`` returns all of them.
+        root: Folder of the datasets; by default ``$GRAPHVEIL_DATA``, then the user's cache.
+
+    Returns:
+        Sizes, degrees and label counts. ``edges`` counts undirected edges once. ``homophily`` is the share of
+        edges with equal labels among those whose ends both have a label.
+
+    Raises:
+        ConfigError: Unknown name.
+        GraphError: Files that are damaged, or that are neither present nor available for download.
+
+    Privacy:
+        Reads: public data, whose edges may therefore be counted. Charges: nothing.
 
     >>> info = dataset_info("synthetic/tiny")
     >>> info["nodes"], info["edges"], info["degree_median"]
@@ -152,9 +180,9 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     if entry.preset:
         return synthetic(entry.preset)
     fields = read_or_fetch(entry, dataset_folders(root))
-    # The publishers' number of classes, and not the largest label that the files happen to hold.
+    # The published number of classes, which may exceed the largest label in the files.
     fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
-    fields["edge_set"] = EdgeSet(f"dataset:{name}")  # whichever object held the edges on the way
+    fields["edge_set"] = EdgeSet(f"dataset:{name}")  # instead of that of a torch_geometric object
     return Graph.from_edges(directed=False, name=name, **fields)
 
 
@@ -196,17 +224,17 @@ def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: s
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One dataset.
+    """One dataset of the catalog.
 
     Args:
-        name: what ``load_dataset`` is given.
-        nodes, features, classes: the sizes before any recipe, as read from local files where there are such.
-        where: one line on where the data come from.
-        files: what has to lie under the root to be read from there.
-        read: reads those files; none if there is no local layout.
-        fetch: gets the public copy; none if there is nothing to download.
-        preset: of the synthetic graph that this is.
-        remedy: what to do when it is not here, if not to put ``files`` under the root.
+        name: Name for ``load_dataset``.
+        nodes, features, classes: Sizes before any recipe, of the local files if there are any.
+        where: Origin of the data, in one line.
+        files: Files that must be under the root for reading from there.
+        read: Reader of those files; None without a local layout.
+        fetch: Reader of the public copy; None without a download.
+        preset: Preset of a synthetic graph.
+        remedy: Fix if the dataset is missing, other than to put ``files`` under the root.
     """
 
     name: str
@@ -228,7 +256,7 @@ class Dataset:
 
 
 def entry_of(name: str) -> Dataset:
-    """Return the record of a name; every school of Facebook100 has one.
+    """Return the catalog entry of a name; every school of Facebook100 has one.
 
     >>> entry_of("cora").nodes
     2708

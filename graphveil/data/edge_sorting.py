@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -59,14 +60,19 @@ class EdgeTables:
     csv_format: CsvFormat = COMMAS
 
     def sorted_from(self, row: int) -> Iterator[Keys]:
-        """Yield the edges into rows from one on, ascending, repeats among them, loops not.
+        """Yield the edges into rows from ``row`` on, ascending, with repeats and without self-loops.
 
         Raises:
-            ConfigError: DuckDB is not installed.
-            GraphError: a file or column cannot be used, an id is unknown, or the disk is full.
+            ConfigError: DuckDB that is not installed.
+            GraphError: File or column that cannot be used, unknown id, or full disk.
         """
-        duckdb = _duckdb()
-        settings = {
+        try:
+            import duckdb
+        except ImportError:
+            raise ConfigError(
+                "edges are sorted by DuckDB, which is not installed here: pip install 'graphveil[disk]'"
+            ) from None
+        settings: dict[str, Any] = {
             "threads": self.threads,
             "memory_limit": self.memory,
             "temp_directory": name_in_utf8(self.scratch),
@@ -96,15 +102,17 @@ class EdgeTables:
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
         """Return the query; additional inputs besides the files are registered in the session."""
+        import pyarrow as pa
+
         ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
-        first = self._first_of_a_run()
-        if first is not None:
-            last = first + len(self.ids) - 1
+        ids = self.ids.to_numpy() if pa.types.is_int64(self.ids.type) else np.empty(0, np.int64)
+        # Consecutive integers need no join. The check of both ends is needed, too: differences of 64 bits
+        # wrap around.
+        if len(ids) and int(ids[-1]) - int(ids[0]) == len(ids) - 1 and bool((np.diff(ids) == 1).all()):
+            first, last = int(ids[0]), int(ids[-1])
             places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in _ENDS]
             pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends})"
         else:
-            import pyarrow as pa
-
             place = pa.array(np.arange(len(self.ids), dtype=np.int64))
             session.register("nodes", pa.table({"id": self.ids, "place": place}))
             pairs = (
@@ -122,35 +130,28 @@ class EdgeTables:
             "ORDER BY key NULLS FIRST"
         )
 
-    def _first_of_a_run(self) -> int | None:
-        """Return the first id if ids are consecutive integers, which needs no join."""
-        import pyarrow as pa
-
-        if not pa.types.is_int64(self.ids.type):
-            return None
-        ids = self.ids.to_numpy()
-        whole = int(ids[-1]) - int(ids[0]) == len(ids) - 1  # differences of 64 bits wrap around
-        return int(ids[0]) if whole and bool((np.diff(ids) == 1).all()) else None
-
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
-        """Return the query of the two ends in one file, by its own columns and their kinds."""
-        table = _table_of(file, self._columns(file), self.csv_format.delimiter)
-        kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
-        ends = (
-            self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target)
-        )
-        named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
-        return f"SELECT {named} FROM {table}"
-
-    def _columns(self, file: Path) -> list[str]:
-        """Return the column names of a file; DuckDB does not distinguish names that differ in case alone."""
+        """Return the query of the two ends in one file, by its own columns and their types."""
         names = column_names(file, [self.source, self.target], self.csv_format)
-        for end in (self.source, self.target):
+        for end in (self.source, self.target):  # DuckDB does not distinguish names that differ in case alone
             if sum(name.lower() == end.lower() for name in names) > 1:
                 raise GraphError(
                     f"{file.name} has columns that differ from {end!r} in case alone; rename them"
                 )
-        return names
+        path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
+        table = f"read_parquet({path}, hive_partitioning = false)"
+        if written:  # nothing is inferred from rows
+            kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in names)
+            delimiter = _quoted(self.csv_format.delimiter, "'")
+            table = (
+                f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
+                f"delim = {delimiter}, quote = '\"', escape = '\"', "
+                f"nullstr = '', columns = {{{kinds}}})"
+            )
+        types = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
+        ends = (self._id(name, types[name], written=written) for name in (self.source, self.target))
+        named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
+        return f"SELECT {named} FROM {table}"
 
     def _id(self, name: str, found: str, *, written: bool) -> str:
         """Return the expression of an end as an id of the nodes' type, NULL for an invalid value."""
@@ -180,11 +181,18 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     """Return the files that paths and patterns name, sorted, all of one kind.
 
     Raises:
-        GraphError: a pattern finds none, or they are of different kinds or of one that is not read.
+        GraphError: Pattern without a match, or files of different or unsupported kinds.
     """
     found: set[Path] = set()
     for given in patterns:
-        here = _matching(Path(given)) if os.fspath(given) else []
+        path, here = Path(given), list[Path]()
+        if os.fspath(given) and path.is_dir():
+            raise GraphError(f"{path} is a folder; name the tables in it, or a pattern of theirs")
+        if os.fspath(given) and path.is_file():
+            here = [path]
+        elif os.fspath(given):
+            with suppress(IndexError, ValueError):  # patterns that Python rejects match nothing
+                here = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         if not here:
             raise GraphError(
                 f"no file is called {os.fspath(given)!r}; name tables of edges, or a pattern of theirs"
@@ -199,49 +207,14 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def _matching(path: Path) -> list[Path]:
-    """Return a file, or those that a pattern finds."""
-    if path.is_dir():
-        raise GraphError(f"{path} is a folder; name the tables in it, or a pattern of theirs")
-    if path.is_file():
-        return [path]
-    try:
-        return list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    except (IndexError, ValueError):  # an empty pattern, or stars where one has none: nothing is found
-        return []
-
-
 def _kind(path: Path) -> str | None:
     if path.name.endswith(PARQUET):
         return "parquet"
     return "csv" if path.name.endswith(CSV) else None
 
 
-def _table_of(file: Path, columns: Sequence[str], delimiter: str) -> str:
-    """Return one file as DuckDB reads it: by its name alone, and a CSV by nothing that rows let it guess."""
-    path = _quoted(glob.escape(name_in_utf8(file)), "'")
-    if _kind(file) == "parquet":
-        return f"read_parquet({path}, hive_partitioning = false)"
-    kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in columns)
-    mark = _quoted(delimiter, "'")
-    return (
-        f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
-        f"delim = {mark}, quote = '\"', escape = '\"', nullstr = '', columns = {{{kinds}}})"
-    )
-
-
 def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, 2 * mark) + mark
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise ConfigError(
-            "edges are sorted by DuckDB, which is not installed here: pip install 'graphveil[disk]'"
-        ) from None
-    return duckdb
 
 
 def full_disk(folder: Path) -> GraphError:

@@ -24,7 +24,8 @@ def as_features(x: Any) -> Features:
     """Return a matrix of numbers as features: tensors and arrays dense, SciPy matrices sparse.
 
     Raises:
-        GraphError: not a matrix of numbers, or an entry is NaN, infinite or beyond float32.
+        GraphError: Value that is not a matrix of numbers, or an entry that float32 cannot hold as a finite
+            number.
 
     >>> as_features([[1, 2], [3, 4]])
     tensor([[1., 2.],
@@ -63,7 +64,17 @@ def columns_beyond(x: Features, limit: float) -> list[int]:
 
 
 def rows(x: Features, index: Tensor) -> Features:
-    """Return the rows chosen by a bool mask (N) or by int64 positions, in the same kind.
+    """Return the chosen rows of features, dense or sparse as before.
+
+    Args:
+        x: Features (N, d).
+        index: Mask bool (N), or positions int64.
+
+    Returns:
+        The chosen rows, in the order of ``index``.
+
+    Privacy:
+        Reads: the features, exactly. Charges: nothing. The result is private.
 
     >>> rows(torch.eye(3), torch.tensor([2, 0]))
     tensor([[0., 0., 1.],
@@ -90,8 +101,17 @@ def stacked(x: Features, below: Features) -> Features:
 def to_dense(x: Features) -> Tensor:
     """Return the features as a dense float32 tensor; dense ones are returned unchanged.
 
+    Args:
+        x: Features (N, d).
+
+    Returns:
+        The features as a tensor (N, d).
+
     Raises:
-        GraphError: dense they take more memory than is free.
+        GraphError: Features that, if dense, take more memory than is free.
+
+    Privacy:
+        Reads: the features, exactly. Charges: nothing. The result is private.
 
     >>> to_dense(sparse.csr_array(np.eye(2, dtype=np.float32)))
     tensor([[1., 0.],
@@ -124,7 +144,8 @@ def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
     """Return the features with every column shifted and scaled to [0, 1]; constant columns become 0.
 
     Args:
-        drop_constant: leave constant columns out, which makes the number of columns depend on the data.
+        x: Features (N, d).
+        drop_constant: Whether to leave out constant columns. The number of columns then depends on the data.
 
     >>> unit_interval(torch.tensor([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]]))
     tensor([[0.0000, 0.0000],

@@ -19,15 +19,16 @@ from graphveil.data import features
 from graphveil.data.adjacency import Adjacency, AdjacencyVersion, EdgeSet, GrowthStep, Ids, grow_adjacency
 from graphveil.data.conversion import (
     NODE,
+    PYG_NOTES,
     SOURCE,
     TARGET,
     WEIGHT,
-    fields_from_frames,
     fields_from_pyg,
+    fields_from_tables,
+    load_pyg,
     named_labels,
     networkx_tables,
     refuse_unlabeled,
-    to_pyg_data,
 )
 from graphveil.data.features import Features
 from graphveil.data.node_pairs import PublicPart
@@ -39,7 +40,8 @@ from graphveil.data.tables.encoding import (
     EncodingOptions,
     Named,
 )
-from graphveil.data.tables.inspect_tables import Roles
+from graphveil.data.tables.files import FrameSource
+from graphveil.data.tables.inspect_tables import Roles, inspect_tables
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED
 from graphveil.errors import GraphError
 
@@ -66,22 +68,27 @@ class Graph:
     Args:
         x: Features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
         y: Labels int64 (N), classes 0 to C - 1, or -1 for missing. All may be missing for prediction.
-        adjacency: The in-edges.
-        num_classes: C, from 2 to 16,384.
-        train_mask, val_mask, test_mask: The split, bool (N) each, disjoint; all three or none. Members may
-            have no label: ``mask`` leaves these out.
+        adjacency: In-edges of all nodes.
+        num_classes: Number of classes C, from 2 to 16,384.
+        train_mask, val_mask, test_mask: Masks of the split, bool (N) each, disjoint; all three or none.
+            Members may have no label: ``mask`` leaves these out.
         name: Name of the graph in tables and reports.
-        ids: The caller's own node ids (N), in node order.
-        class_names: The caller's own label per class, in class order.
+        ids: Node ids of the caller (N), in node order.
+        class_names: Label of the caller for each class, in class order.
         notes: Notes on data preparation that every guarantee includes.
         deviations: Preparation steps that read protected data; each makes a guarantee invalid.
-        public: Under unit ``"edge-subset"``: the public edges, and the nodes that may have private ones.
-        encoding: How the columns of the node table became features, if it was read from a table.
+        public: Public edges and nodes that may have private edges, for unit ``"edge-subset"``.
+        encoding: Encoding of the node table as features, if there is a table.
         label_sets: Multi-label targets, bool (N, L), for models with ``multi_label``. All other models learn
-            ``y``, which also defines which nodes are labeled.
+            ``y``, which also defines the set of labeled nodes.
 
     Raises:
-        GraphError: Shapes do not match, features are not finite, labels or C are out of range, or N is 0.
+        GraphError: Shapes that do not match, features that are not finite, labels or C out of range, or no
+            nodes.
+
+    Privacy:
+        The graph holds protected data and has no privacy logic. Its ``repr`` shows public sizes only. The
+        budget belongs to its edge set, which derived graphs share.
 
     >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
     >>> graph
@@ -116,9 +123,28 @@ class Graph:
             object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
         if self.label_sets is not None:
             object.__setattr__(self, "label_sets", label_sets_of(self.label_sets, self.num_nodes))
-        self._check_sizes()
+        if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
+            raise GraphError(
+                f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
+                f"{self.adjacency.num_nodes} nodes; all three must be one row per node"
+            )
+        if self.num_features < 1:
+            raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
+        if self.public is not None:
+            self.public.check_nodes(self.num_nodes)
+        if self.ids is not None and len(self.ids) != self.num_nodes:
+            raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
         self._check_classes()
-        self._check_masks()
+        masks = list(self.masks.values())
+        if not masks:
+            return
+        if len(masks) < len(SPLITS):
+            raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
+        for mask in masks:
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+                raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
+        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
+            raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
@@ -170,8 +196,17 @@ class Graph:
     def mask(self, split: str) -> Tensor:
         """Return the labeled nodes of one part of the split, bool (N).
 
+        Args:
+            split: ``"train"``, ``"val"`` or ``"test"``.
+
+        Returns:
+            The mask of the labeled members.
+
         Raises:
-            GraphError: there is no split, or ``split`` is not one of train, val and test.
+            GraphError: Graph without a split, or unknown part.
+
+        Privacy:
+            Reads: the set of labeled nodes, which units of node records protect. Charges: nothing.
 
         >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0], [1], directed=False)
         >>> train, val, test = torch.eye(4, dtype=torch.bool)[:3]
@@ -188,15 +223,45 @@ class Graph:
         return members & self.labeled
 
     def replace(self, **changes: Any) -> Graph:
-        """Return a copy with some fields changed, checked like a new graph; the edge set stays the same."""
+        """Return a copy with some fields changed, checked like a new graph.
+
+        Args:
+            changes: New values of fields.
+
+        Returns:
+            The graph, with the same edge set unless ``adjacency`` has another one.
+
+        Raises:
+            GraphError: Invalid field, as for a new graph.
+        """
         return dataclasses.replace(self, **changes)
 
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Graph:
-        """Return the graph with another split, given as three bool masks (N)."""
+        """Return the graph with another split.
+
+        Args:
+            train, val, test: Disjoint masks, bool (N).
+
+        Returns:
+            The graph, with the same edge set.
+
+        Raises:
+            GraphError: Masks that overlap, or of another type or length.
+        """
         return self.replace(train_mask=train, val_mask=val, test_mask=test)
 
     def with_public(self, edges: Adjacency, private_nodes: Tensor) -> Graph:
-        """Return the graph with the given public edges, and with the nodes that may have private ones.
+        """Return the graph with public edges, for unit ``edge-subset``.
+
+        Args:
+            edges: Public edges, undirected, over the same nodes.
+            private_nodes: Nodes that may have private edges, bool (N), or their numbers.
+
+        Returns:
+            The graph, with the same edge set.
+
+        Raises:
+            GraphError: List that does not match the nodes, or directed edges.
 
         >>> path = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
         >>> one = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
@@ -209,7 +274,13 @@ class Graph:
         """Return the kept nodes and the edges between them; classes keep their numbers.
 
         Args:
-            keep: bool (N).
+            keep: Mask of the kept nodes, bool (N).
+
+        Returns:
+            The subgraph, with the same edge set, and therefore the same budget.
+
+        Raises:
+            GraphError: Mask of another type or length.
 
         >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 2], [1, 3], directed=False)
         >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
@@ -245,15 +316,22 @@ class Graph:
 
         Args:
             x: Features of the new nodes, one row each.
-            y: Their labels, -1 for missing; None for no labels.
-            source, target: The new edges; new nodes are numbered from N on.
+            y: Labels of the new nodes, -1 for missing; None for no labels.
+            source, target: New edges; new nodes are numbered from N on.
             ids: Ids of the new nodes, if the graph has ids.
             edge_set: Identity of the new edges, a new one by default. Pass that of other edges if these are
                 among them.
             weight: Weights of the new edges, if the edges are weighted.
 
+        Returns:
+            The grown graph. Its edge set is the union of the old one and that of the new edges. New nodes are
+            in no part of the split.
+
         Raises:
-            GraphError: An edge joins two existing nodes, or shapes, labels or ids do not match.
+            GraphError: Edge between two existing nodes, or shapes, labels or ids that do not match.
+
+        Privacy:
+            Reads: the new edges, exactly. Charges: nothing. Each part of the edge set keeps its own budget.
 
         >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
         >>> grown = graph.grow([[0.0, 1.0, 1.0]], [0], [3, 3], [0, 2])
@@ -312,11 +390,29 @@ class Graph:
     ) -> Graph:
         """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
 
-        Self-loops are dropped and duplicates are merged. Edges may have weights, up to a public
-        ``max_weight`` (``Adjacency.from_edges``). With ``x=None`` every node has one constant feature, 1, and
-        accuracy comes from the edges only. ``num_classes`` is the largest label plus one by default, which
-        the graph's notes then record. Further fields of ``Graph`` are keyword arguments. Labels may be text,
-        with None for missing: the classes are then the sorted labels that occur.
+        Self-loops are dropped and duplicates are merged.
+
+        Args:
+            x: Features (N, d). With None every node has one constant feature, 1, and accuracy comes from the
+                edges only.
+            y: Labels (N), -1 for missing; or text, with None for missing. The classes of text are the sorted
+                labels that occur.
+            source, target: Node ids 0 to N - 1, of equal length.
+            directed: Whether ``u -> v`` does not imply ``v -> u``.
+            num_classes: Number of classes; the largest label plus one by default, which the notes record.
+            edge_set: Identity of the edges; a new one by default.
+            weight: Weight of at least 0 for each edge, if the edges are weighted.
+            max_weight: Public bound to which larger weights are clipped.
+            fields: Further fields of ``Graph``.
+
+        Returns:
+            The graph.
+
+        Raises:
+            GraphError: Invalid features, labels, edges or weights.
+
+        Privacy:
+            Reads: the edges and records, exactly. Charges: nothing. The result is private.
 
         >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
         ('a', 'b')
@@ -371,11 +467,23 @@ class Graph:
     ) -> Graph:
         """Build a graph from two frames of pandas, polars, Arrow or any library with the Arrow interface.
 
-        A mapping of columns is also accepted. The other arguments and the column rules are those of
-        ``read_graph``. Each call creates a new edge set with a new budget, so keep the graph.
+        Each call creates a new edge set with a new budget, so keep the graph.
+
+        Args:
+            nodes, edges: Frames, or mappings of columns.
+            id, source, target, directed, label, split, features, drop, categories, missing, unknown_ids,
+                null_values, encoding, classes, weight, max_weight: As for ``read_graph``.
+            name: Name of the graph.
+
+        Returns:
+            The graph, with nodes in the order of the frame.
 
         Raises:
-            GraphError: All validation errors of the two frames are reported in one ``errors.TableError``.
+            ConfigError: Argument of another type.
+            GraphError: Invalid tables. One ``errors.TableError`` lists all their validation errors.
+
+        Privacy:
+            Reads: the edges and records, exactly. Charges: nothing. The result is private.
 
         >>> people = {"user": ["u", "v", "w"], "team": ["red", "blue", None], "age": [31, 45, 28]}
         >>> knows = {"a": ["u"], "b": ["v"]}
@@ -396,7 +504,16 @@ class Graph:
         choices = EncodingOptions.from_arguments(
             features, drop, categories, missing, unknown_ids, null_values
         )
-        read = fields_from_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
+        found = inspect_tables(
+            FrameSource.from_frame(nodes, "nodes"),
+            FrameSource.from_frame(edges, "edges"),
+            roles,
+            choices,
+            classes=classes,
+            rules=None if encoding is None else encoding.rules,
+        )
+        found.raise_problems()
+        read = fields_from_tables(found, classes_given=classes is not None)
         return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
 
     @classmethod
@@ -411,11 +528,28 @@ class Graph:
         name: str = "networkx",
         **columns: Any,
     ) -> Graph:
-        """Build a graph from a networkx graph: node attributes become features; directedness is kept.
+        """Build a graph from a networkx graph, whose node attributes become features.
 
-        Parallel edges count once and loops not at all. ``label`` and ``split`` are attributes of nodes,
-        ``weight`` one of edges (1 where it is missing), with its public bound. ``features``, ``drop``,
-        ``categories``, ``missing`` and ``classes`` are those of ``read_graph``.
+        Parallel edges count once, and self-loops are dropped.
+
+        Args:
+            graph: Graph of networkx, directed or not.
+            label, split: Attributes of nodes.
+            weight: Attribute of edges, 1 where it is missing.
+            max_weight: Public bound to which larger weights are clipped.
+            name: Name of the graph.
+            columns: Arguments ``features``, ``drop``, ``categories``, ``missing`` and ``classes`` of
+                ``read_graph``.
+
+        Returns:
+            The graph, with nodes in the order of networkx.
+
+        Raises:
+            GraphError: Value of another type, ids that are neither all integers nor all text, or invalid
+                attributes.
+
+        Privacy:
+            Reads: the edges and records, exactly. Charges: nothing. The result is private.
 
         >>> import networkx
         >>> path = networkx.path_graph(3)
@@ -452,15 +586,27 @@ class Graph:
     ) -> Graph:
         """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index`` or ``adj_t``, masks.
 
-        Masks may be bool, or indices of nodes as OGB gives them; ``split`` is a mapping of such indices by
-        ``train``, ``valid`` (or ``val``) and ``test``, as of ``dataset.get_idx_split()``. Labels that are NaN
-        are missing. Without ``x`` every node has one constant feature, 1. Graphs of one edge tensor share
-        their edge set, and with it their budget.
+        Labels that are NaN are missing. Without ``x`` every node has one constant feature, 1. Graphs of one
+        edge tensor share their edge set, and therefore their budget. The edges are never tested for symmetry,
+        because one edge would change the result.
 
-        The edges are never tested for symmetry, because one edge would flip the answer: with
-        ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``
-        needs ``max_weight``, its public bound. Weights without it and ``edge_attr`` are rejected, because
-        they would be ignored. Masks, weights and ``adj_t`` may also be NumPy arrays, lists or SciPy matrices.
+        Args:
+            data: Graph. Its masks, weights and ``adj_t`` may also be NumPy arrays, lists or SciPy matrices.
+            directed: Whether edges count as they are stored; otherwise each counts for both directions.
+            max_weight: Public bound of ``edge_weight``. Weights without it and ``edge_attr`` are rejected,
+                because they would be ignored.
+            split: Node indices by ``train``, ``valid`` (or ``val``) and ``test``, as of
+                ``dataset.get_idx_split()``. By default the masks, which are bool or indices of nodes.
+            fields: Further fields of ``Graph``.
+
+        Returns:
+            The graph.
+
+        Raises:
+            GraphError: Missing or invalid part, or several types of nodes or edges.
+
+        Privacy:
+            Reads: the edges and records, exactly. Charges: nothing. The result is private.
 
         >>> data = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False).to_pyg()
         >>> Graph.from_pyg(data)
@@ -472,26 +618,27 @@ class Graph:
     def to_pyg(self) -> Data:
         """Return the graph as a torch_geometric ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks.
 
+        Returns:
+            The data, with ``edge_weight`` if the edges have weights.
+
+        Raises:
+            MissingDependencyError: torch_geometric that is not installed.
+
+        Privacy:
+            Reads: the edges and records, exactly. Charges: nothing. The result is private.
+
         >>> graph = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
         >>> graph.to_pyg().edge_index
         tensor([[1, 0],
                 [0, 1]])
         """
-        remarks = {"notes": self.notes, "deviations": self.deviations}
-        return to_pyg_data(self.x, self.y, self.adjacency, self.masks, remarks)
-
-    def _check_sizes(self) -> None:
-        if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
-            raise GraphError(
-                f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
-                f"{self.adjacency.num_nodes} nodes; all three must be one row per node"
-            )
-        if self.num_features < 1:
-            raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
-        if self.public is not None:
-            self.public.check_nodes(self.num_nodes)
-        if self.ids is not None and len(self.ids) != self.num_nodes:
-            raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
+        edges = {"edge_index": self.adjacency.edge_index()}
+        if self.adjacency.weights is not None and self.adjacency.max_weight is not None:
+            edges["edge_weight"] = self.adjacency.weights * self.adjacency.max_weight
+        notes = {there: list(found) for here, there in PYG_NOTES.items() if (found := getattr(self, here))}
+        x = features.to_dense(self.x)
+        data: Data = load_pyg("data").Data(x=x, y=self.y, **edges, **self.masks, **notes)
+        return data
 
     def _check_classes(self) -> None:
         if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):
@@ -516,18 +663,6 @@ class Graph:
             raise GraphError(
                 f"{len(self.class_names)} class names for {self.num_classes} classes; give one per class"
             )
-
-    def _check_masks(self) -> None:
-        masks = list(self.masks.values())
-        if not masks:
-            return
-        if len(masks) < len(SPLITS):
-            raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
-        for mask in masks:
-            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
-                raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
-        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
-            raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
 
 
 def check_kind(graph: object) -> None:
@@ -602,7 +737,7 @@ def _joined_ids(
 
 
 def _masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
-    """Return the split of the first ``count`` nodes; those that it does not reach are in no part of it."""
+    """Return the split of the first ``count`` nodes; nodes beyond the masks are in no part."""
     return {
         name: pad(mask[:count], (0, max(0, count - len(mask))), value=False) for name, mask in masks.items()
     }
@@ -610,9 +745,9 @@ def _masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """One step as a graph: all nodes up to then, with the edges alone that the step added.
+    """One step of growth as a graph: all nodes up to this step, and only the edges that the step added.
 
-    ``version`` is the one after the step.
+    ``version`` identifies the in-edges after the step.
     """
 
     step: GrowthStep

@@ -1,4 +1,4 @@
-"""A table of nodes and a table of edges become a graph: one row per node, one row per edge."""
+"""Read a graph from a table of nodes and a table of edges: one row per node, one row per edge."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def read_graph(
 
     Args:
         nodes, edges: Paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
-            the folder of a released graph; the edge set then carries its guarantee.
-        id: Column of ``nodes`` that holds integers or text. Ids of a CSV are text and keep their
+            the folder of a released graph; the edge set then includes its guarantee.
+        id: Column of ``nodes`` with integers or text. Ids of a CSV are text and keep their
             spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
-        source, target: Columns of ``edges`` that hold ids.
+        source, target: Columns of ``edges`` with ids.
         directed: Whether ``source -> target`` does not imply the opposite direction.
-        label: Column of ``nodes`` that holds labels: text, numbers, bools or dates. Labels of a CSV are used
+        label: Column of ``nodes`` with labels: text, numbers, bools or dates. Labels of a CSV are used
             as written, except that integers lose a trailing ``.0``. May be omitted for prediction only, if
             ``classes`` is given.
         split: Column of ``nodes`` with train, val (valid, validation), test or nothing.
@@ -83,8 +83,9 @@ def read_graph(
             units that protect node records reject. Also a mapping of names to lists, numbers or None.
         missing: ``"refuse"``; ``"indicator"``, 0 and an additional 0/1 column for each such column;
             ``"constant=V"``; or ``"median"`` of the table, which units that protect node records reject.
-        unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the
-            nodes that they name, which is for unit ``none`` alone: one secret edge would publish a node.
+        unknown_ids: Treatment of edges to ids that no node has: ``"refuse"`` or ``"drop"`` them, or ``"add"``
+            the nodes that they name. The last is for unit ``none`` only: one secret edge would publish a
+            node.
         null_values: Words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
             pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
         delimiter, decimal: Column separator of CSV files (one character, or ``"tab"``), and decimal
@@ -95,13 +96,20 @@ def read_graph(
         classes: Labels in class order, if the classes are fixed in advance and not by this file. Any other
             label then counts as missing, because an error would reveal it. By default the labels that occur,
             sorted: a class then reveals that some node has its label, which the graph's notes state.
-        weight: Column of ``edges`` that holds weights of at least 0, if the edges are weighted.
+        weight: Column of ``edges`` with weights of at least 0, if the edges are weighted.
         max_weight: Public bound to which larger weights are clipped.
 
+    Returns:
+        The graph, with a new edge set. Keep it: reading the tables again begins with an empty budget.
+
     Raises:
-        GraphError: A file or column is missing or unusable, ids are repeated or unknown, features are not
-            finite numbers, or there is no node or only one class (``errors.TableError`` lists all
-            errors). Messages name columns, never values.
+        ConfigError: Argument of another type or out of range.
+        GraphError: File or column that is missing or unusable, ids that are repeated or unknown, features
+            that are not finite numbers, no nodes, or only one class. ``errors.TableError`` lists all
+            validation errors. Messages name columns, never values.
+
+    Privacy:
+        Reads: the edges and records, exactly. Charges: nothing. The result is private.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -150,7 +158,7 @@ def graph_of(
     max_weight: float | None,
     classes_given: bool,
 ) -> Graph:
-    """Return the graph of two files that were looked at, and with which nothing is wrong."""
+    """Return the graph of two inspected files without problems."""
     return Graph.from_edges(
         directed=directed,
         max_weight=max_weight,
@@ -202,14 +210,14 @@ def read_edges(
     """Return a table of edges between known nodes, or the folder of a released graph.
 
     Args:
-        edges: The table or the folder.
+        edges: Table or folder.
         ids: Node ids in node order, integers or text.
         source, target: Columns that hold ids.
         directed: Whether an edge does not imply its opposite.
         csv_format: CSV options.
 
     Raises:
-        GraphError: The file or a column is missing or unusable, or names unknown nodes.
+        GraphError: File or column that is missing or unusable, or an id of no node.
     """
     ends = source, target
     return _edges(edges, _as_column(ids), None, ends, directed=directed, csv_format=csv_format)
@@ -218,10 +226,10 @@ def read_edges(
 def read_ids(
     path: Path, ids: npt.NDArray[Any], *, column: str, csv_format: CsvFormat = COMMAS
 ) -> npt.NDArray[np.integer]:
-    """Return the places of the nodes that a table lists by their ids.
+    """Return the indices of the nodes that a table lists by their ids.
 
     Raises:
-        GraphError: the file or the column is missing or unusable, or names unknown nodes.
+        GraphError: File or column that is missing or unusable, or an id of no node.
     """
     node_ids = _as_column(ids)
     check_columns(path, [column], csv_format)
@@ -249,7 +257,7 @@ def _edges(
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
     check_columns(path, [*ends], csv_format)
-    types = dict.fromkeys(ends, ids.type)  # independent of the edges: none determines how others are read
+    types = dict.fromkeys(ends, ids.type)  # of the nodes: no edge determines how the others are read
     table = tables.read(path, ends, types, csv_format=csv_format)
     written = tables.is_csv(path)
     tail, head = (_positions(table, end, ids, id, written=written) for end in ends)

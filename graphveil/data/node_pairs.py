@@ -1,5 +1,4 @@
-"""Node pairs between which an edge may be: their numbers, which of them are public, and which are
-protected."""
+"""Node pairs (potential edges): their numbers, and the public and the protected ones among them."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class NodePairIndex:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of node pairs."""
         return self.start(self.nodes)
 
     def start(self, row: int) -> int:
@@ -68,7 +67,8 @@ class NodePairIndex:
         if self.directed:
             target, source = np.divmod(slots, max(1, self.nodes - 1))
             return source + (source >= target), target
-        target = (np.sqrt(8.0 * slots + 1) / 2 + 0.5).astype(np.int64)  # right to one, and then mended
+        # The root is exact up to 1, because float64 rounds; the two corrections make it exact.
+        target = (np.sqrt(8.0 * slots + 1) / 2 + 0.5).astype(np.int64)
         target -= target * (target - 1) // 2 > slots
         target += target * (target + 1) // 2 <= slots
         return slots - target * (target - 1) // 2, target
@@ -94,18 +94,21 @@ class NodePairIndex:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublicPart:
-    """Public edges, and the public list of nodes that may have private ones.
+    """Public edges, and the public list of nodes that may have private edges.
 
-    The list is never found out from the edges: a graph with one private edge would then differ from one with
-    none for certain.
+    The list is never computed from the edges: it would distinguish a graph with one private edge from a graph
+    without any.
 
     Args:
-        edges: the public edges, undirected.
-        private_nodes: which nodes may have private edges, bool (N); or their numbers, each once. A tensor, an
-            array or a sequence; it is kept as bool (N).
+        edges: Public edges, undirected.
+        private_nodes: Nodes that may have private edges, bool (N), or their numbers, each once. A tensor, an
+            array or a sequence; stored as bool (N).
 
     Raises:
-        GraphError: the list does not fit, or the edges are directed.
+        GraphError: List that does not match the nodes, or directed edges.
+
+    Privacy:
+        Unit: ``edge-subset``. Everything here is public.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> PublicPart(path, torch.tensor([True, True, False]))
@@ -135,7 +138,7 @@ class PublicPart:
             )
 
     def __repr__(self) -> str:
-        """Show how many there are, which is public."""
+        """Show public sizes."""
         return f"PublicPart(edges={self.num_edges}, private_nodes={self.num_private_nodes})"
 
     @property
@@ -145,7 +148,7 @@ class PublicPart:
 
     @property
     def num_private_nodes(self) -> int:
-        """How many nodes are on the list."""
+        """The number of listed nodes."""
         return int(self.private_nodes.sum())
 
     @property
@@ -223,12 +226,11 @@ class Domain:
         """Return the pairs of listed nodes that are no public edges.
 
         Args:
-            public: the public edges, undirected.
-            listed: which nodes may have private edges, as ``PublicPart`` takes them. It is
-                public, and never read from the edges.
+            public: Public edges, undirected.
+            listed: Nodes that may have private edges, as for ``PublicPart``. The list is public.
 
         Raises:
-            GraphError: the list does not fit, or the public edges are directed.
+            GraphError: List that does not match the nodes, or directed edges.
         """
         nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
         rank = np.full(public.num_nodes, -1)
@@ -263,7 +265,7 @@ class Domain:
         return own, self.slots.start(first), self.slots.start(last)
 
     def count(self, edges: EdgeBlock) -> int:
-        """Return how many of a block's edges are protected: exact."""
+        """Return the exact number of a block's protected edges."""
         if len(self.nodes) < len(self.rank) or len(self.public):
             return len(self.pairs_in_block(edges)[0])
         if self.slots.directed:
@@ -272,7 +274,7 @@ class Domain:
         return int(np.count_nonzero(edges.sources.numpy() < target))
 
     def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
-        """Return which of some node pairs are protected: those without a public edge."""
+        """Return a mask of the node pairs that are protected, that is, without a public edge."""
         if not len(self.public):
             return np.ones(len(slots), dtype=bool)
         place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)

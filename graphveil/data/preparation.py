@@ -1,9 +1,8 @@
-"""Two tables of any size become a folder that ``open_graph`` opens.
+"""Convert two tables of any size to a folder that ``open_graph`` opens.
 
-Node arrays go through memory, edges do not: they are sorted outside of it and appended, block by block, to
-two files: the sources of all edges by target, 32 bits each, and where each row ends. A block counts once
-the manifest names it, which happens after its bytes are on the disk. So an interrupted call resumes after
-the last block.
+The table of nodes is read into memory. The edges are not: they are sorted on disk and appended, block by
+block, to two files, the sources of all edges by target (int32) and the end of each row (int64). The manifest
+names a block after its bytes are on the disk. An interrupted call therefore resumes after the last block.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -44,7 +43,7 @@ from graphveil.data.stored_graph import (
 )
 from graphveil.data.tables.encoding import DROP, REFUSE, Categories, EncodingOptions, Named
 from graphveil.data.tables.files import FileSource, FrameSource
-from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.data.tables.inspect_tables import Roles, inspect_tables
 from graphveil.errors import ConfigError, GraphError
 
 BLOCK_ROWS = 1 << 17
@@ -93,19 +92,25 @@ def prepare(
     threads or interruptions.
 
     Args:
-        nodes: A parquet or CSV file.
+        nodes: Parquet or CSV file.
         edges: Files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
-        out: Output folder, readable by its owner only: it is as private as the tables.
+        out: Output folder, readable by its owner only.
         id, source, target, directed, label, split, features, drop, categories, missing, null_values,
             delimiter, decimal, classes: As for ``read_graph``.
-        unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
+        unknown_ids: Treatment of edges to ids that no node has: ``"refuse"`` or ``"drop"``.
         memory: Memory limit of the sort, such as ``"1GB"``; the rest is temporarily stored in the folder.
-        block_rows: Rows per block; does not affect results.
+        block_rows: Number of rows per block; does not affect results.
+
+    Returns:
+        The folder and its sizes. The number of edges is private.
 
     Raises:
-        ConfigError: DuckDB is not installed, or an argument is out of range.
-        GraphError: A file or column is missing or unusable, an edge names an unknown id, the disk is full,
-            the folder holds another graph or is in use, or a table changed meanwhile.
+        ConfigError: DuckDB that is not installed, or an argument out of range.
+        GraphError: File or column that is missing or unusable, edge to an unknown id, full disk, folder
+            with another graph or in use, or table that changed meanwhile.
+
+    Privacy:
+        Reads: the edges and records, exactly. Charges: nothing. The folder is as private as the tables.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -131,11 +136,15 @@ def prepare(
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(f"{given} lies in {folder}, whose files are written again; name another folder")
-    inputs = SourceTables((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
-    described = inputs.text()  # before a table is read
-    found = _nodes(Path(nodes), roles, choices, classes)
+    described_by = (Path(nodes), *files), (roles, choices, directed, unknown_ids, classes)
+    inputs = describe_inputs(*described_by)  # before a table is read
+    # The table of nodes is validated as by ``read_graph``, next to an empty table of edges.
+    no_edges = FrameSource.from_frame({source: np.empty(0, np.int64), target: np.empty(0, np.int64)}, "edges")
+    node_table = FileSource(Path(nodes), choices.csv_format)
+    found = inspect_tables(node_table, no_edges, roles, choices, classes=classes)
+    found.raise_problems()
     assert found.ids is not None
-    manifest = read_unfinished_manifest(folder, described)
+    manifest = read_unfinished_manifest(folder, inputs)
     if manifest is None or not manifest.complete:
         known = EdgeTables(
             files=files,
@@ -150,11 +159,16 @@ def prepare(
             csv_format=choices.csv_format,
         )
         with lock_folder(folder):
-            manifest = read_unfinished_manifest(folder, described)  # by now
+            manifest = read_unfinished_manifest(folder, inputs)  # another process may have written one
             if manifest is None:
                 fields = fields_from_tables(found, classes_given=classes is not None)  # without edges
                 graph = Graph.from_edges(directed=directed, name=Path(nodes).name.partition(".")[0], **fields)
-                manifest = create_manifest(folder, graph, described, block_rows, _released(files))
+                released = {tables.released(path) for path in files}
+                if len(released) > 1:
+                    raise GraphError(
+                        "the tables of edges are not of one released graph; prepare each graph by itself"
+                    )
+                manifest = create_manifest(folder, graph, inputs, block_rows, released.pop())
             shutil.rmtree(known.scratch, ignore_errors=True)  # of a call that was killed
             manifest = write_blocks(folder, manifest, known.sorted_from)
             shutil.rmtree(known.scratch, ignore_errors=True)
@@ -168,65 +182,37 @@ def prepare(
                     "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
                     "write the ids of both tables alike, and check --id, --source and --target"
                 )
-            manifest = complete_manifest(folder, manifest, inputs)
+            manifest = complete_manifest(folder, manifest, describe_inputs(*described_by))
     return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
-
-
-def _nodes(
-    path: Path, roles: Roles, choices: EncodingOptions, classes: Sequence[str] | None
-) -> TableInspection:
-    """Validate the table of nodes together with an empty table of edges."""
-    nothing = FrameSource.from_frame(
-        {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
-    )
-    found = inspect_tables(FileSource(path, choices.csv_format), nothing, roles, choices, classes=classes)
-    found.raise_problems()
-    return found
-
-
-def _released(files: Sequence[Path]) -> str:
-    """Return the guarantee of the released graph that the tables come from; empty if they are protected."""
-    described = {tables.released(path) for path in files}
-    if len(described) > 1:
-        raise GraphError("the tables of edges are not of one released graph; prepare each graph by itself")
-    return described.pop()
 
 
 # -- the folder ----
 
 
-@dataclass(frozen=True)
-class SourceTables:
-    """The tables that a graph is made of, and what was chosen."""
+def describe_inputs(files: Sequence[Path], options: Sequence[object]) -> str:
+    """Return the current identity of the tables of a graph, by name, size and times, and the options.
 
-    files: tuple[Path, ...]
-    choices: tuple[Any, ...]
+    The time of the last change of a file cannot be set back, unlike the time of its last modification.
 
-    def text(self) -> str:
-        """Return which files these are by now, by name, size and times, and what was chosen.
-
-        The time of the last change cannot be set back, as that of the last writing can.
-
-        Raises:
-            GraphError: one is not there.
-        """
-        try:
-            stats = [(path, path.stat()) for path in self.files]
-        except OSError as error:
-            raise GraphError(f"{error.filename} cannot be read ({error.strerror})") from None
-        facts = [(str(path.resolve()), of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path, of in stats]
-        return json.dumps([facts, [repr(choice) for choice in self.choices]])
+    Raises:
+        GraphError: File that cannot be read.
+    """
+    try:
+        stats = [(path, path.stat()) for path in files]
+    except OSError as error:
+        raise GraphError(f"{error.filename} cannot be read ({error.strerror})") from None
+    facts = [(str(path.resolve()), of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path, of in stats]
+    return json.dumps([facts, [repr(option) for option in options]])
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder that its owner alone may read, and hold the operating system's lock on it.
+    """Create a folder that only its owner may read, and hold a lock on it, which ends with the process.
 
-    The lock ends with the process. A folder that is new, and to which nothing worth keeping was written,
-    goes again with an error.
+    After an error a new folder without a finished block is removed.
 
     Raises:
-        GraphError: it cannot be made, or another process is at work in it.
+        GraphError: Folder that cannot be created, or that another process is writing.
     """
     new = not folder.exists()
     try:
@@ -253,7 +239,7 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
     """Return the manifest of an unfinished folder, None for a new one.
 
     Raises:
-        GraphError: The folder holds something else.
+        GraphError: Folder with another graph, or with other files.
     """
     manifest = read_manifest(folder)
     if manifest is not None:
@@ -294,13 +280,13 @@ def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, re
     return manifest
 
 
-def complete_manifest(folder: Path, manifest: Manifest, inputs: SourceTables) -> Manifest:
-    """Mark the graph as complete, if all blocks come from the same tables as the first one.
+def complete_manifest(folder: Path, manifest: Manifest, inputs: str) -> Manifest:
+    """Mark the graph as complete, if the tables are still those that the first block was made of.
 
     Raises:
-        GraphError: A table has changed since.
+        GraphError: Table that has changed since.
     """
-    if inputs.text() != manifest.inputs:
+    if inputs != manifest.inputs:
         raise GraphError(
             f"a table has changed while {folder} was made of it, which is of no use now; remove the folder, "
             "and prepare the graph again when the tables are whole"
@@ -337,38 +323,39 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
         if not manifest.blocks:
             ends.write(np.zeros(1, dtype="<i8").tobytes())  # where the first row begins
         for keys in _by_block(edges(manifest.rows), manifest):
-            manifest = _appended(manifest, keys, sources, ends)
+            start, stop = manifest.rows, min(manifest.nodes, manifest.rows + manifest.block_rows)
+            counts = np.bincount((keys >> SHIFT) - start, minlength=stop - start)
+            parts = (
+                (keys & ((1 << SHIFT) - 1)).astype("<i4"),
+                (manifest.edges + np.cumsum(counts)).astype("<i8"),
+            )
+            for file, part in zip((sources, ends), parts, strict=True):
+                file.write(part.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            sums = [keyed_sum(manifest.key, part) for part in parts]
+            block = ManifestBlock(
+                stop=stop, edges=manifest.edges + len(keys), sources=sums[0], offsets=sums[1]
+            )
+            # Written after the bytes of the block are on the disk: a block that it names is complete.
+            manifest = manifest.model_copy(update={"blocks": [*manifest.blocks, block]})
             manifest.write(folder)
     return manifest
 
 
 def _cut(file: BinaryIO, path: Path, size: int) -> None:
-    """Cut off what no manifest names.
+    """Cut off bytes of an unfinished block.
 
     Raises:
-        GraphError: the file is shorter: bytes that were there have gone.
+        GraphError: File that is shorter than its finished blocks.
     """
     if path.stat().st_size < size:
         raise damaged_file_error(path)
     file.truncate(size)
 
 
-def _appended(manifest: Manifest, keys: Keys, sources: BinaryIO, ends: BinaryIO) -> Manifest:
-    """Write one block to the disk, and return the manifest that names it."""
-    start, stop = manifest.rows, min(manifest.nodes, manifest.rows + manifest.block_rows)
-    counts = np.bincount((keys >> SHIFT) - start, minlength=stop - start)
-    parts = (keys & ((1 << SHIFT) - 1)).astype("<i4"), (manifest.edges + np.cumsum(counts)).astype("<i8")
-    for file, part in zip((sources, ends), parts, strict=True):
-        file.write(part.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    sums = (keyed_sum(manifest.key, part) for part in parts)
-    block = ManifestBlock(stop=stop, edges=manifest.edges + len(keys), sources=next(sums), offsets=next(sums))
-    return manifest.model_copy(update={"blocks": [*manifest.blocks, block]})
-
-
 def _by_block(batches: Iterator[Keys], manifest: Manifest) -> Iterator[Keys]:
-    """Yield the edges of each block that is to come, none twice."""
+    """Yield the edges of each missing block, without repeats."""
     waiting: list[Keys] = []
     last = np.int64(-1)
     stops = range(

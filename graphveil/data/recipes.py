@@ -1,5 +1,4 @@
-"""Splits that are generated, and the papers' ways of preparing and splitting their graphs, as frozen
-recipes."""
+"""Generated splits, and the preparation and splits of papers as frozen recipes."""
 
 from __future__ import annotations
 
@@ -39,13 +38,21 @@ def split(
     may then be secret, and the split does not depend on it.
 
     Args:
-        graph: A graph, whose own split is replaced.
+        graph: Graph to split. An existing split is replaced.
         train, val: Shares of the training and validation nodes; the rest is test.
         unit: Privacy unit of the model.
         seed: Seed of the split, public; None for a random one.
 
+    Returns:
+        The graph with the split, and with the same edge set.
+
     Raises:
-        ConfigError: The shares do not add up, or the unit is unknown.
+        ConfigError: Shares that exceed 1, or unknown unit.
+        GraphError: Value that is not a graph.
+
+    Privacy:
+        Unit: ``unit``. Reads: with an edge-level unit, the set of labeled nodes; otherwise only ids. Charges:
+        nothing. The split is public.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> split(graph, 0.4, 0.4, unit="undirected-edge").has_split
@@ -59,9 +66,21 @@ def split(
 
 
 def random_split(graph: Graph, *, train: float, val: float, seed: int | None) -> Graph:
-    """Split the labeled nodes at random; the shares not given to train and val go to test.
+    """Split the labeled nodes at random, for units that protect edges or nothing.
 
-    The sizes are rounded down for train and val. Which nodes have a label is read, the labels are not.
+    Args:
+        graph: Graph to split. An existing split is replaced.
+        train, val: Shares of the training and validation nodes, rounded down; the rest is test.
+        seed: Seed of the split, public; None for a random one.
+
+    Returns:
+        The graph with the split, and with the same edge set.
+
+    Raises:
+        ConfigError: Shares that exceed 1.
+
+    Privacy:
+        Reads: the set of labeled nodes, not the labels. Charges: nothing. The split is public.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> masks = random_split(graph, train=0.4, val=0.4, seed=0)
@@ -82,6 +101,20 @@ def hash_split(graph: Graph, *, train: float, val: float, seed: int | None) -> G
 
     This is the split for units that protect node records: a node keeps its part for every value of its
     record, and missing labels are not read. The shares hold on average. Graphs without ids use row numbers.
+
+    Args:
+        graph: Graph to split. An existing split is replaced.
+        train, val: Expected shares of the training and validation nodes; the rest is test.
+        seed: Seed of the split, public; None for a random one.
+
+    Returns:
+        The graph with the split, and with the same edge set.
+
+    Raises:
+        ConfigError: Shares that exceed 1.
+
+    Privacy:
+        Reads: public node ids. Charges: nothing. The split is public.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> masks = hash_split(graph, train=0.75, val=0.1, seed=0)
@@ -127,7 +160,7 @@ def about_edges(note: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFilter:
-    """Which classes stay: those of at least ``min_nodes`` nodes, and of these the ``largest`` most frequent.
+    """Filter that keeps classes of at least ``min_nodes`` nodes, and of these the ``largest`` most frequent.
 
     Nodes of other classes and unlabeled nodes are removed together with their edges.
     """
@@ -169,14 +202,14 @@ class DatasetRecipe:
         name: Name in ``RECIPES``.
         shares: Shares of train and val among the nodes that are split, the rest being test; None for the
             split of the data.
-        class_filters: By dataset (``facebook100/Reed98``) or family (``facebook100``).
-        unit_features: Scale every feature to [0, 1].
-        drop_crossing: Remove the edges between test nodes and all others.
+        class_filters: Class filters by dataset (``facebook100/Reed98``) or family (``facebook100``).
+        unit_features: Whether to scale every feature to [0, 1].
+        drop_crossing: Whether to remove the edges between test nodes and all others.
         public_notes: Notes that a guarantee includes about this recipe; stored in ``Graph.notes``.
         paper_deviations: Additional steps of paper mode, each of which makes a guarantee invalid; stored in
             ``Graph.deviations``.
-        by_id: Split by a hash of the ids alone, and note that a class filter selects nodes by label. For
-            units that protect node records, randomized or not.
+        by_id: Whether to split by a hash of the ids alone, and to note that a class filter selects nodes by
+            label. For units that protect node records, randomized or not.
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -197,6 +230,9 @@ class DatasetRecipe:
         Features are not scaled, since their range depends on single records. The split hashes ids, since
         missing labels are protected. The class filter still reads labels, which a guarantee then notes.
 
+        Returns:
+            The recipe with ``by_id``.
+
         >>> RECIPES["lpgnn"].on_clients().unit_features
         False
         """
@@ -213,7 +249,18 @@ class DatasetRecipe:
         """Return the graph as the paper uses it, before it is split.
 
         Args:
-            paper: also do what reads protected data (see ``paper_deviations``).
+            graph: Graph to prepare. Its name selects the class filter.
+            paper: Whether to apply the steps that read protected data, too (``paper_deviations``).
+
+        Returns:
+            The prepared graph, with the same edge set.
+
+        Raises:
+            GraphError: Fewer than two classes after the class filter.
+
+        Privacy:
+            Reads: labels for a class filter, the range of features if they are scaled, and edges in paper
+            mode. Charges: nothing. ``Graph.notes`` and ``Graph.deviations`` record these steps.
         """
         chosen = self._class_filter(graph.name)
         if chosen is not None:
@@ -226,7 +273,7 @@ class DatasetRecipe:
         if self.unit_features:
             drop = paper and CONSTANT_DROPPED in self.paper_deviations
             graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
-        # Marked whether or not anything was dropped: a mark that depends on the data would be an answer.
+        # Recorded also if nothing was dropped: a record that depends on the data would reveal something.
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
     def split(self, graph: Graph, seed: int | None, *, by_id: bool = False) -> Graph:
@@ -235,15 +282,21 @@ class DatasetRecipe:
         For several splits pass the same prepared graph with several seeds, not a graph that is already split.
 
         Args:
-            graph: The prepared graph.
+            graph: Prepared graph.
             seed: Seed of the split, None for a random one.
-            by_id: Split all nodes by a hash of their ids without reading labels, as units that protect node
-                records require (``on_clients`` does so). Otherwise the labeled nodes are split at random, in
-                exact shares.
+            by_id: Whether to split all nodes by a hash of their ids without reading labels, as units that
+                protect node records require (``on_clients`` does so). Otherwise the labeled nodes are split
+                at random, in exact shares.
+
+        Returns:
+            The graph with the split, without the edges that the recipe drops.
 
         Raises:
-            GraphError: The data have no split of their own but the recipe needs it, an earlier split removed
-                edges that this one may need, or ``by_id`` is set for a recipe that scales features.
+            GraphError: Missing split of the data that the recipe needs, earlier split that removed edges, or
+                ``by_id`` for a recipe that scales features.
+
+        Privacy:
+            Reads: the set of labeled nodes; with ``by_id`` only ids. Charges: nothing. The split is public.
         """
         by_id = by_id or self.by_id
         if by_id and self.unit_features:

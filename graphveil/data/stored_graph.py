@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -57,9 +56,18 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     If a file is changed, replaced or removed while the graph is open, the next pass over its edges raises an
     error that names it. A change during a pass may kill the process.
 
+    Args:
+        folder: Output folder of ``graphveil prepare``.
+
+    Returns:
+        The graph, whose edges and features are memory-mapped.
+
     Raises:
-        GraphError: There is no prepared graph, it is not finished, or a file of it is damaged, truncated or
-            missing, which is named.
+        ConfigError: Folder that is not a path.
+        GraphError: Folder without a finished graph, or a file that is damaged, truncated or missing.
+
+    Privacy:
+        Reads: the edges and records, exactly. Charges: nothing. The result is private.
     """
     path = as_path(folder, "folder")
     manifest = read_manifest(path)
@@ -67,8 +75,10 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
         raise GraphError(f"{path} holds no prepared graph; make one with graphveil prepare --out {path}")
     if not manifest.complete:
         raise GraphError(f"{path} is not finished; give the same graphveil prepare again, which goes on")
-    absolute = path.absolute()  # wherever the process goes
-    stamps = [Stamp.from_file(absolute / name) for name in (OFFSETS, SOURCES, *mapped_files(manifest.arrays))]
+    absolute = path.absolute()  # still valid after a change of the working directory
+    # Features are mapped like edges; the other arrays are loaded.
+    mapped_arrays = [name for name in manifest.arrays if name.removesuffix(".npy") in ("x", *_SPARSE)]
+    stamps = [Stamp.from_file(absolute / name) for name in (OFFSETS, SOURCES, *mapped_arrays)]
     fields = read_arrays(path, manifest.arrays, manifest.facts, manifest.key)
     indptr = mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
     indices = mapped(path / SOURCES, "<i4", manifest.edges)
@@ -115,7 +125,7 @@ def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
     """Return the memory-mapped numbers of a file, after checking its length.
 
     Raises:
-        GraphError: The file is missing, or longer or shorter than in its manifest.
+        GraphError: File that is missing, or of another length than in its manifest.
     """
     size = np.dtype(dtype).itemsize * count
     if not path.is_file() or path.stat().st_size != size:
@@ -133,7 +143,7 @@ def check_block(
     """Raise an error if a block differs from what was written, or cannot belong to a graph.
 
     Raises:
-        GraphError: The block is damaged; the message names it.
+        GraphError: Damaged block. The message names it.
     """
     block, before = manifest.blocks[number], manifest.blocks[number - 1] if number else None
     row, edge = (0, 0) if before is None else (before.stop, before.edges)
@@ -160,7 +170,7 @@ def _in_order(
 
 @dataclass(eq=False, repr=False)
 class StoredEdges:
-    """Mapped edges, and which of their blocks have been found as they were written."""
+    """Mapped edges, and the set of their blocks that are verified."""
 
     folder: Path
     manifest: Manifest
@@ -174,7 +184,7 @@ class StoredEdges:
         """Map the files.
 
         Raises:
-            GraphError: one is missing, or of another length.
+            GraphError: File that is missing, or of another length.
         """
         self._stamps = [Stamp.from_file(self.folder / name) for name in (OFFSETS, SOURCES)]
         self._indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
@@ -184,7 +194,7 @@ class StoredEdges:
         """Return the edges into some rows.
 
         Raises:
-            GraphError: a block that they lie in is not as it was written, or a file has changed since.
+            GraphError: Block that differs from what was written, or file that has changed since.
         """
         check_stamps(self._stamps)
         for number, block in enumerate(self.manifest.blocks):
@@ -271,7 +281,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return a folder's manifest, None if it has none.
 
     Raises:
-        GraphError: the manifest is damaged, or of another version.
+        GraphError: Manifest that is damaged, or of another version.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -304,6 +314,8 @@ def damaged_file_error(path: Path, part: str = "") -> GraphError:
 
 def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], dict[str, Any]]:
     """Write a graph's node arrays; return the checksum of each file, and the metadata as plain JSON."""
+    import pyarrow as pa
+
     x = graph.x
     parts = {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
     parts |= {"y": graph.y.numpy()} | {name: mask.numpy() for name, mask in graph.masks.items()}
@@ -314,8 +326,10 @@ def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], 
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
             file.write(rows.reshape(-1).view(np.uint8).data)
     names = [f"{name}.npy" for name in parts]
-    if graph.ids is not None:
-        _write_ids(folder / IDS, graph.ids)
+    if graph.ids is not None:  # as a table: NumPy has no file for text of any length
+        texts = graph.ids.dtype == object or graph.ids.dtype.kind == "U"
+        ids = pa.array(graph.ids.tolist(), pa.large_string()) if texts else pa.array(graph.ids)
+        tables.write(folder / IDS, pa.table({"id": ids}))
         names.append(IDS)
     facts: dict[str, Any] = {name: getattr(graph, name) for name in _FACTS}
     facts["columns"] = graph.num_features
@@ -327,12 +341,20 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
     """Return the fields of a graph, features mapped into memory; every file's sum is checked.
 
     Raises:
-        GraphError: a file is damaged, cut short or missing, which is named.
+        GraphError: File that is damaged, cut short or missing. The message names it.
     """
     for name, expected in sums.items():
         if not (folder / name).is_file() or _sum(folder / name, key) != expected:
             raise damaged_file_error(folder / name)
-    parts = {name.removesuffix(".npy"): _mapped(folder / name) for name in sums if name.endswith(".npy")}
+    parts: dict[str, npt.NDArray[Any]] = {}
+    for name in sums:
+        if name.endswith(".npy"):
+            try:  # mapped into memory; writes are copied and stay within the process
+                parts[name.removesuffix(".npy")] = np.asarray(
+                    np.load(folder / name, mmap_mode="c", allow_pickle=False)
+                )
+            except ValueError:
+                raise damaged_file_error(folder / name) from None
     fields: dict[str, Any] = {name: facts[name] for name in _FACTS}
     fields["encoding"] = None if facts["encoding"] is None else Encoding.from_plain(facts["encoding"])
     if IDS in sums:
@@ -348,32 +370,8 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
     return fields | {name: torch.from_numpy(np.array(part)) for name, part in parts.items()}
 
 
-def mapped_files(names: Iterable[str]) -> list[str]:
-    """Return which of these files are mapped, not loaded: those of features."""
-    mapped = {f"{part}.npy" for part in ("x", *_SPARSE)}
-    return [name for name in names if name in mapped]
-
-
-def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
-    """Write ids, integers or text, as a table: NumPy has no file for text of any length."""
-    import pyarrow as pa
-
-    texts = ids.dtype == object or ids.dtype.kind == "U"
-    tables.write(
-        path, pa.table({"id": pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)})
-    )
-
-
-def _mapped(path: Path) -> npt.NDArray[Any]:
-    """Return a memory-mapped array; writes are copied and stay within the process."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-    except ValueError:
-        raise damaged_file_error(path) from None
-
-
 def _sum(path: Path, key: str) -> str:
-    """Return the sum of a file's bytes, which are mapped and not loaded."""
+    """Return the keyed sum of a file's bytes, which are mapped and not loaded."""
     if not path.stat().st_size:
         raise damaged_file_error(path)
     return keyed_sum(key, np.memmap(path, dtype=np.uint8, mode="r"))
@@ -404,7 +402,7 @@ class SerializedGraph:
         """Split a graph into parts that can be pickled.
 
         Raises:
-            GraphError: It has grown.
+            GraphError: Graph that has grown.
         """
         held = {one.name: getattr(graph, one.name) for one in fields(graph) if one.name not in _APART}
         return cls(
@@ -440,7 +438,7 @@ class SerializedEdges:
         """Return the arrays of an adjacency.
 
         Raises:
-            GraphError: The graph has grown, and has several budgets.
+            GraphError: Graph that has grown, and that therefore has several budgets.
         """
         if edges.history or len(edges.edge_set.parts) > 1:
             raise GraphError(

@@ -71,16 +71,16 @@ def categorical(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """The statistics that a synthetic graph has.
+    """Statistics of a synthetic graph.
 
     Args:
-        nodes, edges, classes: exact numbers; ``edges`` counts every undirected edge once.
-        features: the number of feature columns.
-        median_degree: of the expected degrees; the mean is 2 edges / nodes.
-        homophily: the share of edges inside a class, as drawn. In a dense graph the redrawing of repeats
+        nodes, edges, classes: Exact numbers; ``edges`` counts every undirected edge once.
+        features: Number of feature columns.
+        median_degree: Median of the expected degrees; the mean is 2 edges / nodes.
+        homophily: Share of edges inside a class, as drawn. In a dense graph the redrawing of repeats
             moves both a little: reddit ends at a median of 209 and a homophily of 0.75.
-        signal: how much the features depend on the class.
-        make_features: the kind of features.
+        signal: Scale of the dependence of features on the class.
+        make_features: Function that draws the features.
     """
 
     nodes: int
@@ -163,20 +163,29 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
     """Return the undirected random graph of a preset; the same seed gives the same graph.
 
     Args:
-        preset: one of facebook, reddit and amazon (the sizes of the papers' graphs), large (2 million nodes,
+        preset: One of facebook, reddit and amazon (the sizes of the papers' graphs), large (2 million nodes,
             20 million edges), demo and tiny.
-        seed: of everything random in it. The graph is public, and so is the seed.
+        seed: Seed of all random draws. The graph is public, and so is the seed.
+
+    Returns:
+        The graph, without a split.
 
     Raises:
-        ConfigError: The preset is unknown.
+        ConfigError: Unknown preset.
 
     >>> synthetic("tiny")
     Graph('synthetic/tiny', nodes=300, features=16, classes=3, directed=False, split=False)
     """
     checks.one_of(PRESETS, preset=preset)
     chosen, streams = PRESETS[preset], PublicStreams(seed)
-    y = _classes(chosen, streams.numpy("classes"))
-    degrees = _expected_degrees(chosen, streams.numpy("degrees"))
+    # Classes in random order, the largest about three times the smallest.
+    shares = np.linspace(1.5, 0.5, chosen.classes)
+    bounds = np.round(np.cumsum(shares / shares.sum()) * chosen.nodes).astype(int)
+    y = streams.numpy("classes").permutation(np.searchsorted(bounds, np.arange(chosen.nodes), side="right"))
+    # Log-normal expected degrees: mean / median = exp(sigma^2 / 2).
+    sigma = np.sqrt(2 * np.log(2 * chosen.edges / chosen.nodes / chosen.median_degree))
+    logs = sigma * streams.numpy("degrees").standard_normal(chosen.nodes)
+    degrees = chosen.median_degree * np.exp(np.clip(logs, -_SPREAD, _SPREAD))
     low, high = _edges(y, degrees, chosen, streams.numpy("edges"))
     x = chosen.make_features(y, chosen, streams.numpy("features"))
     name = f"synthetic/{preset}"
@@ -186,28 +195,12 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
     )
 
 
-def _classes(preset: Preset, rng: np.random.Generator) -> Ints:
-    """Return classes in random order, the largest about three times the smallest."""
-    shares = np.linspace(1.5, 0.5, preset.classes)
-    bounds = np.round(np.cumsum(shares / shares.sum()) * preset.nodes).astype(int)
-    return rng.permutation(np.searchsorted(bounds, np.arange(preset.nodes), side="right"))
-
-
-def _expected_degrees(preset: Preset, rng: np.random.Generator) -> Floats:
-    """Return log-normal degrees: mean / median = exp(sigma^2 / 2)."""
-    mean = 2 * preset.edges / preset.nodes
-    sigma = np.sqrt(2 * np.log(mean / preset.median_degree))
-    logs = sigma * rng.standard_normal(preset.nodes)
-    degrees: Floats = preset.median_degree * np.exp(np.clip(logs, -_SPREAD, _SPREAD))
-    return degrees
-
-
 def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Return the two ends of exactly the preset's number of distinct edges."""
     draw = _EndSampler(y, degrees, preset.homophily, rng)
     keys = np.empty(0, dtype=np.int64)
-    # Repeats are common among nodes of high degree. A few more than are missing are drawn, so that two or
-    # three rounds do, and the surplus goes at random: to take the first ones would favor low numbers.
+    # Repeats are common among nodes of high degree. A few more edges than are missing are drawn, so that two
+    # or three rounds suffice. The surplus is removed at random: the first keys have low node numbers.
     while (missing := preset.edges - len(keys)) > 0:
         wanted = missing + missing // 50 + 100
         fresh = [draw(min(_CHUNK, wanted - start)) for start in range(0, wanted, _CHUNK)]
@@ -222,35 +215,31 @@ def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -
 class _EndSampler:
     """Draws edges {u, v} as keys min(u, v) * N + max(u, v), without loops but with repeats.
 
-    A node occurs in the list of stubs as often as its expected degree, rounded; the stubs of a class are
-    neighbors. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
+    A node occurs in the list of stubs as often as its expected degree, rounded, and the stubs of a class are
+    consecutive. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
+    The other end is in the same class with a probability equal to the homophily.
     """
 
     def __init__(self, y: Ints, degrees: Floats, homophily: float, rng: np.random.Generator) -> None:
         order = np.argsort(y, kind="stable").astype(np.int32)
         counts = np.maximum(np.rint(degrees), 1).astype(np.int64)
         self._stubs = np.repeat(order, counts[order])
-        per_class = np.bincount(y, weights=counts).astype(np.int64)
-        self._last = np.cumsum(per_class)
-        self._first = self._last - per_class
+        self._size = np.bincount(y, weights=counts).astype(np.int64)  # stubs of each class
+        self._first = np.cumsum(self._size) - self._size
         self._classes, self._homophily, self._rng = y, homophily, rng
 
     def __call__(self, count: int) -> Keys:
         one = self._stubs[self._rng.integers(len(self._stubs), size=count)]
-        other = self._stubs[self._partners(self._classes[one])]
+        classes = self._classes[one]
+        first, size = self._first[classes], self._size[classes]
+        inside = self._rng.random(count) < self._homophily
+        room = np.where(inside, size, len(self._stubs) - size)
+        place = (self._rng.random(count) * room).astype(np.int64)
+        # Outside the class, places before its stubs stay as they are, and all others skip its stubs.
+        place += np.where(inside, first, np.where(place >= first, size, 0))
+        other = self._stubs[place]
         keys = np.minimum(one, other).astype(np.int64)
         keys *= len(self._classes)
         keys += np.maximum(one, other)
         proper: Keys = keys[one != other]
         return proper
-
-    def _partners(self, classes: Ints) -> Ints:
-        """Return a stub for each class: inside it with a probability of the homophily, or else outside."""
-        first, last = self._first[classes], self._last[classes]
-        size = last - first
-        inside = self._rng.random(len(classes)) < self._homophily
-        room = np.where(inside, size, len(self._stubs) - size)
-        place = (self._rng.random(len(classes)) * room).astype(np.int64)
-        # Outside, places before the class stay, and those from it on skip it.
-        place += np.where(inside, first, np.where(place >= first, size, 0))
-        return place

@@ -20,9 +20,9 @@ import torch
 from graphveil.data import open_graph, prepare, read_graph, synthetic
 from graphveil.data.edge_sorting import found_files
 from graphveil.data.preparation import (
-    SourceTables,
     complete_manifest,
     create_manifest,
+    describe_inputs,
     lock_folder,
     write_blocks,
 )
@@ -105,17 +105,17 @@ def test_a_table_that_is_edited_is_noticed_whatever_its_time_says(tmp_path: Path
 
 def test_a_table_that_changes_on_the_way_leaves_no_graph(tmp_path: Path) -> None:
     nodes, _ = tables(tmp_path, "run")
-    inputs, folder = SourceTables((nodes,), ("choices",)), tmp_path / "g"
+    folder = tmp_path / "g"
 
     def changing(row: int) -> Iterator[Any]:
         nodes.write_bytes(nodes.read_bytes())
         yield from ()
 
     with lock_folder(folder):
-        manifest = create_manifest(folder, synthetic("tiny"), inputs.text(), 70, "")
+        manifest = create_manifest(folder, synthetic("tiny"), describe_inputs([nodes], []), 70, "")
         manifest = write_blocks(folder, manifest, changing)
         with pytest.raises(GraphError, match="a table has changed while"):
-            complete_manifest(folder, manifest, inputs)
+            complete_manifest(folder, manifest, describe_inputs([nodes], []))
     with pytest.raises(GraphError, match="is not finished"):
         open_graph(folder)
 
