@@ -1,7 +1,6 @@
-"""Tables, frames, networkx and torch_geometric as the fields of a graph, and a graph as ``Data``.
+"""Convert tables, networkx, torch_geometric, labels and masks to the fields of a graph.
 
-Frames go through the same inspection as files. torch_geometric takes seconds to import and is loaded only
-when it is needed.
+torch_geometric takes seconds to import and is loaded only when it is needed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import importlib
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-# -- tables and frames ----
+# -- tables, labels and masks ----
 
 
 def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
@@ -74,6 +74,50 @@ def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None
     if not all(value is None or isinstance(value, str) for value in values):
         raise GraphError("labels must be text, or None where there is none, or a class number per node")
     return class_codes(pa.table({"y": pa.array(values, pa.large_string())}), "y", None)
+
+
+def as_label_sets(given: Any, nodes: int) -> Tensor:
+    """Return label sets as a bool matrix of one row per node."""
+    try:
+        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError):  # text, or lists of different lengths
+        raise GraphError("label sets must be a matrix of 0 and 1, one row per node") from None
+    if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
+        raise GraphError(
+            f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "
+            "of two labels or more"
+        )
+    if sets.dtype != torch.bool and bool(((sets != 0) & (sets != 1)).any()):
+        raise GraphError("label sets must hold 0 and 1 alone: whether a node has a label")
+    return sets.bool()
+
+
+def as_labels(y: Any) -> Tensor:
+    """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
+    try:
+        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
+    except (TypeError, ValueError):  # text or lists of different lengths
+        raise GraphError("labels must be a vector with one whole class number per node") from None
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.numel() == 0:
+        raise GraphError("the graph has no nodes; give at least one")
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+        raise GraphError("labels must be a vector with one whole class number per node")
+    return labels.long()
+
+
+def as_mask(given: Any) -> Any:
+    """Convert a list or an array of bools to a tensor; return anything else unchanged.
+
+    >>> as_mask([True, False])
+    tensor([ True, False])
+    """
+    with suppress(ValueError):  # lists of different lengths are no mask
+        bools = np.asarray(given) if isinstance(given, list | tuple | np.ndarray) else None
+        if bools is not None and bools.dtype == np.bool_:
+            return torch.tensor(bools)
+    return given
 
 
 # -- networkx ----

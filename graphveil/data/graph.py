@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
@@ -23,6 +22,9 @@ from graphveil.data.conversion import (
     SOURCE,
     TARGET,
     WEIGHT,
+    as_label_sets,
+    as_labels,
+    as_mask,
     fields_from_pyg,
     fields_from_tables,
     load_pyg,
@@ -114,15 +116,15 @@ class Graph:
     def __post_init__(self) -> None:
         """Convert and check every field."""
         object.__setattr__(self, "x", features.as_features(self.x))
-        object.__setattr__(self, "y", _labels(self.y))
+        object.__setattr__(self, "y", as_labels(self.y))
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "num_classes", plain(self.num_classes))
         for name, mask in self.masks.items():
-            object.__setattr__(self, name, _as_mask(mask))
+            object.__setattr__(self, name, as_mask(mask))
         for remarks in ("notes", "deviations"):
             object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
         if self.label_sets is not None:
-            object.__setattr__(self, "label_sets", label_sets_of(self.label_sets, self.num_nodes))
+            object.__setattr__(self, "label_sets", as_label_sets(self.label_sets, self.num_nodes))
         if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
             raise GraphError(
                 f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
@@ -286,7 +288,7 @@ class Graph:
         >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
         2
         """
-        keep = _as_mask(keep)
+        keep = as_mask(keep)
         adjacency = self.adjacency.subgraph(keep)
         split = {name: mask[keep] for name, mask in self.masks.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
@@ -356,7 +358,7 @@ class Graph:
                 "the same columns"
             )
         count, total = more.shape[0], self.num_nodes + more.shape[0]
-        labels = None if y is None else _labels(y)
+        labels = None if y is None else as_labels(y)
         adjacency = grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
         if not count:
             return self  # no edge can have been added, so there is nothing to query
@@ -424,7 +426,7 @@ class Graph:
                 len(fields["class_names"]),
                 (*fields.get("notes", ()), CLASSES_FROM_LABELS),
             )
-        y = _labels(y)
+        y = as_labels(y)
         if x is None:
             x, fields["encoding"] = torch.ones(len(y), 1), Encoding(rules=(CONSTANT_FEATURE,))
         adjacency = Adjacency.from_edges(
@@ -676,50 +678,6 @@ def check_kind(graph: object) -> None:
         raise GraphError(
             f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
         )
-
-
-def label_sets_of(given: Any, nodes: int) -> Tensor:
-    """Return label sets as a bool matrix of one row per node."""
-    try:
-        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
-    except (TypeError, ValueError):  # text, or lists of different lengths
-        raise GraphError("label sets must be a matrix of 0 and 1, one row per node") from None
-    if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
-        raise GraphError(
-            f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "
-            "of two labels or more"
-        )
-    if sets.dtype != torch.bool and bool(((sets != 0) & (sets != 1)).any()):
-        raise GraphError("label sets must hold 0 and 1 alone: whether a node has a label")
-    return sets.bool()
-
-
-def _labels(y: Any) -> Tensor:
-    """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
-    try:
-        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
-    except (TypeError, ValueError):  # text or lists of different lengths
-        raise GraphError("labels must be a vector with one whole class number per node") from None
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.numel() == 0:
-        raise GraphError("the graph has no nodes; give at least one")
-    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise GraphError("labels must be a vector with one whole class number per node")
-    return labels.long()
-
-
-def _as_mask(given: Any) -> Any:
-    """Convert a list or an array of bools to a tensor; return anything else unchanged.
-
-    >>> _as_mask([True, False])
-    tensor([ True, False])
-    """
-    with suppress(ValueError):  # lists of different lengths are no mask
-        bools = np.asarray(given) if isinstance(given, list | tuple | np.ndarray) else None
-        if bools is not None and bools.dtype == np.bool_:
-            return torch.tensor(bools)
-    return given
 
 
 def _joined_ids(
