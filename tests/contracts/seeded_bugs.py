@@ -3789,7 +3789,7 @@ BUGS = [
                 "if max_weight is None and values is not None and weighted is None:",
             ),
         ],
-        test="tests/data/test_data_fields.py::test_weights_and_features_of_edges_are_not_ignored[edge_weight]",
+        test="tests/data/test_conversion.py::test_rejects_weights_and_features_of_edges_that_would_be_ignored[edge_weight]",
     ),
     dict(
         name="edges_of_ids_written_otherwise_are_to_be_dropped",

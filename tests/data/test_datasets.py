@@ -1,11 +1,17 @@
+"""Public datasets: published statistics, names, missing or damaged files, and the root folder."""
+
 import dataclasses
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphveil.data import dataset_info, list_datasets, load_dataset
-from graphveil.data.datasets import dataset_folders, entry_of, read_or_fetch
+from graphveil.data.datasets import entry_of, read_or_fetch
 from graphveil.errors import ConfigError, GraphError
 
 # name: nodes, edges, features, class counts, degree mean / median / max, isolated, homophily
@@ -53,164 +59,182 @@ FILTERED = {
 }
 
 
-class TestRealData:
-    @pytest.mark.parametrize("name", list(PUBLISHED))
-    def test_statistics(self, data_root, name):
-        nodes, edges, features, counts, mean, median, largest, isolated, homophily = PUBLISHED[name]
-        info = dataset_info(name, data_root)
-        assert (info["nodes"], info["edges"], info["features"]) == (nodes, edges, features)
-        assert counts is None or info["class_counts"] == counts
-        assert info["degree_mean"] == pytest.approx(mean, abs=0.006)
-        assert (info["degree_median"], info["degree_max"]) == (median, largest)
-        assert isolated is None or info["isolated"] == isolated
-        assert homophily is None or info["homophily"] == pytest.approx(homophily, abs=0.0006)
-
-    @pytest.mark.parametrize("school", list(FILTERED))
-    def test_facebook100_after_the_filter(self, data_root, school):
-        nodes, edges, year, features, mean, median, largest, isolated = FILTERED[school]
-        graph = load_dataset(f"facebook100/{school}", data_root)
-        degrees = graph.adjacency.indptr.diff()
-        assert (graph.num_nodes, len(graph.adjacency.indices)) == (nodes, 2 * edges)
-        assert graph.class_names == tuple(map(str, range(year, 2010)))
-        assert graph.num_features == features and int(degrees.max()) == largest
-        assert float(degrees.double().mean()) == pytest.approx(mean, abs=0.006)
-        assert int(degrees.median()) == median and int((degrees == 0).sum()) == isolated
-        paper = load_dataset(f"facebook100/{school}", data_root, mode="paper")
-        assert paper.num_nodes == nodes - isolated
-
-    def test_berkeley_before_the_filter(self, data_root):
-        info = dataset_info("facebook100/Berkeley13", data_root)
-        assert (info["nodes"], info["edges"], info["labeled"]) == (22_937, 852_444, 18_980)
-        assert info["homophily"] == pytest.approx(0.520, abs=0.0006)
-
-    def test_lastfm_after_the_lpgnn_filter(self, data_root):
-        graph = load_dataset("lastfm_asia", data_root, recipe="lpgnn")
-        assert (graph.num_nodes, graph.num_classes) == (7_083, 10)
-        assert len(graph.adjacency.indices) == 2 * 25_814
-
-    @pytest.mark.parametrize(("name", "train"), [("cora", 140), ("citeseer", 120), ("pubmed", 60)])
-    def test_the_public_split(self, data_root, name, train):
-        graph = load_dataset(name, data_root, recipe="planetoid")
-        sizes = [int(graph.mask(part).sum()) for part in ("train", "val", "test")]
-        assert sizes == [train, 500, 1000]
-
-    def test_seeds_split_differently(self, data_root):
-        first, second = (load_dataset("karate", data_root, seed=seed) for seed in (0, 1))
-        assert not torch.equal(first.train_mask, second.train_mask)
-
-    def test_the_catalog_knows_the_sizes(self, data_root):
-        rows = {row["name"]: row for row in list_datasets(data_root)}
-        for name, (nodes, _, features, *_) in PUBLISHED.items():
-            row = rows[name]
-            assert (row["nodes"], row["features"], row["local"]) == (nodes, features, True)
+# -- statistics of the real files ----
 
 
-KNOWN = [
-    "facebook100/Berkeley13",
-    "facebook_pages",
-    "amazon/computers",
-    "amazon/photo",
-    "cora",
-    "citeseer",
-    "pubmed",
-    "twitch/DE",
-    "lastfm_asia",
-    "reddit",
-    "ogbn_products",
-    "ppi",
-    "flickr_mir",
-    "karate",
-    "synthetic/facebook",
-    "synthetic/reddit",
-    "synthetic/amazon",
-    "synthetic/large",
-    "synthetic/demo",
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_statistics_are_the_published_ones(data_root: Path, name: str) -> None:
+    nodes, edges, features, counts, mean, median, largest, isolated, homophily = PUBLISHED[name]
+    info = dataset_info(name, data_root)
+    assert (info["nodes"], info["edges"], info["features"]) == (nodes, edges, features)
+    assert counts is None or info["class_counts"] == counts
+    assert info["degree_mean"] == pytest.approx(mean, abs=0.006)
+    assert (info["degree_median"], info["degree_max"]) == (median, largest)
+    assert isolated is None or info["isolated"] == isolated
+    assert homophily is None or info["homophily"] == pytest.approx(homophily, abs=0.0006)
+    (row,) = (row for row in list_datasets(data_root) if row["name"] == name)
+    assert (row["nodes"], row["features"], row["local"]) == (nodes, features, True)
+
+
+@pytest.mark.parametrize("school", FILTERED)
+def test_class_filter_of_facebook100(data_root: Path, school: str) -> None:
+    nodes, edges, year, features, mean, median, largest, isolated = FILTERED[school]
+    graph = load_dataset(f"facebook100/{school}", data_root)
+    degrees = graph.adjacency.indptr.diff()
+    assert (graph.num_nodes, len(graph.adjacency.indices)) == (nodes, 2 * edges)
+    assert graph.class_names == tuple(map(str, range(year, 2010)))
+    assert graph.num_features == features and int(degrees.max()) == largest
+    assert float(degrees.double().mean()) == pytest.approx(mean, abs=0.006)
+    assert int(degrees.median()) == median and int((degrees == 0).sum()) == isolated
+    paper = load_dataset(f"facebook100/{school}", data_root, mode="paper")
+    assert paper.num_nodes == nodes - isolated
+
+
+def test_facebook100_without_a_recipe_keeps_unlabeled_nodes(data_root: Path) -> None:
+    info = dataset_info("facebook100/Berkeley13", data_root)
+    assert (info["nodes"], info["edges"], info["labeled"]) == (22_937, 852_444, 18_980)
+    assert info["homophily"] == pytest.approx(0.520, abs=0.0006)
+
+
+def test_class_filter_of_lastfm(data_root: Path) -> None:
+    graph = load_dataset("lastfm_asia", data_root, recipe="lpgnn")
+    assert (graph.num_nodes, graph.num_classes) == (7_083, 10)
+    assert len(graph.adjacency.indices) == 2 * 25_814
+
+
+@pytest.mark.parametrize(("name", "train"), [("cora", 140), ("citeseer", 120), ("pubmed", 60)])
+def test_planetoid_has_its_public_split(data_root: Path, name: str, train: int) -> None:
+    graph = load_dataset(name, data_root, recipe="planetoid")
+    sizes = [int(graph.mask(part).sum()) for part in ("train", "val", "test")]
+    assert sizes == [train, 500, 1000]
+
+
+def test_the_seed_determines_the_split(data_root: Path) -> None:
+    first, second = (load_dataset("karate", data_root, seed=seed) for seed in (0, 1))
+    assert not torch.equal(first.masks["train_mask"], second.masks["train_mask"])
+
+
+# -- names ----
+DOCUMENTED = {
+    *("facebook100/Berkeley13", "facebook_pages", "amazon/computers", "amazon/photo", "cora", "citeseer"),
+    *("pubmed", "twitch/DE", "lastfm_asia", "reddit", "ogbn_products", "ppi", "flickr_mir", "karate"),
+    *("synthetic/facebook", "synthetic/reddit", "synthetic/amazon", "synthetic/large", "synthetic/demo"),
     "wikipedia/chameleon",
-]
+}
 
 
-class TestNames:
-    def test_all_are_known(self):
-        names = [row["name"] for row in list_datasets()]
-        assert set(KNOWN) <= set(names) and len(set(names)) == len(names)
+def test_the_list_has_every_documented_name_once() -> None:
+    names = [row["name"] for row in list_datasets()]
+    assert set(names) >= DOCUMENTED and len(set(names)) == len(names)
 
-    @pytest.mark.parametrize(
-        ("name", "near"),
-        [("facebook_page", "facebook_pages"), ("Cora", "cora"), ("synthetic/redit", "synthetic/reddit")],
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("facebook_page", "; did you mean 'facebook_pages'"),
+        ("Cora", "; did you mean 'cora'"),
+        ("synthetic/redit", "; did you mean 'synthetic/reddit'"),
+        ("zzz", "; `graphveil datasets` lists them"),
+        *((path, "") for path in ("", "facebook100/", "facebook100/../secret1", "/etc/passwd")),
+        ("facebook100/a", ""),
+    ],
+)
+def test_rejects_unknown_names_and_suggests_a_similar_one(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"is not the name of a data set{message}"):
+        load_dataset(name)
+
+
+@pytest.mark.parametrize("name", [5, None, b"cora", ["cora"]])
+def test_rejects_names_that_are_not_text(name: object) -> None:
+    with pytest.raises(ConfigError, match="must be text"):
+        load_dataset(name)  # type: ignore[arg-type]
+
+
+def test_rejects_unknown_recipes_and_modes() -> None:
+    with pytest.raises(ConfigError, match="recipe='gpa' is not one of"):
+        load_dataset("cora", recipe="gpa")
+    with pytest.raises(ConfigError, match="mode='loose' is not one of strict, paper"):
+        load_dataset("cora", mode="loose")
+
+
+# -- missing and damaged files ----
+
+
+def test_a_failed_download_names_the_missing_files_and_prints_no_details(tmp_path: Path) -> None:
+    tries = list[Path]()
+
+    def fail(root: Path, name: str) -> dict[str, object]:
+        tries.append(root)
+        raise OSError("Zanzibar: name or service not known")
+
+    offline = dataclasses.replace(entry_of("facebook_pages"), fetch=fail)
+    with pytest.raises(GraphError) as error:
+        read_or_fetch(offline, [tmp_path / "first", tmp_path])
+    message = str(error.value)
+    assert f"facebook_pages is not under {tmp_path}/first and cannot be downloaded (OSError)" in message
+    assert "facebook_pages/facebook_edges.csv" in message and "--root" in message
+    assert "Zanzibar" not in message and tries == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flickr_mir", r"has no download .*read_graph"),
+        ("ogbn_products", r"products.zip as ROOT/ogbn_products"),
+        ("facebook100/UIllinois20", "without a known checksum .* put UIllinois20.mat into a folder"),
+        ("facebook100/Berkley13", "without a known checksum .* put Berkley13.mat into a folder"),
+    ],
+)
+def test_datasets_without_a_download_are_reported_with_a_fix(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        load_dataset(name, tmp_path)
+
+
+def test_damaged_files_are_named_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "karate").mkdir()
+    (tmp_path / "karate" / "karate.npz").write_bytes(b"Zanzibar")
+    with pytest.raises(GraphError, match="karate is damaged") as error:
+        load_dataset("karate", tmp_path)
+    assert "Zanzibar" not in str(error.value)
+
+
+# -- the root folder ----
+
+
+def printed(code: str, **variables: str) -> list[str]:
+    """Return the lines that a script prints in a process with these environment variables."""
+    environment = {name: value for name, value in os.environ.items() if name != "GRAPHVEIL_DATA"}
+    imports = "from graphveil.data import list_datasets, load_dataset\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", imports + code],
+        env=environment | variables,
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    def test_a_near_miss_is_suggested(self, name, near):
-        with pytest.raises(ConfigError, match=f"is not the name of a data set; did you mean '{near}'"):
-            load_dataset(name)
+    return ended.stdout.splitlines()
 
-    def test_a_name_without_a_near_one_is_told_where_the_names_are(self):
-        with pytest.raises(ConfigError, match="; `graphveil datasets` lists them"):
-            load_dataset("zzz")
 
-    @pytest.mark.parametrize(
-        "name", ["", "facebook100/", "facebook100/../secret1", "/etc/passwd", "facebook100/a"]
+MISSING = """
+for root in [None, "other"]:
+    try:
+        load_dataset("flickr_mir", root)
+    except Exception as error:
+        print(error)
+"""
+
+
+def test_the_default_root_is_the_environment_variable_and_then_the_cache(
+    data_root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(data_root / "karate", tmp_path / "karate")
+    code = (
+        "print(load_dataset('karate').num_nodes, *[row['name'] for row in list_datasets() if row['local']])"
     )
-    def test_names_are_not_paths(self, name):
-        with pytest.raises(ConfigError, match="not the name of a data set"):
-            load_dataset(name)
-
-    def test_recipe_and_mode_are_checked_before_anything_is_read(self):
-        with pytest.raises(ConfigError, match="recipe='gpa' is not one of"):
-            load_dataset("cora", recipe="gpa")
-        with pytest.raises(ConfigError, match="mode='loose' is not one of strict, paper"):
-            load_dataset("cora", mode="loose")
-
-
-class TestMissing:
-    def test_the_message_says_where_to_put_it(self, tmp_path):
-        tries = []
-
-        def fail(root, name):
-            tries.append(root)
-            raise OSError("Zanzibar: name or service not known")
-
-        offline = dataclasses.replace(entry_of("facebook_pages"), fetch=fail)
-        with pytest.raises(GraphError) as error:
-            read_or_fetch(offline, [tmp_path / "first", tmp_path])
-        message = str(error.value)
-        assert f"facebook_pages is not under {tmp_path}/first and cannot be downloaded (OSError)" in message
-        assert "facebook_pages/facebook_edges.csv" in message and "--root" in message
-        assert "Zanzibar" not in message and tries == [tmp_path]
-
-    def test_downloads_go_to_the_cache_when_no_root_was_given(self, tmp_path, monkeypatch):
-        monkeypatch.delenv("GRAPHVEIL_DATA", raising=False)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert dataset_folders(None) == [tmp_path / "graphveil"]
-
-    def test_flickr_mir_has_no_download(self, tmp_path):
-        with pytest.raises(GraphError, match=r"has no download .*read_graph"):
-            load_dataset("flickr_mir", tmp_path)
-
-    def test_ogbn_products_says_what_to_unpack(self, tmp_path):
-        with pytest.raises(GraphError, match=r"products.zip as ROOT/ogbn_products"):
-            load_dataset("ogbn_products", tmp_path)
-
-    @pytest.mark.parametrize("school", ["UIllinois20", "Berkley13"])
-    def test_schools_without_a_checksum_are_not_downloaded(self, tmp_path, school):
-        with pytest.raises(GraphError, match=f"without a known checksum .* put {school}.mat into a folder"):
-            load_dataset(f"facebook100/{school}", tmp_path)
-
-    def test_damaged_files_are_named_and_not_quoted(self, tmp_path):
-        (tmp_path / "karate").mkdir()
-        (tmp_path / "karate" / "karate.npz").write_bytes(b"Zanzibar")
-        with pytest.raises(GraphError, match="karate is damaged") as error:
-            load_dataset("karate", tmp_path)
-        assert "Zanzibar" not in str(error.value)
-
-
-class TestRoot:
-    def test_the_environment_names_the_default(self, data_root, tmp_path, monkeypatch):
-        shutil.copytree(data_root / "karate", tmp_path / "karate")
-        monkeypatch.setenv("GRAPHVEIL_DATA", str(tmp_path))
-        assert load_dataset("karate").num_nodes == 34
-        assert [row["name"] for row in list_datasets() if row["local"] and "/" not in row["name"]] == [
-            "karate"
-        ]
-
-    def test_an_explicit_root_wins(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("GRAPHVEIL_DATA", str(tmp_path))
-        assert dataset_folders(tmp_path / "other") == [tmp_path / "other"]
+    (line,) = printed(code, GRAPHVEIL_DATA=str(tmp_path))
+    assert line.split()[:2] == ["34", "karate"]
+    assert all(name.startswith("synthetic/") for name in line.split()[2:])
+    default, explicit = printed(MISSING, GRAPHVEIL_DATA="given")
+    assert "is not under given" in default and "is not under other" in explicit
+    default, explicit = printed(MISSING, XDG_CACHE_HOME=str(tmp_path))
+    assert f"is not under {tmp_path}/graphveil" in default and "is not under other" in explicit

@@ -1,4 +1,6 @@
-"""Growing a graph: what is new stays apart from what was there, and is checked without a word about edges."""
+"""Growth of a graph: new nodes with their edges, one budget per step, and checks that reveal no edge."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from graphveil.privacy import Gaussian
 
 @pytest.fixture(params=[False, True], ids=["undirected", "directed"])
 def graph(request: pytest.FixtureRequest) -> Graph:
-    """0 -> 1 -> 2, in either kind."""
+    """Return the path 0 -> 1 -> 2, directed or not."""
     return Graph.from_edges(np.eye(3, 2), [0, 1, 1], [0, 1], [1, 2], directed=request.param)
 
 
@@ -22,17 +24,36 @@ def edges(graph: Graph) -> set[tuple[int, ...]]:
     return set(map(tuple, graph.adjacency.edge_index().T.tolist()))
 
 
-def test_a_grown_graph_is_the_graph_of_all_edges(graph: Graph) -> None:
-    grown = graph.grow([[1.0, 2.0], [3.0, 4.0]], [1, -1], [3, 4, 0, 4, 4], [0, 3, 3, 3, 4])
-    whole = Graph.from_edges(
-        grown.x, grown.y, [0, 1, 3, 4, 0], [1, 2, 0, 3, 3], directed=graph.directed, num_classes=2
+@pytest.mark.parametrize("weighted", [False, True])
+def test_grown_graph_equals_the_graph_of_all_edges(graph: Graph, weighted: bool) -> None:
+    first, second = [1.0, 2.0], [3.0, 4.0, 0.5, 9.0, 7.0]
+    bound: dict[str, Any] = {"max_weight": 4.0} if weighted else {}
+    old = Graph.from_edges(
+        graph.x, graph.y, [0, 1], [1, 2], directed=graph.directed, weight=first if weighted else None, **bound
     )
-    assert torch.equal(grown.adjacency.edge_index(), whole.adjacency.edge_index())
+    grown = old.grow(
+        [[1.0, 2.0], [3.0, 4.0]],
+        [1, -1],
+        [3, 4, 0, 4, 4],
+        [0, 3, 3, 3, 4],
+        weight=second if weighted else None,
+    )
+    whole = Graph.from_edges(
+        grown.x,
+        grown.y,
+        [0, 1, 3, 4, 0, 4],
+        [1, 2, 0, 3, 3, 3],
+        directed=graph.directed,
+        num_classes=2,
+        weight=[*first, *second[:4]] if weighted else None,
+        **bound,
+    )
+    assert all(map(torch.equal, grown.adjacency.arrays, whole.adjacency.arrays))
     assert grown.y.tolist() == [0, 1, 1, 1, -1]
     assert grown.x[3:].tolist() == [[1, 2], [3, 4]]
 
 
-def test_a_batch_has_all_nodes_up_to_then_and_new_edges_alone(graph: Graph) -> None:
+def test_batches_have_all_nodes_of_a_step_and_only_its_new_edges(graph: Graph) -> None:
     once = graph.grow([[1.0, 0.0]], None, [3], [0])
     twice = once.grow([[0.0, 1.0]], [0], [4, 4], [3, 1])
     first, second = batches(twice)
@@ -41,16 +62,18 @@ def test_a_batch_has_all_nodes_up_to_then_and_new_edges_alone(graph: Graph) -> N
     assert (first.graph.num_nodes, second.graph.num_nodes) == (4, 5)
     assert (first.step.base, first.version) == (graph.adjacency.version, once.adjacency.version)
     assert (second.step.base, second.version) == (once.adjacency.version, twice.adjacency.version)
-    assert torch.equal(first.graph.x, once.x)
+    assert torch.equal(torch.as_tensor(first.graph.x), torch.as_tensor(once.x))
+    part = once.subgraph(torch.tensor([True, True, True, False]))
+    assert list(batches(part)) == [] and part.edge_set is once.edge_set
 
 
-def test_every_step_has_a_budget_of_its_own_and_the_whole_is_booked_on_all(graph: Graph) -> None:
+def test_every_step_has_its_own_budget_and_the_union_is_charged_to_all(graph: Graph) -> None:
     named = EdgeSet("dataset:second")
     twice = graph.grow([[1.0, 0.0]], None, [3], [0]).grow([[1.0, 0.0]], None, [4], [0], edge_set=named)
     old, middle, new = twice.edge_set.parts
     assert (old, new) == (graph.edge_set, named)
     first, second = batches(twice)
-    assert (first.step.apart, second.step.apart) == ((old,), ())  # others may have edges of that name, too
+    assert (first.step.apart, second.step.apart) == ((old,), ())  # a named set may overlap with the others
     assert first.graph.edge_set is middle
     ledger_of(middle).record(Entry("a", "rows", Gaussian(0.1)))
     ledger_of(twice.edge_set).record(Entry("b", "rows", Gaussian(0.1)))
@@ -62,7 +85,7 @@ def test_every_step_has_a_budget_of_its_own_and_the_whole_is_booked_on_all(graph
         attach_ledger(twice.edge_set, MemoryLedger())
 
 
-def test_a_union_that_one_book_refuses_is_booked_nowhere(graph: Graph) -> None:
+def test_a_union_that_one_ledger_rejects_is_charged_nowhere(graph: Graph) -> None:
     limited = EdgeSet()
     attach_ledger(limited, MemoryLedger(epsilon=0.01, delta=1e-7))
     grown = graph.grow([[1.0, 0.0]], None, [3], [0], edge_set=limited)
@@ -77,41 +100,45 @@ def test_new_nodes_are_in_no_part_of_the_split(graph: Graph) -> None:
     assert [int(grown.mask(part).sum()) for part in ("train", "val", "test")] == [1, 1, 1]
 
 
-def test_without_new_nodes_nothing_has_grown(graph: Graph) -> None:
-    assert graph.grow(torch.empty(0, graph.num_features), None, [], []) is graph
+def test_growth_without_new_nodes_returns_the_same_graph(graph: Graph) -> None:
+    nothing = torch.empty(0, graph.num_features)
+    assert graph.grow(nothing, None, [], []) is graph
     with pytest.raises(GraphError, match="were there before"):
-        graph.grow(torch.empty(0, graph.num_features), None, [0], [1])
+        graph.grow(nothing, None, [0], [1])
 
 
-def test_sparse_features_stay_sparse(graph: Graph) -> None:
-    thin = graph.replace(x=sparse.csr_array(np.eye(3, 2)))
-    grown = thin.grow([[0.0, 7.0]], None, [], [])
-    assert isinstance(grown.x, sparse.csr_array)
-    assert grown.x.toarray()[3].tolist() == [0, 7]
-
-
-def test_ids_grow_with_the_graph(graph: Graph) -> None:
-    named = graph.replace(ids=np.array(["a", "b", "c"]))
-    assert named.grow([[1.0, 0.0]], None, [3], [0], ids=np.array(["d"])).ids.tolist() == ["a", "b", "c", "d"]
+def test_ids_and_sparse_features_grow_with_the_graph(graph: Graph) -> None:
+    named = graph.replace(ids=np.array(["a", "b", "c"]), x=sparse.csr_array(np.eye(3, 2)))
+    grown = named.grow([[0.0, 7.0]], None, [3], [0], ids=np.array(["d"]))
+    assert grown.ids is not None and grown.ids.tolist() == ["a", "b", "c", "d"]
+    assert isinstance(grown.x, sparse.csr_array) and grown.x.toarray()[3].tolist() == [0, 7]
     for wrong in (None, np.array(["b"]), np.array(["d", "e"])):
         with pytest.raises(GraphError, match="ids="):
             named.grow([[1.0, 0.0]], None, [3], [0], ids=wrong)
 
 
-def test_what_does_not_fit_is_refused_without_a_value(graph: Graph) -> None:
-    with pytest.raises(GraphError, match="joins two nodes that were there before") as refused:
-        graph.grow([[1.0, 0.0]], None, [3, 2], [0, 0])
-    assert not set("23") & set(str(refused.value))
-    with pytest.raises(GraphError, match="the new nodes have 3 features and the graph 2"):
-        graph.grow([[1.0, 0.0, 0.0]], None, [3], [0])
-    with pytest.raises(GraphError, match="2 labels for 1 new nodes"):
-        graph.grow([[1.0, 0.0]], [0, 1], [3], [0])
-    with pytest.raises(GraphError, match="names a node that does not exist"):
-        graph.grow([[1.0, 0.0]], None, [4], [0])
+@pytest.mark.parametrize(
+    ("x", "y", "source", "target", "message"),
+    [
+        ([[1.0, 0.0]], None, [3, 2], [0, 0], "joins two nodes that were there before"),
+        ([[1.0, 0.0, 0.0]], None, [3], [0], "the new nodes have 3 features and the graph 2"),
+        ([[1.0, 0.0]], [0, 1], [3], [0], "2 labels for 1 new nodes"),
+        ([[1.0, 0.0]], None, [4], [0], "names a node that does not exist"),
+        (None, None, [3], [0], "new nodes need features"),
+    ],
+)
+def test_rejects_inconsistent_growth(
+    graph: Graph, x: Any, y: Any, source: list[int], target: list[int], message: str
+) -> None:
+    with pytest.raises(GraphError, match=message) as error:
+        graph.grow(x, y, source, target)
+    if "joins" in message:  # without the ends of the edge
+        assert not set("23") & set(str(error.value))
 
 
-def test_parts_of_a_grown_graph_have_grown_from_nothing(graph: Graph) -> None:
-    grown = graph.grow([[1.0, 0.0]], None, [3], [0])
-    part = grown.subgraph(torch.tensor([True, True, True, False]))
-    assert list(batches(part)) == []
-    assert part.edge_set is grown.edge_set
+def test_new_edges_have_weights_exactly_if_the_old_ones_do(graph: Graph) -> None:
+    with pytest.raises(GraphError, match="leave weight= out"):
+        graph.grow(np.eye(1, 2), None, [3], [0], weight=[1.0])
+    weighted = Graph.from_edges(np.eye(2), [0, 1], [0], [1], directed=False, weight=[1], max_weight=4)
+    with pytest.raises(GraphError, match="need both"):
+        weighted.grow(np.eye(1, 2), None, [2], [0])

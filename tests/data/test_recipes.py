@@ -1,11 +1,23 @@
+"""Generated splits, class filters, and the recipes of papers."""
+
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import RECIPES, DatasetRecipe, Graph, hash_split, load_dataset, to_dense
+from graphveil.data import (
+    RECIPES,
+    DatasetRecipe,
+    Graph,
+    hash_split,
+    load_dataset,
+    random_split,
+    split,
+    to_dense,
+)
 from graphveil.data.recipes import (
     CLASSES_PUBLIC,
     CONSTANT_DROPPED,
@@ -14,248 +26,259 @@ from graphveil.data.recipes import (
     RANGES_PUBLIC,
     ClassFilter,
 )
-from graphveil.errors import GraphError
+from graphveil.errors import ConfigError, GraphError
 
 # Classes 0, 1, 2 with three, one and two nodes; node 6 has no label; node 3 is isolated.
 Y = [0, 1, 0, 0, 2, 2, -1]
 EDGES = ([0, 1, 4, 0], [1, 2, 5, 6])
 
 
-def small(name="graph", **changes):
+def small(name: str = "graph", **changes: Any) -> Graph:
     x = torch.tensor([[float(node), 5.0] for node in range(7)])
     fields = {"name": name, "class_names": ("a", "b", "c"), "directed": False}
     return Graph.from_edges(x, Y, *EDGES, **(fields | changes))
 
 
-def large(name="graph", nodes=400):
+def large(nodes: int = 400, unlabeled: int = 0, **fields: Any) -> Graph:
     rng = np.random.default_rng(0)
-    return Graph.from_edges(
-        torch.rand(nodes, 3),
-        np.arange(nodes) % 4,
-        rng.integers(nodes, size=2000),
-        rng.integers(nodes, size=2000),
-        directed=False,
-        num_classes=4,
-        name=name,
-    )
+    y = np.arange(nodes) % 4
+    y[:unlabeled] = -1
+    ends = rng.integers(nodes, size=(2, 2000))
+    return Graph.from_edges(torch.rand(nodes, 3), y, *ends, directed=False, num_classes=4, **fields)
 
 
-class TestClassFilter:
-    def test_small_classes_go_with_their_nodes_and_edges(self):
-        graph = ClassFilter(min_nodes=2)(small())
-        assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ("a", "c")
-        assert graph.x[:, 0].tolist() == [0, 2, 3, 4, 5]
-        assert graph.adjacency.edge_index().tolist() == [[4, 3], [3, 4]]
-
-    def test_unlabeled_nodes_always_go(self):
-        assert ClassFilter()(small()).num_nodes == 6
-
-    def test_the_largest_stay_in_their_old_order(self):
-        graph = ClassFilter(largest=2)(small(class_names=()))
-        assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ()
-
-    def test_fewer_than_two_classes_are_refused(self):
-        with pytest.raises(
-            GraphError, match="fewer than two classes of 'graph' have 3 nodes or more; lower min"
-        ):
-            ClassFilter(min_nodes=3)(small())
-
-    def test_empty_classes_do_not_count(self):
-        assert ClassFilter()(small(num_classes=5, class_names=())).num_classes == 3
-
-    def test_the_edge_set_stays(self):
-        graph = small()
-        assert ClassFilter()(graph).edge_set is graph.edge_set
+def sizes(graph: Graph) -> list[int]:
+    return [int(graph.mask(part).sum()) for part in ("train", "val", "test")]
 
 
-class TestTable:
-    def test_names(self):
-        assert set(RECIPES) == {"gap", "lpgnn", "weighted", "planetoid"}
-        assert all(name == recipe.name for name, recipe in RECIPES.items())
-
-    def test_it_cannot_be_changed(self):
-        with pytest.raises(TypeError):
-            RECIPES["gap"] = RECIPES["lpgnn"]
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            RECIPES["gap"].shares = (0.5, 0.5)
-
-    @pytest.mark.parametrize("name", list(RECIPES))
-    def test_every_recipe_says_that_classes_and_split_are_public(self, name):
-        graph = small().with_split(*torch.eye(7, dtype=torch.bool)[:3])
-        split = RECIPES[name].split(RECIPES[name].prepare(graph), 0)
-        assert CLASSES_PUBLIC in split.notes and split.deviations == ()
-
-    def test_notes(self):
-        assert RECIPES["lpgnn"].split(large(), 0).notes == (CLASSES_PUBLIC, RANGES_PUBLIC)
-        assert RECIPES["weighted"].split(large(), 0).notes == (CLASSES_PUBLIC, NO_CROSSING)
-
-    @pytest.mark.parametrize(
-        ("name", "marks"),
-        [("gap", (ISOLATED_DROPPED,)), ("lpgnn", (CONSTANT_DROPPED,)), ("weighted", ()), ("planetoid", ())],
-    )
-    def test_what_paper_mode_did_stays_on_the_graph(self, name, marks):
-        graph = RECIPES[name].prepare(small(), paper=True)
-        assert graph.deviations == marks
-        assert RECIPES[name].prepare(graph, paper=True).deviations == marks  # listed once
-        masks = torch.eye(graph.num_nodes, dtype=torch.bool)[:3]
-        everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
-        for derived in (graph.with_split(*masks), graph.subgraph(everybody), graph.replace(name="other")):
-            assert derived.deviations == marks
-
-    def test_the_mark_does_not_tell_whether_a_node_was_isolated(self):
-        ring = Graph.from_edges(torch.eye(4), [0, 1, 0, 1], range(4), [1, 2, 3, 0], directed=False)
-        assert RECIPES["gap"].prepare(ring, paper=True).deviations == (ISOLATED_DROPPED,)
-
-    def test_only_planetoid_has_a_fixed_split(self):
-        assert [name for name, recipe in RECIPES.items() if recipe.fixed_split] == ["planetoid"]
+def same_split(one: Graph, other: Graph) -> bool:
+    return all(torch.equal(one.masks[name], other.masks[name]) for name in one.masks)
 
 
-class TestGap:
+# -- splits ----
+
+
+def test_random_split_has_exact_shares_of_the_labeled_nodes() -> None:
+    graph = random_split(large(1000, 100), train=0.75, val=0.10, seed=0)
+    assert sizes(graph) == [675, 90, 135]
+    assert torch.equal(torch.stack(list(graph.masks.values())).any(dim=0), graph.labeled)
+    # Products just below a whole number are rounded to it.
+    assert sizes(random_split(large(100), train=0.29, val=0.28, seed=0)) == [29, 28, 43]
+
+
+def test_random_split_depends_on_the_seed_and_not_on_label_values() -> None:
+    graph = large(1000, 100)
+    first, again, other = (random_split(graph, train=0.5, val=0.25, seed=seed) for seed in (1, 1, 2))
+    assert same_split(first, again) and not same_split(first, other)
+    shifted = graph.replace(y=torch.where(graph.labeled, (graph.y + 1) % 4, -1))
+    assert same_split(first, random_split(shifted, train=0.5, val=0.25, seed=1))
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.2), (0.0, 0.5), (-0.1, 0.5), (0.5, -0.1)])
+def test_rejects_invalid_shares(shares: tuple[float, float]) -> None:
+    for make in (random_split, hash_split):
+        with pytest.raises(ConfigError, match=r"train=|val="):
+            make(small(), train=shares[0], val=shares[1], seed=0)
+
+
+def test_hash_split_covers_all_nodes_and_has_shares_on_average() -> None:
+    found = sizes(hash_split(large(10_000), train=0.75, val=0.10, seed=0))
+    assert sum(found) == 10_000
+    assert abs(found[0] - 7500) < 200 and abs(found[1] - 1000) < 150
+
+
+def test_hash_split_of_a_node_depends_on_its_id_and_the_seed_alone() -> None:
+    ids = np.array([f"user {number}" for number in range(1000)])
+    whole = hash_split(large(1000, ids=ids), train=0.5, val=0.25, seed=3)
+    assert same_split(whole, hash_split(large(1000, 101, ids=ids), train=0.5, val=0.25, seed=3))
+    keep = torch.arange(1000) % 2 == 0
+    fewer = hash_split(large(1000, ids=ids).subgraph(keep), train=0.5, val=0.25, seed=3)
+    assert torch.equal(fewer.masks["train_mask"], whole.masks["train_mask"][keep])
+    assert not same_split(whole, hash_split(large(1000, ids=ids), train=0.5, val=0.25, seed=4))
+
+
+@pytest.mark.parametrize("unit", [None, "node-record", "local-attributes"])
+def test_split_hashes_ids_if_records_are_protected(unit: str | None) -> None:
+    graph = large()
+    made = split(graph, unit=unit)
+    assert same_split(made, split(graph.replace(y=torch.full_like(graph.y, -1)), unit=unit))
+    assert same_split(made, hash_split(graph, train=0.75, val=0.1, seed=0))
+
+
+def test_split_is_exact_if_edges_are_protected() -> None:
+    made = split(large(400, 40), 0.5, 0.25, unit="undirected-edge")
+    assert sizes(made) == [180, 90, 90] and not made.masks["train_mask"][:40].any()
+    with pytest.raises(ConfigError, match="did you mean 'undirected-edge'"):
+        split(large(), unit="undirected-edges")
+
+
+@pytest.mark.parametrize("value", [None, "graph", np.eye(3)])
+def test_split_rejects_values_that_are_not_graphs(value: Any) -> None:
+    with pytest.raises(GraphError, match=f"not a {type(value).__name__}"):
+        split(value)
+
+
+# -- class filters ----
+
+
+def test_class_filter_removes_small_classes_and_unlabeled_nodes_with_their_edges() -> None:
+    before = small()
+    graph = ClassFilter(min_nodes=2)(before)
+    assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ("a", "c")
+    assert to_dense(graph.x)[:, 0].tolist() == [0, 2, 3, 4, 5]
+    assert graph.adjacency.edge_index().tolist() == [[4, 3], [3, 4]]
+    assert graph.edge_set is before.edge_set
+    assert ClassFilter()(before).num_nodes == 6
+    assert ClassFilter()(small(num_classes=5, class_names=())).num_classes == 3  # empty classes do not count
+
+
+def test_class_filter_keeps_the_largest_classes_in_their_old_order() -> None:
+    graph = ClassFilter(largest=2)(small(class_names=()))
+    assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ()
+
+
+def test_class_filter_rejects_fewer_than_two_classes() -> None:
+    with pytest.raises(GraphError, match="fewer than two classes of 'graph' have 3 nodes or more; lower min"):
+        ClassFilter(min_nodes=3)(small())
+
+
+# -- recipes ----
+
+
+def test_recipes_are_frozen_and_one_has_a_fixed_split() -> None:
+    assert set(RECIPES) == {"gap", "lpgnn", "weighted", "planetoid"}
+    assert all(name == recipe.name for name, recipe in RECIPES.items())
+    assert [name for name, recipe in RECIPES.items() if recipe.fixed_split] == ["planetoid"]
+    with pytest.raises(TypeError):
+        RECIPES["gap"] = RECIPES["lpgnn"]  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RECIPES["gap"].shares = (0.5, 0.5)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "notes", "expected"),
+    [
+        ("gap", (CLASSES_PUBLIC,), [300, 40, 60]),
+        ("lpgnn", (CLASSES_PUBLIC, RANGES_PUBLIC), [200, 100, 100]),
+        ("weighted", (CLASSES_PUBLIC, NO_CROSSING), [288, 32, 80]),
+    ],
+)
+def test_recipes_note_what_they_treat_as_public(
+    name: str, notes: tuple[str, ...], expected: list[int]
+) -> None:
+    graph = RECIPES[name].split(large(), 0)
+    assert sizes(graph) == expected and graph.notes == notes and graph.deviations == ()
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_planetoid_keeps_the_split_of_the_data(by_id: bool) -> None:
+    graph, recipe = small().with_split(*torch.eye(7, dtype=torch.bool)[:3]), RECIPES["planetoid"]
+    made = recipe.split(recipe.prepare(graph), 5, by_id=by_id)
+    assert same_split(made, graph) and made.adjacency is graph.adjacency
+    assert CLASSES_PUBLIC in made.notes and made.deviations == ()
+    with pytest.raises(GraphError, match="has no split"):
+        recipe.split(small(), 0, by_id=by_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "deviations"),
+    [("gap", (ISOLATED_DROPPED,)), ("lpgnn", (CONSTANT_DROPPED,)), ("weighted", ()), ("planetoid", ())],
+)
+def test_paper_mode_is_recorded_in_derived_graphs(name: str, deviations: tuple[str, ...]) -> None:
+    graph = RECIPES[name].prepare(small(), paper=True)
+    assert graph.deviations == deviations
+    assert RECIPES[name].prepare(graph, paper=True).deviations == deviations  # listed once
+    masks = torch.eye(graph.num_nodes, dtype=torch.bool)[:3]
+    all_nodes = torch.ones(graph.num_nodes, dtype=torch.bool)
+    for derived in (graph.with_split(*masks), graph.subgraph(all_nodes), graph.replace(name="other")):
+        assert derived.deviations == deviations
+
+
+def test_gap_drops_isolated_nodes_in_paper_mode_and_does_not_reveal_whether_there_were_any() -> None:
     recipe = RECIPES["gap"]
-
-    def test_other_data_keep_every_node(self):
-        assert self.recipe.prepare(small("cora")).num_nodes == 7
-
-    def test_isolated_nodes_go_in_paper_mode_only(self):
-        graph = self.recipe.prepare(small("cora"), paper=True)
-        assert graph.x[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
-
-    def test_a_directed_node_with_out_edges_is_not_isolated(self):
-        graph = self.recipe.prepare(small("cora", directed=True), paper=True)
-        assert graph.num_nodes == 6
-
-    @pytest.mark.parametrize(
-        ("name", "least"), [("facebook100/UCLA26", 1_000), ("reddit", 10_000), ("ogbn_products", 100_000)]
-    )
-    def test_thresholds(self, name, least):
-        with pytest.raises(GraphError, match=f"have {least} nodes or more"):
-            self.recipe.prepare(small(name))
-
-    def test_the_small_school_keeps_every_class(self):
-        assert self.recipe.prepare(small("facebook100/Reed98")).num_nodes == 6
-
-    def test_split(self):
-        graph = self.recipe.split(large(), 0)
-        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [300, 40, 60]
+    assert recipe.prepare(small("cora")).num_nodes == 7
+    assert to_dense(recipe.prepare(small("cora"), paper=True).x)[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
+    assert recipe.prepare(small("cora", directed=True), paper=True).num_nodes == 6  # out-edges count
+    ring = Graph.from_edges(torch.eye(4), [0, 1, 0, 1], range(4), [1, 2, 3, 0], directed=False)
+    assert recipe.prepare(ring, paper=True).deviations == (ISOLATED_DROPPED,)
 
 
-class TestLpgnn:
-    recipe = RECIPES["lpgnn"]
-
-    def test_features_lie_in_the_unit_interval(self):
-        graph = self.recipe.prepare(small())
-        assert torch.allclose(graph.x[:, 0], torch.arange(7) / 6)
-        assert graph.x[:, 1].tolist() == [0] * 7
-
-    def test_constant_features_go_in_paper_mode_only(self):
-        assert self.recipe.prepare(small(), paper=True).num_features == 1
-
-    @pytest.mark.parametrize("paper", [False, True])
-    def test_sparse_features_stay_sparse(self, paper):
-        x = np.array([[0, 0, 4.0], [2, 0, 1], [1, 0, 0]])
-        graph = Graph.from_edges(sparse.csr_array(x), [0, 1, 1], [0], [1], directed=False)
-        graph = self.recipe.prepare(graph, paper=paper)
-        assert isinstance(graph.x, sparse.csr_array)
-        expected = np.array([[0, 0, 1], [1, 0, 0.25], [0.5, 0, 0]])
-        assert np.array_equal(
-            to_dense(graph.x).numpy(), np.delete(expected, 1, axis=1) if paper else expected
-        )
-
-    def test_sparse_features_that_a_shift_would_fill_become_dense(self):
-        x = sparse.csr_array(np.array([[1.0, 0], [3, -1], [2, 0]]))
-        graph = self.recipe.prepare(Graph.from_edges(x, [0, 1, 1], [0], [1], directed=False))
-        assert graph.x.tolist() == [[0, 1], [1, 0], [0.5, 1]]
-
-    def test_split(self):
-        graph = self.recipe.split(large(), 0)
-        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [200, 100, 100]
+@pytest.mark.parametrize(
+    ("name", "least"), [("facebook100/UCLA26", 1_000), ("reddit", 10_000), ("ogbn_products", 100_000)]
+)
+def test_gap_filters_classes_by_dataset(name: str, least: int) -> None:
+    with pytest.raises(GraphError, match=f"have {least} nodes or more"):
+        RECIPES["gap"].prepare(small(name))
+    assert RECIPES["gap"].prepare(small("facebook100/Reed98")).num_nodes == 6  # all classes of a small school
 
 
-class TestWeighted:
-    recipe = RECIPES["weighted"]
-
-    def test_no_edge_crosses_to_the_test_nodes(self):
-        before = large()
-        graph = self.recipe.split(before, 0)
-        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [288, 32, 80]
-        source, target = graph.adjacency.edge_index()
-        assert torch.equal(graph.test_mask[source], graph.test_mask[target])
-        source, target = before.adjacency.edge_index()
-        kept = int((graph.test_mask[source] == graph.test_mask[target]).sum())
-        assert len(graph.adjacency.indices) == kept and graph.edge_set is before.edge_set
-
-    def test_edges_between_train_and_val_stay(self):
-        graph = self.recipe.split(large(), 0)
-        source, target = graph.adjacency.edge_index()
-        assert (graph.train_mask[source] & graph.val_mask[target]).any()
-
-    def test_a_graph_that_lost_its_crossing_edges_is_not_split_again(self):
-        graph = self.recipe.split(large(), 0)
-        with pytest.raises(GraphError, match="split the prepared graph"):
-            self.recipe.split(graph, 1)
-        assert RECIPES["gap"].split(graph, 1).edge_set is graph.edge_set  # takes nothing away, now or before
+@pytest.mark.parametrize("paper", [False, True])
+@pytest.mark.parametrize(
+    ("x", "expected", "is_sparse"),
+    [
+        ([[0, 5], [6, 5], [3, 5]], [[0, 0], [1, 0], [0.5, 0]], False),
+        (sparse.csr_array([[0, 0, 4.0], [2, 0, 1], [1, 0, 0]]), [[0, 0, 1], [1, 0, 0.25], [0.5, 0, 0]], True),
+        # A shift would fill the zeros of a sparse matrix, which therefore becomes dense.
+        (sparse.csr_array(np.array([[1.0, 0], [3, -1], [2, 0]])), [[0, 1], [1, 0], [0.5, 1]], False),
+    ],
+)
+def test_lpgnn_scales_features_and_drops_constant_ones_in_paper_mode(
+    x: Any, expected: Any, is_sparse: bool, paper: bool
+) -> None:
+    graph = Graph.from_edges(x, [0, 1, 1], [0], [1], directed=False)
+    found = RECIPES["lpgnn"].prepare(graph, paper=paper).x
+    columns = np.array(expected)
+    assert np.allclose(to_dense(found).numpy(), columns[:, columns.any(axis=0)] if paper else columns)
+    assert isinstance(found, sparse.csr_array) == is_sparse
 
 
-class TestSplitById:
-    @pytest.mark.parametrize("name", ["gap", "lpgnn", "weighted"])
-    def test_every_node_has_a_part_whatever_its_label_says(self, name):
-        graph = large()
-        moved = graph.replace(y=torch.where(torch.arange(400) < 50, -1, (graph.y + 1) % 4))
-        recipe = RECIPES[name].on_clients()
-        first, second = (recipe.split(one, 3) for one in (graph, moved))
-        for part in ("train_mask", "val_mask", "test_mask"):
-            assert torch.equal(getattr(first, part), getattr(second, part))
-        assert bool((first.train_mask | first.val_mask | first.test_mask).all())
-        assert first.notes == recipe.public_notes
-
-    def test_no_record_decides_how_others_are_scaled(self):
-        graph = large()
-        moved = graph.replace(x=torch.cat([graph.x[:1] * 100, graph.x[1:]]))
-        recipe = RECIPES["lpgnn"].on_clients()
-        first, second = (recipe.prepare(one) for one in (graph, moved))
-        assert torch.equal(first.x[1:], second.x[1:]) and RANGES_PUBLIC not in recipe.public_notes
-        with pytest.raises(GraphError, match=r"scales features.*on_clients"):
-            RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(graph), 0, by_id=True)
-
-    @pytest.mark.parametrize("flag", ["by_id", "on_clients"])
-    def test_a_data_set_for_protected_records_is_neither_scaled_nor_split_by_labels(self, flag):
-        raw = load_dataset("synthetic/tiny", recipe=None)
-        graph = load_dataset("synthetic/tiny", recipe="lpgnn", **{flag: True})
-        assert torch.equal(to_dense(graph.x), to_dense(raw.x))
-        assert torch.equal(graph.train_mask, hash_split(raw, train=0.5, val=0.25, seed=0).train_mask)
-
-    def test_no_label_decides_which_edges_cross(self):
-        graph = large()
-        nulled = graph.replace(y=torch.where(torch.arange(400) < 50, -1, graph.y))
-        kept = [RECIPES["weighted"].split(one, 3, by_id=True).adjacency.indices for one in (graph, nulled)]
-        assert torch.equal(*kept)
-
-    def test_several_seeds_are_several_splits(self):
-        splits = [RECIPES["gap"].split(large(), seed, by_id=True).train_mask for seed in (0, 1)]
-        assert not torch.equal(*splits)
-
-    def test_the_split_of_the_data_stays(self):
-        graph = small().with_split(*torch.eye(7, dtype=torch.bool)[:3])
-        split = RECIPES["planetoid"].split(graph, 0, by_id=True)
-        assert torch.equal(split.train_mask, graph.train_mask)
+def test_weighted_removes_exactly_the_edges_between_test_and_other_nodes() -> None:
+    before, recipe = large(), RECIPES["weighted"]
+    graph = recipe.split(before, 0)
+    test = graph.masks["test_mask"]
+    (source, target), (old_source, old_target) = graph.adjacency.edge_index(), before.adjacency.edge_index()
+    assert torch.equal(test[source], test[target]) and graph.edge_set is before.edge_set
+    assert len(source) == int((test[old_source] == test[old_target]).sum())
+    assert (graph.masks["train_mask"][source] & graph.masks["val_mask"][target]).any()
+    with pytest.raises(GraphError, match="split the prepared graph"):
+        recipe.split(graph, 1)  # which has lost edges that this split may need
+    assert RECIPES["gap"].split(graph, 1).edge_set is graph.edge_set
 
 
-class TestPlanetoid:
-    recipe = RECIPES["planetoid"]
-
-    def test_the_split_of_the_data_stays(self):
-        masks = torch.eye(7, dtype=torch.bool)[:3]
-        graph = small().with_split(*masks)
-        split = self.recipe.split(graph, 5)
-        assert all(torch.equal(split.mask(part), graph.mask(part)) for part in ("train", "val", "test"))
-        assert split.adjacency is graph.adjacency
-
-    def test_without_one_it_is_refused(self):
-        with pytest.raises(GraphError, match="has no split"):
-            self.recipe.split(small(), 0)
-
-
-def test_a_recipe_of_ones_own():
+def test_custom_recipes() -> None:
     recipe = DatasetRecipe(name="mine", shares=(0.5, 0.0), class_filters={"graph": ClassFilter(min_nodes=2)})
     graph = recipe.split(recipe.prepare(small()), 0)
-    assert graph.num_nodes == 5 and int(graph.mask("test").sum()) == 3
+    assert graph.num_nodes == 5 and sizes(graph)[2] == 3
+
+
+# -- recipes for protected records ----
+
+
+@pytest.mark.parametrize("name", ["gap", "lpgnn", "weighted"])
+def test_recipes_on_clients_do_not_read_labels(name: str) -> None:
+    graph, recipe = large(), RECIPES[name].on_clients()
+    relabeled = graph.replace(y=torch.where(torch.arange(400) < 50, -1, (graph.y + 1) % 4))
+    first, second = (recipe.split(one, 3) for one in (graph, relabeled))
+    assert same_split(first, second) and torch.equal(first.adjacency.indices, second.adjacency.indices)
+    assert torch.stack(list(first.masks.values())).any(dim=0).all()
+    assert first.notes == recipe.public_notes
+    assert not same_split(first, recipe.split(graph, 4))
+
+
+def test_recipes_on_clients_do_not_scale_features() -> None:
+    graph, recipe = large(), RECIPES["lpgnn"].on_clients()
+    x = to_dense(graph.x)
+    moved = graph.replace(x=torch.cat([x[:1] * 100, x[1:]]))
+    first, second = (to_dense(recipe.prepare(one).x) for one in (graph, moved))
+    assert torch.equal(first[1:], second[1:]) and RANGES_PUBLIC not in recipe.public_notes
+    with pytest.raises(GraphError, match=r"scales features.*on_clients"):
+        RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(graph), 0, by_id=True)
+
+
+@pytest.mark.parametrize("flag", ["by_id", "on_clients"])
+def test_load_dataset_for_protected_records_neither_scales_nor_reads_labels(flag: str) -> None:
+    raw = load_dataset("synthetic/tiny", recipe=None)
+    keyword: dict[str, Any] = {flag: True}
+    graph = load_dataset("synthetic/tiny", recipe="lpgnn", **keyword)
+    assert torch.equal(to_dense(graph.x), to_dense(raw.x))
+    assert same_split(graph, hash_split(raw, train=0.5, val=0.25, seed=0))
