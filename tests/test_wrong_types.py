@@ -1,4 +1,4 @@
-"""Arguments of a wrong type, shape or range end in an error of this library, before anything is spent."""
+"""Arguments of a wrong type, shape or range raise an error of this library before any budget is spent."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,68 +7,81 @@ from typing import Any
 import numpy as np
 import pytest
 import wrong_types
+from wrong_types import Call
 
 import graphveil as gv
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphveilError
 from graphveil.ledger import ledger_of
 
-TABLES: dict[str, Callable[[], dict[str, Any]]] = {
-    "attacks": wrong_types.attacks_cases,
-    "audit": wrong_types.audit_cases,
-    "privacy": wrong_types.privacy_cases,
-    "collect": wrong_types.collect_cases,
+TABLES: dict[str, Callable[[], list[Call]]] = {
+    "attacks": wrong_types.attack_calls,
+    "audit": wrong_types.audit_calls,
+    "privacy": wrong_types.privacy_calls,
+    "collect": wrong_types.collection_calls,
 }
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run where a wrong path may be written to."""
+    """Run in a folder that a wrong path may be written to."""
     monkeypatch.chdir(tmp_path)
 
 
-def raw_errors(function: Callable[..., Any], given: dict[str, Any]) -> list[str]:
-    """Return the cases that end in an error of another kind."""
+def foreign_errors(calls: list[Call]) -> list[str]:
+    """Return the wrong arguments that raise an error of another kind."""
     found = []
-    for case, arguments in wrong_types.wrongly(function, given):
-        try:
-            function(**arguments)
-        except GraphveilError:
-            continue
-        except Exception as error:
-            found.append(f"{case}: {type(error).__name__}")
+    for valid in calls:
+        for description, wrong in valid.with_one_wrong_argument():
+            try:
+                wrong.run()
+            except GraphveilError:
+                continue
+            except Exception as error:
+                found.append(f"{description}: {type(error).__name__}")
     return found
 
 
 @pytest.mark.filterwarnings("ignore")  # of arithmetic with infinite numbers
-@pytest.mark.parametrize("module", sorted(TABLES))
-def test_wrong_arguments_of_public_functions_are_rejected_with_our_errors(module: str) -> None:
-    table, found = TABLES[module](), dict[str, list[str]]()
-    for name, (function, given) in table.items():
-        function(**given)
-        found[name] = raw_errors(function, given)
-    assert {name: cases for name, cases in found.items() if cases} == {}
+@pytest.mark.parametrize("module", TABLES)
+def test_public_functions_reject_wrong_arguments_with_typed_errors(module: str) -> None:
+    calls = TABLES[module]()
+    for valid in calls:
+        valid.run()
+    assert foreign_errors(calls) == []
 
 
 @pytest.mark.parametrize("module", ["attacks", "audit"])
-def test_the_table_has_every_public_function(module: str) -> None:
+def test_every_public_function_is_called(module: str) -> None:
     public = getattr(gv, module)
-    functions = {
-        name
-        for name in public.__all__
-        if hasattr(getattr(public, name), "__signature__") or callable(getattr(public, name))
-    }
-    assert functions - {"Predict"} <= TABLES[module]().keys()
+    functions = {name for name in public.__all__ if callable(getattr(public, name))}
+    assert functions - {"Predict"} <= {valid.name for valid in TABLES[module]()}
 
 
-@pytest.fixture
-def graph() -> Graph:
-    return gv.load_dataset("synthetic/tiny", recipe=None)
+@pytest.mark.filterwarnings("ignore")
+def test_estimators_and_their_methods_reject_wrong_arguments_with_typed_errors(tmp_path: Path) -> None:
+    calls = wrong_types.estimator_calls(tmp_path)
+    for valid in calls:
+        valid.run()
+    assert foreign_errors(calls) == []
 
 
-def swept(graph: Graph, out: Path, **given: Any) -> Any:
-    usual: dict[str, Any] = {"epsilon": [1], "settings": {"epochs": [1]}, "unit": "undirected-edge"}
-    return gv.sweep(given.pop("methods", ["gap"]), graph, out=out, **{**usual, "delta": 1e-7, **given})
+def test_sweeps_reject_wrong_arguments_before_anything_is_charged(tmp_path: Path) -> None:
+    valid = wrong_types.sweep_call(tmp_path)
+    with pytest.raises(ConfigError, match="planned"):
+        valid.run()
+    assert foreign_errors([valid]) == []
+    assert not len(ledger_of(valid.arguments["graph"].edge_set))
+
+
+# -- sweeps ----
+
+
+def sweep(out: Path, **given: Any) -> tuple[Graph, Callable[[], object]]:
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    usual: dict[str, Any] = {"methods": ["gap"], "epsilon": [1], "settings": {"epochs": [1]}, "delta": 1e-7}
+    arguments: dict[str, Any] = {"unit": "undirected-edge", **usual, **given}
+    return graph, lambda: gv.sweep(graph=graph, out=out, **arguments)
 
 
 TEXTS = ["48", b"x", bytearray(b"48"), "1,2", {"1": 2}]
@@ -76,17 +89,16 @@ TEXTS = ["48", b"x", bytearray(b"48"), "1,2", {"1": 2}]
 
 @pytest.mark.parametrize("text", TEXTS, ids=repr)
 @pytest.mark.parametrize("place", ["methods", "epsilon", "settings"])
-def test_text_is_never_a_sequence_of_choices(graph: Graph, tmp_path: Path, place: str, text: Any) -> None:
+def test_text_is_not_a_sequence_of_choices(tmp_path: Path, place: str, text: Any) -> None:
     given = {place: text} if place != "settings" else {"settings": {"hops": text}}
-    if place == "methods" and text == "48":
-        given = {"methods": "gap"}
+    graph, run = sweep(tmp_path / "out", **given)
     with pytest.raises(ConfigError, match=f"{place}="):
-        swept(graph, tmp_path / "out", **given)
+        run()
     assert not len(ledger_of(graph.edge_set)) and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("epsilon", [2, 2.0, np.float32(2), [2], (2.0,), np.array([2.0])], ids=repr)
-def test_a_single_number_is_one_budget(graph: Graph, tmp_path: Path, epsilon: Any) -> None:
+def test_a_single_number_is_one_budget(tmp_path: Path, epsilon: Any) -> None:
     class PlannedError(Exception):
         pass
 
@@ -94,29 +106,16 @@ def test_a_single_number_is_one_budget(graph: Graph, tmp_path: Path, epsilon: An
         assert plan.sweep.epsilons == (2.0,)
         raise PlannedError
 
+    _, run = sweep(tmp_path / "out", epsilon=epsilon, on_plan=stop)
     with pytest.raises(PlannedError):
-        swept(graph, tmp_path / "out", epsilon=epsilon, on_plan=stop)
+        run()
 
 
-def test_wrong_arguments_of_a_sweep_are_rejected_before_anything_is_spent(tmp_path: Path) -> None:
-    table = wrong_types.sweep_cases(tmp_path)
-    function, given = table["sweep"]
-    assert raw_errors(function, given) == []
-    assert not len(ledger_of(given["graph"].edge_set))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_wrong_arguments_of_estimators_and_functions_are_rejected_with_our_errors(tmp_path: Path) -> None:
-    found = dict[str, list[str]]()
-    for name, (function, given) in wrong_types.top_cases(tmp_path).items():
-        if name not in ("save", "register"):  # which work once
-            function(**given)
-        found[name] = raw_errors(function, given)
-    assert {name: cases for name, cases in found.items() if cases} == {}
+# -- single arguments ----
 
 
 @pytest.mark.parametrize("on_progress", [None, 5, "x", []], ids=repr)
-def test_a_wrong_callback_of_a_fit_is_rejected_before_the_charge(on_progress: Any) -> None:
+def test_fit_rejects_a_wrong_callback_before_the_charge(on_progress: Any) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     with pytest.raises(ConfigError, match="on_progress="):
         gv.GAP(unit="undirected-edge", epsilon=1.0, epochs=1).fit(graph, on_progress=on_progress)
@@ -125,7 +124,6 @@ def test_a_wrong_callback_of_a_fit_is_rejected_before_the_charge(on_progress: An
 
 @pytest.mark.parametrize("name", ["assume_disjoint_edges", "assume_disjoint_nodes", "allow_spend"])
 @pytest.mark.parametrize("value", ["no", 1, 0, None], ids=repr)
-def test_an_assumption_is_true_or_false_and_nothing_else(name: str, value: Any) -> None:
-    model = wrong_types.fitted()
+def test_assumptions_must_be_bools(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"{name}="):
-        model.predict_proba(wrong_types.graph(), **{name: value})
+        wrong_types.fitted().predict_proba(wrong_types.graph(), **{name: value})

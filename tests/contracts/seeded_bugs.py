@@ -3197,7 +3197,7 @@ BUGS = [
                 "if isinstance(value, Mapping):",
             ),
         ],
-        test="tests/test_wrong_types.py::test_text_is_never_a_sequence_of_choices[settings-'48']",
+        test="tests/test_wrong_types.py::test_text_is_not_a_sequence_of_choices[settings-'48']",
     ),
     dict(
         name="a_full_disk_after_the_charge_is_misuse",
