@@ -3766,7 +3766,7 @@ BUGS = [
                 "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
             ),
         ],
-        test="tests/tables/test_ids_and_words.py::test_ids_of_a_csv_keep_their_spelling[e.csv-zeros]",
+        test="tests/tables/test_ids.py::test_ids_of_a_csv_keep_their_spelling[e.csv-zeros]",
     ),
     dict(
         name="words_for_a_missing_label_are_classes",
@@ -3777,7 +3777,7 @@ BUGS = [
                 "files.without_words(_labels(files.column(table, name), name), words[:0])",
             ),
         ],
-        test="tests/tables/test_ids_and_words.py::test_a_missing_word_is_no_class_and_leaves_numbers_numbers[.csv-NULL]",
+        test="tests/tables/test_inspection.py::test_null_values_are_missing_labels_and_features[.csv-NULL]",
         reason="class_names",
     ),
     dict(
@@ -3805,7 +3805,7 @@ BUGS = [
                 'return "" if',
             ),
         ],
-        test="tests/tables/test_ids_and_words.py::test_ids_that_differ_in_writing_are_not_to_be_dropped[refuse-case]",
+        test="tests/tables/test_ids.py::test_ids_of_another_spelling_are_reported_and_not_dropped[refuse-case]",
     ),
     dict(
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
@@ -3816,7 +3816,7 @@ BUGS = [
                 "if unknown == REFUSE:",
             ),
         ],
-        test="tests/tables/test_ids_and_words.py::test_ids_that_differ_in_writing_are_not_to_be_dropped[drop-all others]",
+        test="tests/tables/test_ids.py::test_ids_of_another_spelling_are_reported_and_not_dropped[drop-all others]",
         reason="DID NOT RAISE",
     ),
     # -- the server

@@ -1,4 +1,4 @@
-"""No edge decides how others are read: between known ids, nothing but the edges follows from edges."""
+"""No edge affects how others are read: between known ids, the result depends on the edges alone."""
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -23,7 +23,7 @@ tables = settings(max_examples=40, suppress_health_check=[HealthCheck.function_s
 
 
 def outcome(nodes, edges):
-    """Return the refusal, or the edges that were read."""
+    """Return the edges that were read, or the message of the error."""
     try:
         graph = read_graph(nodes, edges, **ROLES)
     except GraphError as error:
@@ -39,7 +39,7 @@ def written(path, rows):
 @pytest.mark.parametrize("kind", IDS)
 @tables
 @given(edges=edge_lists, quoted=st.booleans())
-def test_csv(tmp_path, kind, edges, quoted):
+def test_csv_edges_are_read_one_by_one(tmp_path, kind, edges, quoted):
     ids, mark = IDS[kind], '"' if quoted else ""
     header = ("user", "team", "age")
     people = [(name, team, "1") for name, team in zip(ids, "xyxyx", strict=True)]
@@ -52,11 +52,11 @@ def test_csv(tmp_path, kind, edges, quoted):
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int16(), pa.uint64(), pa.string(), pa.float64()], ids=str)
 @tables
 @given(edges=edge_lists, without=st.sampled_from([None, pa.null(), pa.float64()]))
-def test_parquet(tmp_path, kind, edges, without):
+def test_parquet_edges_are_read_one_by_one(tmp_path, kind, edges, without):
     ids = pa.array([7, 12, 3, 40, 5]).cast(kind)
     pa.parquet.write_table(pa.table({"user": ids, "team": list("xyxyx"), "age": range(5)}), tmp_path / "n.pq")
     ends = [ids.take(pa.array(end, pa.int64())) for end in (zip(*edges, strict=True) if edges else ([], []))]
-    if not edges and without is not None:  # what writers make of a column of nothing
+    if not edges and without is not None:  # as some libraries write a column without values
         ends = [pa.array([], without)] * 2
     pa.parquet.write_table(pa.table(ends, names=["a", "b"]), tmp_path / "e.pq")
     found = outcome(tmp_path / "n.pq", tmp_path / "e.pq")
@@ -68,18 +68,18 @@ def test_parquet(tmp_path, kind, edges, without):
     )
 
 
-@pytest.mark.parametrize("stranger", ["13", "1.0", "zed", "9" * 20, "2020-01-01", "0.5", "true"])
-def test_a_value_of_another_type_is_an_unknown_id(tmp_path, stranger):
+@pytest.mark.parametrize("unknown", ["13", "1.0", "zed", "9" * 20, "2020-01-01", "0.5", "true"])
+def test_values_of_other_types_are_unknown_ids(tmp_path, unknown):
     nodes = written(tmp_path / "nodes.csv", [("user", "team", "age"), ("1", "x", "1"), ("2", "y", "1")])
-    for rows in ([("1", stranger)], [("1", "2"), (stranger, "1")]):
+    for rows in ([("1", unknown)], [("1", "2"), (unknown, "1")]):
         message = outcome(nodes, written(tmp_path / "edges.csv", [("a", "b"), *rows]))
-        words = "differ" if stranger == "1.0" else "that column 'user' of the nodes (text) lacks"
-        assert words in message
-        assert stranger not in message
+        expected = "differ" if unknown == "1.0" else "that column 'user' of the nodes (text) lacks"
+        assert expected in message
+        assert unknown not in message
 
 
 @pytest.mark.parametrize("weights", ["1,2", "1,0.5", "1,1e3", " 1,2 ", "0x1,2", "1,x", "true,true", "1,nan"])
-def test_weights_are_numbers_one_by_one(tmp_path, weights):
+def test_weights_are_read_one_by_one(tmp_path, weights):
     first, second = weights.split(",")
     nodes = written(tmp_path / "nodes.csv", [("user", "team", "age"), ("1", "x", "1"), ("2", "y", "1")])
     rows = [("a", "b", "w"), ("1", "2", first), ("2", "1", second)]
@@ -92,7 +92,7 @@ def test_weights_are_numbers_one_by_one(tmp_path, weights):
         assert weights in ("0x1,2", "1,x", "true,true", "1,nan") and "column 'w' holds" in str(error)
 
 
-def test_lists_are_no_weights(tmp_path):
+def test_rejects_lists_as_weights(tmp_path):
     nodes = pa.table({"user": [1, 2], "team": ["x", "y"], "age": [1, 1]})
     edges = pa.table({"a": [1], "b": [2], "w": [[1.0, 2.0]]})
     pa.parquet.write_table(nodes, tmp_path / "n.pq")

@@ -1,4 +1,4 @@
-"""Nodes with an id and a label alone: each way to a graph gives a constant feature, and each method fits."""
+"""Nodes without features have one constant feature, with which every method fits and predicts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +60,7 @@ def data_without_x() -> Any:
     return Data(y=classes, edge_index=torch.from_numpy(PAIRS.T.copy()), num_nodes=NODES)
 
 
-PREDICTION_RULES: dict[str, Callable[[Path], gv.Graph]] = {
+SOURCES: dict[str, Callable[[Path], gv.Graph]] = {
     "csv": lambda folder: from_files(folder, ".csv"),
     "parquet": lambda folder: from_files(folder, ".parquet"),
     "prepare": prepared,
@@ -81,9 +81,9 @@ def graph() -> gv.Graph:
     return gv.split(gv.Graph.from_frames(PEOPLE, KNOWS, **COLUMNS), 0.6, 0.1, unit="undirected-edge")
 
 
-@pytest.mark.parametrize("way", PREDICTION_RULES)
-def test_every_way_to_a_graph_gives_one_constant_feature(way: str, tmp_path: Path) -> None:
-    graph = PREDICTION_RULES[way](tmp_path)
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_of_graphs_gives_one_constant_feature(source: str, tmp_path: Path) -> None:
+    graph = SOURCES[source](tmp_path)
     assert torch.equal(torch.as_tensor(graph.x), torch.ones(NODES, 1))
     assert graph.encoding is not None and graph.encoding.constant
     assert graph.encoding.notes == (NO_FEATURES,)
@@ -91,7 +91,7 @@ def test_every_way_to_a_graph_gives_one_constant_feature(way: str, tmp_path: Pat
 
 
 class Rows(torch.nn.Module):
-    """A module of one's own, which reads rows."""
+    """A custom module, which reads rows."""
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()
@@ -103,8 +103,8 @@ class Rows(torch.nn.Module):
 
 
 EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
-OWNER = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
-TOLD = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
+RECORD = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+LOCAL = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
 METHODS: dict[str, Callable[[], Any]] = {
     "classcode": lambda: gv.ClassCode(**EDGE),
     "gap": lambda: gv.GAP(**EDGE, epochs=3, encoder_epochs=3),
@@ -113,13 +113,13 @@ METHODS: dict[str, Callable[[], Any]] = {
     "gcn": lambda: gv.GCN(unit="none", seed=0, epochs=3),
     "sage": lambda: gv.SAGE(unit="none", seed=0, epochs=3),
     "gat": lambda: gv.GAT(unit="none", seed=0, epochs=3),
-    "classcode of owners": lambda: gv.ClassCode(**OWNER, out_degree_bound=4),
-    "gap of owners": lambda: gv.GAP(**OWNER, out_degree_bound=4, epochs=2, encoder_epochs=2),
-    "mlp of owners": lambda: gv.MLP(**OWNER, epochs=2),
-    "gnn of owners": lambda: gv.PrivateGNN(**OWNER, module=Rows, out_degree_bound=4, epochs=2),
+    "classcode of records": lambda: gv.ClassCode(**RECORD, out_degree_bound=4),
+    "gap of records": lambda: gv.GAP(**RECORD, out_degree_bound=4, epochs=2, encoder_epochs=2),
+    "mlp of records": lambda: gv.MLP(**RECORD, epochs=2),
+    "gnn of records": lambda: gv.PrivateGNN(**RECORD, module=Rows, out_degree_bound=4, epochs=2),
     "label-posterior": lambda: gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0),
-    "lpgnn": lambda: gv.LPGNN(**TOLD, epochs=3),
-    "simgat": lambda: gv.SimGAT(**TOLD, epochs=3),
+    "lpgnn": lambda: gv.LPGNN(**LOCAL, epochs=3),
+    "simgat": lambda: gv.SimGAT(**LOCAL, epochs=3),
 }
 
 
@@ -133,10 +133,10 @@ def test_every_method_fits_and_predicts_without_features(name: str, graph: gv.Gr
     if name == "mlp":
         assert set(predicted.tolist()) == {int(torch.bincount(graph.y).argmax())}
     if name == "classcode":
-        assert model.score(own) > 0.85  # all of it from edges
+        assert model.score(own) > 0.85  # from edges alone
 
 
-def test_data_without_features_is_fitted_as_it_comes() -> None:
+def test_a_data_without_features_is_fitted() -> None:
     data = data_without_x()
     order = torch.from_numpy(np.random.default_rng(1).permutation(NODES))
     data.train_mask, data.val_mask, data.test_mask = order[:70], order[70:85], order[85:]
@@ -148,29 +148,27 @@ def frames(**more: object) -> gv.Graph:
     return gv.Graph.from_frames(PEOPLE.assign(**more), KNOWS, **COLUMNS)
 
 
-def test_a_release_predicts_with_and_without_other_columns(graph: gv.Graph, tmp_path: Path) -> None:
+def test_a_release_ignores_columns_that_training_lacked(graph: gv.Graph, tmp_path: Path) -> None:
     METHODS["gap"]().fit(graph).save(tmp_path / "release")
-    said = [
-        gv.load_model(tmp_path / "release").predict_proba(other, allow_spend=True)
-        for other in (frames(), frames(age=np.arange(NODES)))  # the second has a column that training lacked
-    ]
-    assert all(one.shape == (NODES, 2) for one in said)
+    for other in (frames(), frames(age=np.arange(NODES))):
+        model = gv.load_model(tmp_path / "release")
+        assert model.predict_proba(other, allow_spend=True).shape == (NODES, 2)
     assert gv.load_model(tmp_path / "release").encoding_.constant  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("trained", "asked"),
+    ("training_graph", "other"),
     [
         (lambda: frames(age=np.arange(NODES) % 7), frames),
-        (lambda: frames(age=np.arange(NODES) % 7), lambda: PREDICTION_RULES["torch_geometric"](Path())),
+        (lambda: frames(age=np.arange(NODES) % 7), lambda: SOURCES["torch_geometric"](Path())),
         (lambda: gv.Graph.from_edges(np.ones((NODES, 1)), TEAM, *PAIRS.T, directed=False), frames),
         (lambda: gv.Graph.from_edges(np.eye(NODES), TEAM, *PAIRS.T, directed=False), frames),
     ],
 )
-def test_a_model_with_features_refuses_a_graph_without(
-    trained: Callable[[], gv.Graph], asked: Callable[[], gv.Graph]
+def test_a_model_with_features_rejects_a_graph_without_features(
+    training_graph: Callable[[], gv.Graph], other: Callable[[], gv.Graph]
 ) -> None:
-    own = gv.split(trained(), 0.6, 0.1, unit="undirected-edge")
+    own = gv.split(training_graph(), 0.6, 0.1, unit="undirected-edge")
     model = gv.GAP(**EDGE, epochs=1, encoder_epochs=1).fit(own)
     with pytest.raises(GraphError, match="the graph has no features, and the model was trained on features"):
-        model.predict(asked(), allow_spend=True)
+        model.predict(other(), allow_spend=True)
