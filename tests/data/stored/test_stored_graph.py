@@ -1,4 +1,4 @@
-"""Graphs on disk: blocks from sorted edges, what a kill leaves, and what is refused by name."""
+"""Graphs on disk: blocks of sorted edges, resumed writes, and errors that name damaged files."""
 
 import json
 import resource
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from graphveil.data import Adjacency, Graph, open_graph
 from graphveil.data.edge_sorting import Keys
@@ -40,7 +41,7 @@ def drawn(directed: bool = False, edges: int = 300) -> Graph:
         directed=directed,
         ids=ids,
         class_names=("a", "b", "c"),
-        notes=("said",),
+        notes=("a note",),
     ).with_split(*(torch.arange(NODES) % 4 == part for part in range(3)))
 
 
@@ -56,13 +57,13 @@ def edges_of(graph: Graph) -> Sorted:
     return sorted_from
 
 
-def begun(folder: Path, graph: Graph, block_rows: int = 8) -> Manifest:
+def started(folder: Path, graph: Graph, block_rows: int = 8) -> Manifest:
     with lock_folder(folder):
         return create_manifest(folder, graph, "these", block_rows, "")
 
 
 def written(folder: Path, graph: Graph, block_rows: int = 8) -> Graph:
-    write_blocks(folder, begun(folder, graph, block_rows), edges_of(graph)).completed(folder)
+    write_blocks(folder, started(folder, graph, block_rows), edges_of(graph)).completed(folder)
     return open_graph(folder)
 
 
@@ -72,7 +73,7 @@ def same(one: Adjacency, other: Adjacency) -> bool:
 
 @pytest.mark.parametrize("block_rows", [1, 7, 8, 50, 1000])
 @pytest.mark.parametrize("directed", [True, False])
-def test_what_is_opened_is_what_was_written(tmp_path: Path, directed: bool, block_rows: int) -> None:
+def test_opened_graph_is_the_written_graph(tmp_path: Path, directed: bool, block_rows: int) -> None:
     graph = drawn(directed)
     found = written(tmp_path, graph, block_rows)
     assert same(found.adjacency, graph.adjacency)
@@ -83,17 +84,12 @@ def test_what_is_opened_is_what_was_written(tmp_path: Path, directed: bool, bloc
     assert all(torch.equal(found.masks[name], mask) for name, mask in graph.masks.items())
 
 
-def test_sparse_features_and_no_ids_are_kept(tmp_path: Path) -> None:
-    from scipy import sparse
-
+def test_sparse_features_and_graphs_without_ids_or_edges_are_kept(tmp_path: Path) -> None:
     graph = drawn().replace(x=sparse.csr_array(np.eye(NODES, 9, dtype=np.float32)), ids=None)
-    found = written(tmp_path, graph)
+    found = written(tmp_path / "sparse", graph)
     assert isinstance(found.x, sparse.csr_array) and (found.x != graph.x).nnz == 0 and found.ids is None
-
-
-def test_a_graph_without_edges_is_kept(tmp_path: Path) -> None:
-    graph = drawn(edges=0)
-    assert same(written(tmp_path, graph).adjacency, graph.adjacency)
+    empty = drawn(edges=0)
+    assert same(written(tmp_path / "empty", empty).adjacency, empty.adjacency)
 
 
 def test_edges_and_features_are_mapped_and_not_loaded(tmp_path: Path) -> None:
@@ -105,27 +101,18 @@ def test_edges_and_features_are_mapped_and_not_loaded(tmp_path: Path) -> None:
         assert any(first <= array.data_ptr() < last for first, last in places)
 
 
-def test_one_folder_is_one_edge_set_and_two_are_two(tmp_path: Path) -> None:
-    first, other = written(tmp_path / "a", drawn()), written(tmp_path / "b", drawn())
+def test_equal_graphs_in_two_folders_have_different_edge_sets_and_checksums(tmp_path: Path) -> None:
+    first, second = written(tmp_path / "a", drawn()), written(tmp_path / "b", drawn())
     assert open_graph(tmp_path / "a").edge_set is first.edge_set
-    assert other.edge_set is not first.edge_set
-
-
-def test_nobody_else_may_read_the_folder(tmp_path: Path) -> None:
-    written(tmp_path / "graph", drawn())
-    assert (tmp_path / "graph").stat().st_mode & 0o777 == 0o700
-
-
-def test_sums_are_keyed_so_that_equal_graphs_have_other_ones(tmp_path: Path) -> None:
-    for name in "ab":
-        written(tmp_path / name, drawn())
+    assert second.edge_set is not first.edge_set
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
     one, other = (read_manifest(tmp_path / name) for name in "ab")
     assert one is not None and other is not None
     assert not {block.sources for block in one.blocks} & {block.sources for block in other.blocks}
     assert not set(one.arrays.values()) & set(other.arrays.values())
 
 
-# -- a process that is killed ------------------------------------------------------------------------------
+# -- interrupted writes ----
 
 
 class Killed(BaseException):
@@ -134,11 +121,11 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("more", [b"", b"half a block"])
 @pytest.mark.parametrize("after", range(0, 66, 11))
-def test_a_killed_call_goes_on_behind_its_last_block(tmp_path: Path, after: int, more: bytes) -> None:
+def test_an_interrupted_write_resumes_after_its_last_block(tmp_path: Path, after: int, more: bytes) -> None:
     graph = drawn()
     written(tmp_path / "whole", graph)
     folder = tmp_path / "killed"
-    manifest = begun(folder, graph)
+    manifest = started(folder, graph)
 
     def killed(row: int) -> Iterator[Keys]:
         yield from islice(edges_of(graph)(row), after)
@@ -146,7 +133,7 @@ def test_a_killed_call_goes_on_behind_its_last_block(tmp_path: Path, after: int,
 
     with pytest.raises(Killed):
         write_blocks(folder, manifest, killed).completed(folder)
-    for name in (SOURCES, OFFSETS):  # what is there if the kill comes before the manifest names a block
+    for name in (SOURCES, OFFSETS):  # bytes of a block that the manifest does not name
         with (folder / name).open("ab") as file:
             file.write(more)
     left = read_manifest(folder)
@@ -162,16 +149,8 @@ def test_a_killed_call_goes_on_behind_its_last_block(tmp_path: Path, after: int,
     assert same(open_graph(folder).adjacency, graph.adjacency)
 
 
-def test_what_lies_behind_the_last_block_is_cut_off(tmp_path: Path) -> None:
-    manifest = begun(tmp_path, drawn())
-    for name in (SOURCES, OFFSETS):
-        (tmp_path / name).write_bytes(b"half a block")
-    write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
-    assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
-
-
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    manifest, limits = begun(tmp_path, drawn()), resource.getrlimit(resource.RLIMIT_FSIZE)
+def test_a_full_disk_is_reported_with_the_folder(tmp_path: Path) -> None:
+    manifest, limits = started(tmp_path, drawn()), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
     try:
         with pytest.raises(GraphError, match=f"no room left for {tmp_path}.*goes on where it stopped"):
@@ -182,7 +161,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
 
 
-# -- damage ------------------------------------------------------------------------------------------------
+# -- damage ----
 
 FILES = (SOURCES, OFFSETS, "x.npy", "y.npy", "train_mask.npy", "ids.parquet")
 
@@ -196,7 +175,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("how", ["missing", "cut", "longer", "flipped", "empty"])
-def test_every_damaged_file_is_refused_by_name(good: Path, tmp_path: Path, name: str, how: str) -> None:
+def test_damaged_files_are_named(good: Path, tmp_path: Path, name: str, how: str) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(good, folder)
     content = bytearray((folder / name).read_bytes())
@@ -210,7 +189,7 @@ def test_every_damaged_file_is_refused_by_name(good: Path, tmp_path: Path, name:
         open_graph(folder)
 
 
-def test_a_flipped_block_is_named_by_its_number(good: Path, tmp_path: Path) -> None:
+def test_a_damaged_block_is_named_by_its_number(good: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(good, folder)
     manifest = read_manifest(folder)
@@ -223,8 +202,8 @@ def test_a_flipped_block_is_named_by_its_number(good: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("edges", [[1, 1, 4], [4, 1, 2], [0, 1, 2], [1, 2, NODES], [-1, 1, 2]])
-def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, edges: list[int]) -> None:
-    manifest = begun(tmp_path, drawn(True, edges=0), block_rows=NODES)
+def test_rejects_rows_of_no_graph_even_with_matching_checksums(tmp_path: Path, edges: list[int]) -> None:
+    manifest = started(tmp_path, drawn(True, edges=0), block_rows=NODES)
     sources = np.array(edges, dtype="<i4")  # of node 0
     ends = np.full(NODES, len(edges), dtype="<i8")
     (tmp_path / SOURCES).write_bytes(sources.tobytes())
@@ -251,19 +230,19 @@ def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, 
         {"seal": ""},
     ],
 )
-def test_a_damaged_manifest_is_refused_and_not_quoted(
+def test_rejects_a_damaged_manifest_without_quoting_it(
     good: Path, tmp_path: Path, change: dict[str, object]
 ) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(good, folder)
     plain = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps(plain | change))
-    with pytest.raises(GraphError, match=r"manifest.json is (damaged|not of this version)") as refused:
+    with pytest.raises(GraphError, match=r"manifest.json is (damaged|not of this version)") as error:
         open_graph(folder)
-    assert plain["key"] not in str(refused.value)
+    assert plain["key"] not in str(error.value)
 
 
-def test_a_manifest_without_an_end_is_damaged(good: Path, tmp_path: Path) -> None:
+def test_rejects_a_truncated_manifest(good: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(good, folder)
     for content in ("[" * 100_000, "[]", "", (folder / MANIFEST).read_text()[:-9]):
@@ -273,8 +252,8 @@ def test_a_manifest_without_an_end_is_damaged(good: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [SOURCES, OFFSETS])
-def test_a_call_does_not_go_on_behind_bytes_that_have_gone(tmp_path: Path, name: str) -> None:
-    manifest = write_blocks(tmp_path, begun(tmp_path, drawn()), edges_of(drawn()))
+def test_a_write_does_not_resume_after_a_block_was_truncated(tmp_path: Path, name: str) -> None:
+    manifest = write_blocks(tmp_path, started(tmp_path, drawn()), edges_of(drawn()))
     left = manifest.model_copy(update={"blocks": manifest.blocks[:3]})
     with (tmp_path / name).open("ab") as file:
         file.truncate(20)
@@ -282,6 +261,6 @@ def test_a_call_does_not_go_on_behind_bytes_that_have_gone(tmp_path: Path, name:
         write_blocks(tmp_path, left, edges_of(drawn()))
 
 
-def test_a_folder_without_a_manifest_is_no_graph(tmp_path: Path) -> None:
+def test_rejects_a_folder_without_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="holds no prepared graph"):
         open_graph(tmp_path)
