@@ -1,4 +1,4 @@
-"""Small valid data sets as files, and files that somebody damaged on purpose."""
+"""Small valid datasets as files, and mutations that damage such files."""
 
 import io
 import struct
@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +20,7 @@ EXTREMES = [0, 1, -1, 7, 2**15, 2**31 - 1, -(2**31), 2**32 - 1, 2**40, 2**62, 2*
 
 
 def archive() -> dict[str, np.ndarray]:
-    """Return the arrays of a small citation graph, as the readers of archives want them."""
+    """Return the arrays of a small citation graph."""
     rng = np.random.default_rng(0)
     x = sparse.csr_array((rng.random((NODES, 20)) < 0.3).astype(np.float32))
     return {
@@ -71,7 +72,7 @@ def bytes_changed(rng: Rng, content: bytes) -> bytes:
 
 
 def arrays_changed(rng: Rng, content: bytes) -> bytes:
-    """Replace one array of an archive by another that numpy writes without a word."""
+    """Replace one array of an archive by another valid one."""
     arrays = dict(np.load(io.BytesIO(content), allow_pickle=False))
     for name in rng.choice(list(arrays), size=rng.integers(1, 3), replace=False):
         arrays[name] = _array_changed(rng, arrays[name])
@@ -162,38 +163,27 @@ def words_changed(rng: Rng, content: bytes) -> bytes:
     return bytes(changed)
 
 
-FORMS: dict[str, tuple[str, str, Callable[[], bytes], tuple[Mutation, ...]]] = {
-    "archive": (
-        "cora",
-        "planetoid/cora.npz",
-        lambda: npz(archive()),
-        (bytes_changed, arrays_changed, members_changed),
-    ),
-    "packed school": (
-        "facebook100/Reed98",
-        "facebook100/Reed98.mat",
-        lambda: mat(packed=True),
-        (bytes_changed, elements_changed),
-    ),
-    "plain school": (
-        "facebook100/Reed98",
-        "facebook100/Reed98.mat",
-        lambda: mat(packed=False),
-        (bytes_changed, words_changed),
-    ),
-}
+class Form(NamedTuple):
+    """A dataset of one file, the content of a valid file, and the mutations that damage it."""
+
+    name: str
+    path: str
+    content: bytes
+    mutations: tuple[Mutation, ...]
+
+    def write(self, root: Path, content: bytes | None = None) -> None:
+        """Write a file, by default the valid one, to the place where its reader expects it."""
+        (root / self.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / self.path).write_bytes(self.content if content is None else content)
+
+    def damaged(self, seed: int, count: int) -> list[bytes]:
+        """Return damaged files; the same seed gives the same files."""
+        rng = np.random.default_rng(seed)
+        return [self.mutations[number % len(self.mutations)](rng, self.content) for number in range(count)]
 
 
-def mutants(form: str, seed: int, count: int) -> list[bytes]:
-    """Return damaged files of one form; the same seed gives the same files."""
-    rng = np.random.default_rng(seed)
-    whole, mutations = FORMS[form][2](), FORMS[form][3]
-    return [mutations[number % len(mutations)](rng, whole) for number in range(count)]
-
-
-def write(root: Path, form: str, content: bytes) -> str:
-    """Put a file where the reader of its data set looks, and return the data set's name."""
-    name, path = FORMS[form][:2]
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(content)
-    return name
+SCHOOL = "facebook100/Reed98", "facebook100/Reed98.mat"
+ARCHIVE = Form("cora", "planetoid/cora.npz", npz(archive()), (bytes_changed, arrays_changed, members_changed))
+PACKED_SCHOOL = Form(*SCHOOL, mat(packed=True), (bytes_changed, elements_changed))
+PLAIN_SCHOOL = Form(*SCHOOL, mat(packed=False), (bytes_changed, words_changed))
+FORMS = {"archive": ARCHIVE, "packed school": PACKED_SCHOOL, "plain school": PLAIN_SCHOOL}

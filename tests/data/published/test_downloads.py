@@ -1,8 +1,11 @@
-"""The thin code around torch_geometric's data sets, on small files as it would have downloaded them."""
+"""Downloaded datasets, on small files as torch_geometric would have downloaded them."""
 
 import hashlib
 import io
 import json
+import urllib.request
+import urllib.response
+from email.message import Message
 
 import numpy as np
 import pytest
@@ -23,10 +26,7 @@ MUSAE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    """No warnings that torch_geometric raises about itself."""
-    load_pyg("datasets")
+load_pyg("datasets")  # without the warnings that torch_geometric raises at import
 
 
 def save(path, **arrays):
@@ -76,7 +76,7 @@ def test_reddit(tmp_path):
     assert graph.adjacency.edge_index().tolist() == [[1, 0], [0, 1]]
 
 
-def test_ppi_is_one_graph_with_label_sets_and_the_first_as_class(tmp_path):
+def test_ppi_is_one_graph_with_label_sets(tmp_path):
     raw = tmp_path / "ppi" / "raw"
     raw.mkdir(parents=True)
     for part, label in (("train", 0), ("valid", 1), ("test", 1)):
@@ -115,7 +115,7 @@ def test_planetoid(tmp_path, name, title):
     assert graph.mask("val").tolist() == [False, True, False]
 
 
-def test_karate_agrees_with_the_local_file_in_all_but_the_labels(tmp_path, data_root):
+def test_karate_differs_from_the_local_file_in_its_labels_alone(tmp_path, data_root):
     fetched, here = (load_dataset("karate", root, recipe=None) for root in (tmp_path, data_root))
     assert torch.equal(fetched.adjacency.indices, here.adjacency.indices)
     assert fetched.num_classes == here.num_classes == 4 and not fetched.has_split
@@ -124,37 +124,39 @@ def test_karate_agrees_with_the_local_file_in_all_but_the_labels(tmp_path, data_
     assert "four other communities" in dataset_info("karate", tmp_path)["where"]
 
 
-class TestDownload:
-    content = b"whole"
-    sha256 = hashlib.sha256(content).hexdigest()
+def test_downloads_are_kept_only_with_the_right_checksum(tmp_path):
+    (tmp_path / "host").write_bytes(b"whole")
+    url, folder = (tmp_path / "host").as_uri(), tmp_path / "new"  # a URL that needs no network
+    with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
+        download(url, folder / "file", sha256="0" * 64)
+    assert list(folder.iterdir()) == []
+    download(url, folder / "file", sha256=hashlib.sha256(b"whole").hexdigest())
+    assert (folder / "file").read_bytes() == b"whole"
+    assert [path.name for path in folder.iterdir()] == ["file"]
 
-    @pytest.fixture
-    def url(self, tmp_path_factory):
-        """A URL of the content, which needs no network."""
-        file = tmp_path_factory.mktemp("host") / "file"
-        file.write_bytes(self.content)
-        return file.as_uri()
 
-    def test_the_file_is_written_whole(self, url, tmp_path):
-        download(url, tmp_path / "new" / "file", sha256=self.sha256)
-        assert (tmp_path / "new" / "file").read_bytes() == self.content
-        assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+class LocalServer(urllib.request.HTTPSHandler):
+    """Handler of HTTPS requests that answers with one file and lists the requested URLs."""
 
-    def test_a_wrong_checksum_leaves_nothing(self, url, tmp_path):
-        with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
-            download(url, tmp_path / "file", sha256="0" * 64)
-        assert list(tmp_path.iterdir()) == []
+    def __init__(self, content):
+        super().__init__()
+        self.content, self.urls = content, []
 
-    def test_schools_come_from_one_pinned_commit_over_tls(self, monkeypatch, tmp_path, data_root):
-        urls, school = [], (data_root / "facebook100" / "Reed98.mat").read_bytes()
+    def https_open(self, request):
+        self.urls.append(request.full_url)
+        answer = urllib.response.addinfourl(io.BytesIO(self.content), Message(), request.full_url, 200)
+        answer.msg = "OK"
+        return answer
 
-        def answer(url, timeout):
-            urls.append(url)
-            return io.BytesIO(school)
 
-        monkeypatch.setattr("urllib.request.urlopen", answer)
-        for _ in range(2):  # downloaded, and then read from where it was kept
+def test_schools_are_downloaded_once_from_a_pinned_commit(tmp_path, data_root):
+    server = LocalServer((data_root / "facebook100" / "Reed98.mat").read_bytes())
+    urllib.request.install_opener(urllib.request.build_opener(server))
+    try:
+        for _ in range(2):  # downloaded, and then read from the cache
             assert load_dataset("facebook100/Reed98", tmp_path).num_nodes == 800
-        (url,) = urls
-        assert url.startswith("https://raw.githubusercontent.com/sisaman/pyg-datasets/")
-        assert url.endswith("/datasets/facebook100/Reed98.mat")
+    finally:
+        urllib.request.install_opener(None)
+    (url,) = server.urls
+    assert url.startswith("https://raw.githubusercontent.com/sisaman/pyg-datasets/")
+    assert url.endswith("/datasets/facebook100/Reed98.mat")
