@@ -1,3 +1,5 @@
+"""Atomic writes of files and folders, their permissions, and paths from callers."""
+
 import ast
 import errno
 import os
@@ -11,7 +13,7 @@ from graphveil.errors import ConfigError
 
 
 class Killed(BaseException):
-    """What a signal does to a process, as an exception."""
+    """An interruption that is no ``Exception``."""
 
 
 def names(folder: Path) -> list[str]:
@@ -22,7 +24,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
+def test_write_atomic_creates_folders_and_replaces_files(tmp_path: Path) -> None:
     write_atomic(tmp_path / "run" / "record.json", b"one")
     write_atomic(tmp_path / "run" / "record.json", b"two")
     assert (tmp_path / "run" / "record.json").read_bytes() == b"two"
@@ -32,19 +34,14 @@ def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "made"), [("new", True), ("some/more/new", True), ("file/new", False), ("x" * 250, False)]
 )
-def test_what_can_be_made_is_tried_under_its_name_and_leaves_nothing(
-    tmp_path: Path, name: str, made: bool
-) -> None:
+def test_can_create_tries_the_name_and_leaves_nothing(tmp_path: Path, name: str, made: bool) -> None:
     (tmp_path / "file").write_text("")
     assert can_create(tmp_path / name) == made
     assert names(tmp_path) == ["file"]
+    assert not can_create(Path("/proc/new"))  # where also the superuser cannot
 
 
-def test_nothing_is_made_among_processes() -> None:
-    assert not can_create(Path("/proc/new"))
-
-
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
+def test_a_full_disk_error_names_the_file(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
     try:
@@ -56,7 +53,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_write_that_dies_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_atomic(tmp_path / "record.json", b"old")
     with pytest.raises(TypeError):
         write_atomic(tmp_path / "record.json", "no bytes")  # type: ignore[arg-type]
@@ -64,30 +61,22 @@ def test_a_write_that_dies_leaves_the_old_file_and_no_litter(tmp_path: Path) -> 
     assert names(tmp_path) == ["record.json"]
 
 
-def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
-    with atomic_folder(tmp_path / "release") as work:
-        (work / "a").write_text("a")
-        assert not (tmp_path / "release").exists()
-    assert names(tmp_path / "release") == ["a"]
-    assert names(tmp_path) == ["release"]
+def test_a_folder_appears_when_it_is_complete_and_replaces_an_old_one(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with atomic_folder(tmp_path / "release") as work:
+            (work / name).write_text(name)
+            assert (tmp_path / "release").exists() == (name == "b")
+        assert names(tmp_path / "release") == [name] and names(tmp_path) == ["release"]
 
 
-def test_a_folder_that_fails_vanishes(tmp_path: Path) -> None:
+def test_a_failed_folder_is_removed(tmp_path: Path) -> None:
     with pytest.raises(Killed), atomic_folder(tmp_path / "release") as work:
         (work / "a").write_text("a")
         raise Killed
     assert names(tmp_path) == []
 
 
-def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        with atomic_folder(tmp_path / "release") as work:
-            (work / name).write_text(name)
-    assert names(tmp_path / "release") == ["b"]
-    assert names(tmp_path) == ["release"]
-
-
-def test_a_replacement_that_dies_leaves_the_old_folder_whole(
+def test_an_interrupted_replacement_restores_the_old_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with atomic_folder(tmp_path / "release") as work:
@@ -108,7 +97,7 @@ def test_a_replacement_that_dies_leaves_the_old_folder_whole(
     assert names(tmp_path) == ["release"]
 
 
-def test_a_published_folder_can_be_read_by_others_and_a_private_one_cannot(tmp_path: Path) -> None:
+def test_folders_are_readable_for_others_unless_they_are_private(tmp_path: Path) -> None:
     for name, private in (("release", False), ("per_node", True)):
         with atomic_folder(tmp_path / name, private=private) as work:
             write_atomic(work / "a", b"a")
@@ -119,23 +108,23 @@ def test_a_published_folder_can_be_read_by_others_and_a_private_one_cannot(tmp_p
     assert mode(per_node) == 0o700
 
 
-# -- encodings ---------------------------------------------------------------------------------------------
+# -- encodings ----
 
 PACKAGE = Path(__file__).parents[1] / "graphveil"
 
 
 def opens_text(call: ast.Call) -> bool:
-    """Whether a call opens a file as text, in the encoding of whoever runs it unless one is named."""
+    """Whether a call opens a file as text, in an encoding of the locale unless one is given."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     if name in ("write_text", "read_text"):
         return True
     if name == "open" and isinstance(call.func, ast.Attribute) and call.args and not modes:
-        return False  # a method of ours, or the system's own, on descriptors
+        return False  # of descriptors, or of another object
     return name in ("open", "fdopen") and not any("b" in mode for mode in modes)
 
 
-def test_every_text_file_is_utf8_on_any_machine() -> None:
+def test_every_text_file_is_opened_with_an_encoding() -> None:
     for path in PACKAGE.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and opens_text(call):
@@ -144,17 +133,17 @@ def test_every_text_file_is_utf8_on_any_machine() -> None:
 
 
 @pytest.mark.parametrize("given", [None, 5, 1.5, b"x", ["x"], "a\0b", "a" * 256, "ok/" + "\u00e9" * 128])
-def test_what_names_no_file_is_refused(given: object) -> None:
+def test_rejects_values_that_are_no_path(given: object) -> None:
     with pytest.raises(ConfigError, match=r"^folder (must be a path|has a name that is too long)"):
         as_path(given, "folder")
     assert as_path("runs/" + "a" * 255, "folder") == as_path(Path("runs") / ("a" * 255), "folder")
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EACCES, "choose another folder")],
 )
-def test_what_the_system_refuses_is_an_error_with_a_fix(tmp_path: Path, error: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=rf"cannot write to .*new \({os.strerror(error)}\); {words}"):  # noqa: SIM117
+def test_system_errors_are_converted_with_a_fix(tmp_path: Path, error: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"cannot write to .*new \({os.strerror(error)}\); {message}"):  # noqa: SIM117
         with writing_folder(tmp_path / "new"):
             raise OSError(error, os.strerror(error))

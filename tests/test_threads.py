@@ -1,9 +1,8 @@
-"""One seed gives the same bytes on any number of threads, whatever the method."""
+"""The number of threads does not affect results, and is restored after every call."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from threading import Barrier, Event
 from time import sleep
 from typing import Any
@@ -14,16 +13,14 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil._util import threads as sharing
+from graphveil._util import threads as thread_pool
 from graphveil._util.threads import all_threads, one_thread, run_in_all_threads
-from graphveil.estimators.classcode import edge_method
-from graphveil.estimators.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
 RECORDS = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
-REPORTS = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
-SLOTS = {
+LOCAL = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
+SUBSET = {
     "unit": "edge-subset",
     "epsilon": 4.0,
     "eps_x": 2.0,
@@ -43,20 +40,16 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "classcode": ("classcode", EDGES),
     "classcode of records": ("classcode", RECORDS | {"out_degree_bound": 4}),
     "spectral": ("spectral", EDGES),
-    "lpgnn": ("lpgnn", REPORTS),
-    "simgat": ("simgat", REPORTS),
-    "heterorr": ("heterorr", SLOTS),
+    "lpgnn": ("lpgnn", LOCAL),
+    "simgat": ("simgat", LOCAL),
+    "heterorr": ("heterorr", SUBSET),
     "label-posterior": ("label-posterior", {"unit": "local-attributes", "eps_y": 1.5}),
 }
 
 
 @pytest.fixture(autouse=True)
-def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the number of threads back; let ClassCode train briefly."""
-    brief = tuple(replace(candidate, epochs=2) for candidate in crossfit.CANDIDATES)
-    monkeypatch.setattr(crossfit, "CANDIDATES", brief)
-    monkeypatch.setattr(edge_method, "_STEPS", 10)
-    monkeypatch.setattr(edge_method, "_SMALL_STEPS", 10)
+def _threads() -> Iterator[None]:
+    """Restore the number of threads."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -86,13 +79,13 @@ def numbers(name: str, threads: int) -> Tensor:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_fit_and_its_predictions_are_the_same_bytes_on_any_number_of_threads(name: str) -> None:
+def test_fits_and_predictions_do_not_depend_on_the_number_of_threads(name: str) -> None:
     one, two, four = (numbers(name, threads) for threads in (1, 2, 4))
     assert torch.equal(one, two) and torch.equal(one, four)
-    assert torch.get_num_threads() == 4  # which a fit takes and gives back
+    assert torch.get_num_threads() == 4
 
 
-def test_threads_are_given_back_also_by_what_fails() -> None:
+def test_the_number_of_threads_is_restored_after_an_error() -> None:
     torch.set_num_threads(3)
     with pytest.raises(ZeroDivisionError), one_thread(), one_thread():
         assert torch.get_num_threads() == 1
@@ -105,7 +98,7 @@ def test_threads_are_given_back_also_by_what_fails() -> None:
         assert torch.get_num_threads() == 3
 
 
-def test_every_thread_computes_with_one_and_has_its_own_number_back() -> None:
+def test_every_python_thread_restores_its_own_number() -> None:
     first_inside, second_gone = Barrier(2, timeout=60), Barrier(2, timeout=60)
 
     def second() -> list[int]:
@@ -130,7 +123,7 @@ def test_every_thread_computes_with_one_and_has_its_own_number_back() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_share_work_out_among_themselves(threads: int) -> None:
+def test_work_is_done_once_by_all_threads(threads: int) -> None:
     torch.set_num_threads(threads)
     left, done = list(range(500)), list[int]()
 
@@ -143,11 +136,11 @@ def test_threads_share_work_out_among_themselves(threads: int) -> None:
     assert sorted(done) == list(range(500))
 
 
-def test_a_thread_that_begins_late_is_not_waited_for_and_a_failure_is_raised() -> None:
+def test_threads_that_have_not_started_are_cancelled_and_errors_are_raised() -> None:
     torch.set_num_threads(3)
     busy, met = Event(), Barrier(3)
     for _ in range(3):
-        sharing.pool(3).submit(busy.wait)  # all of the pool's threads
+        thread_pool.pool(3).submit(busy.wait)  # all of the pool's threads
     calls: list[int] = []
     run_in_all_threads(lambda: calls.append(1), 3)
     assert calls == [1]
@@ -161,7 +154,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_a_failure_is_raised() -
         run_in_all_threads(fails, 3)
 
 
-def test_a_failure_is_raised_after_all_threads_have_ended() -> None:
+def test_an_error_is_raised_after_all_threads_have_ended() -> None:
     torch.set_num_threads(3)
     met, turns, ended = Barrier(3), iter(range(3)), list[int]()
 

@@ -1,4 +1,4 @@
-"""A graph of Reddit's size (117 thousand nodes, 46 million stored edges) must not need 3 GB at its peak."""
+"""A graph of the size of Reddit (117 thousand nodes, 46 million edges) needs at most 3 GB of memory."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ graph = synthetic("reddit")
 ARRAYS = """
 from graphveil.data import Graph
 x = np.ones((nodes, width), dtype=np.float32)
-both = rng.integers(nodes, size=(2, 2 * edges))  # int64, as torch_geometric keeps both directions
+both = rng.integers(nodes, size=(2, 2 * edges))  # int64 and both directions, as in torch_geometric
 graph = Graph.from_edges(x, np.arange(nodes) % 8, *both, directed=False)
 """
 
@@ -50,7 +50,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def run(script, folder):
-    """Run a script in a process of its own and return what it prints."""
+    """Run a script in another process and return its output."""
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": str(root)}
     command = [sys.executable, "-c", COMMON + script, str(folder)]
@@ -59,11 +59,11 @@ def run(script, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [GENERATE, ARRAYS], ids=["generated", "arrays"])
-def test_building(script, tmp_path):
+def test_memory_of_building_a_graph(script, tmp_path):
     assert float(run(script + REPORT, tmp_path)) < LIMIT_MB
 
 
 @pytest.mark.slow
-def test_reading_files(tmp_path):
+def test_memory_of_reading_files(tmp_path):
     run(WRITE, tmp_path)
     assert float(run(READ + REPORT, tmp_path)) < LIMIT_MB

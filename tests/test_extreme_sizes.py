@@ -1,7 +1,7 @@
-"""Graphs of sizes that nobody meant: trained, or refused in words before memory runs out; never killed.
+"""Graphs of extreme sizes: trained, or rejected with an error before memory runs out.
 
-The table has each case in two sizes, a small one for every day and the real one (``-m slow``), which runs in
-a process that the system allows six gigabytes.
+The table has each case in a small size and in its real size (``-m slow``), which runs in a process with a
+limit of six gigabytes.
 """
 
 import os
@@ -36,15 +36,15 @@ _COLUMNS = ["--id", "id", "--label", "label", "--source", "a", "--target", "b"]
 
 @dataclass(frozen=True)
 class Case:
-    """Nodes, edges and features of a graph in a small and in its real size, and how it may be refused."""
+    """Nodes, edges and features of a graph in a small and in its real size, and expected errors."""
 
     nodes: tuple[int, int]
     ends: Callable[[int, np.random.Generator], npt.NDArray[np.int64]]
     classes: tuple[int, int] = (3, 3)
     columns: int = 2
-    words: tuple[int, int] | None = None  # different words, each hashed to a place of its own
-    refused: dict[str, str] = field(default_factory=dict)  # by unit, in the small size
-    refused_too: str = ""  # in the real size
+    words: tuple[int, int] | None = None  # distinct words, and as many hash buckets
+    small_error: dict[str, str] = field(default_factory=dict)  # by unit
+    real_error: str = ""
 
 
 def some(nodes: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -57,17 +57,17 @@ CASES = {
         (17_000, 200_000),
         some,
         classes=(17_000, 100_000),
-        refused=dict.fromkeys(("undirected-edge", "node-record"), "more than 16,384 classes"),
-        refused_too="more than 16,384 classes",
+        small_error=dict.fromkeys(("undirected-edge", "node-record"), "more than 16,384 classes"),
+        real_error="more than 16,384 classes",
     ),
-    "features": Case((60, 20_000), some, words=(1_000, 50_000), refused_too="GiB are free here"),
+    "features": Case((60, 20_000), some, words=(1_000, 50_000), real_error="GiB are free here"),
     "one feature": Case((60, 1000), some, columns=1),
     "two nodes": Case(
         (2, 2),
         lambda n, _: np.array([[0], [1]]),
         classes=(2, 2),
-        refused={"undirected-edge": "the split has no labeled"},
-        refused_too="the split has no labeled",
+        small_error={"undirected-edge": "the split has no labeled"},
+        real_error="the split has no labeled",
     ),
     "no edges": Case((60, 1000), lambda n, _: np.empty((2, 0), np.int64)),
     "complete": Case((60, 5_000), lambda n, _: np.stack(np.triu_indices(n, 1))),
@@ -97,10 +97,10 @@ def train_of(method: str, unit: str, tables: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(("method", "unit"), METHODS)
 @pytest.mark.parametrize("name", CASES)
-def test_small_ones_are_trained_or_refused(
+def test_small_sizes_are_trained_or_rejected(
     invoke: Invoke, tmp_path: Path, name: str, method: str, unit: str
 ) -> None:
-    tables, words = written(tmp_path, CASES[name], False), CASES[name].refused.get(unit)
+    tables, words = written(tmp_path, CASES[name], False), CASES[name].small_error.get(unit)
     answer = invoke(*train_of(method, unit, tables), "--no-baseline", "--out", "r")
     if words is None:
         assert answer.code == 0, answer.err
@@ -112,11 +112,11 @@ def test_small_ones_are_trained_or_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "unit"), METHODS)
 @pytest.mark.parametrize("name", CASES)
-def test_real_ones_are_trained_or_refused_within_six_gigabytes(
+def test_real_sizes_are_trained_or_rejected_within_six_gigabytes(
     tmp_path: Path, name: str, method: str, unit: str
 ) -> None:
     tables = written(tmp_path, CASES[name], True)
-    words = CASES[name].refused_too if unit != "node-record" or name != "two nodes" else ""
+    words = CASES[name].real_error if unit != "node-record" or name != "two nodes" else ""
     ended = subprocess.run(
         [sys.executable, "-m", "graphveil", *train_of(method, unit, tables), "--out", str(tmp_path / "r")],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
@@ -144,20 +144,20 @@ SIZES = [(300, 2_000), pytest.param(20_000, 50_000, marks=pytest.mark.slow)]
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return what makes a number of bytes all that is free."""
+    """Return a function that sets the free memory in bytes."""
     return lambda size: monkeypatch.setattr(memory, "free", lambda: size)
 
 
-def refuses(model: Estimator, graph: Graph, words: str) -> None:
-    """Fail unless a fit is refused with these words, before anything is spent."""
-    with pytest.raises(GraphError, match=words):
+def rejects(model: Estimator, graph: Graph, message: str) -> None:
+    """Fail unless a fit raises an error with this message before anything is charged."""
+    with pytest.raises(GraphError, match=message):
         model.fit(graph)
     assert not len(gv.ledger_of(graph.edge_set))
 
 
 @pytest.mark.parametrize(("nodes", "features"), SIZES)
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
-def test_sparse_features_are_trained_on_and_never_made_dense(
+def test_sparse_features_are_not_converted_to_dense(
     model: type[Estimator], nodes: int, features: int, free: Callable[[int], None]
 ) -> None:
     graph = split(sparse_graph(nodes, features), unit="undirected-edge")
@@ -165,10 +165,10 @@ def test_sparse_features_are_trained_on_and_never_made_dense(
     assert model(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph).predict().shape == (nodes,)
 
 
-# -- what does not fit ---------------------------------------------------------------------------------------
+# -- too little memory ----
 
 
-def test_features_that_do_not_fit_are_refused_before_they_are_made(
+def test_rejects_features_of_tables_before_they_are_allocated(
     invoke: Invoke, tmp_path: Path, free: Callable[[int], None]
 ) -> None:
     tables = written(tmp_path, CASES["features"], False)
@@ -188,7 +188,7 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
         (gv.MLP, "node-record", 16),
     ],
 )
-def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
+def test_rejects_a_copy_of_features_before_anything_is_charged(
     model: type[Estimator], unit: str, size: int, free: Callable[[int], None]
 ) -> None:
     rng = np.random.default_rng(0)
@@ -197,7 +197,7 @@ def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anythin
     masks = ("train",) if unit == "undirected-edge" else ("train", "val")
     count = sum(int(graph.mask(name).sum()) for name in masks)
     free(count * 700 * size - 1)
-    refuses(
+    rejects(
         model(unit=unit, epsilon=1.0),
         graph,
         rf"700 features of the {count} nodes that are learned from take",
@@ -205,7 +205,7 @@ def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anythin
 
 
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
-def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
+def test_rejects_predictions_before_anything_is_charged(
     model: type[Estimator], free: Callable[[int], None]
 ) -> None:
     rng = np.random.default_rng(0)
@@ -213,12 +213,12 @@ def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
     graph = split(graph, unit="undirected-edge")
     free(2 * 8 * 300 * 900 - 1)
     words = r"predictions of 300 classes for 900 nodes take .* merge rare classes"
-    refuses(model(unit="undirected-edge", epsilon=1.0), graph, words)
+    rejects(model(unit="undirected-edge", epsilon=1.0), graph, words)
 
 
-@pytest.mark.parametrize(("classes", "refused"), [(500, True), (50, False)])
-def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_spent(
-    classes: int, refused: bool, free: Callable[[int], None]
+@pytest.mark.parametrize(("classes", "rejected"), [(500, True), (50, False)])
+def test_rejects_covariances_of_many_classes_before_anything_is_charged(
+    classes: int, rejected: bool, free: Callable[[int], None]
 ) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(1_000) % classes
@@ -227,12 +227,12 @@ def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_s
     model = gv.ClassCode(unit="node-record", epsilon=4.0, delta=1e-4, out_degree_bound=2)
     free(16 << 30)
     words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
-    with pytest.raises(GraphError, match=words) if refused else nullcontext():
+    with pytest.raises(GraphError, match=words) if rejected else nullcontext():
         model.preview(graph)
     assert not len(gv.ledger_of(graph.edge_set))
 
 
-def test_a_dense_copy_that_does_not_fit_is_refused(free: Callable[[int], None]) -> None:
+def test_rejects_a_dense_copy_of_sparse_features(free: Callable[[int], None]) -> None:
     graph = split(sparse_graph(300, 2_000), unit="undirected-edge")
     free(300 * 2_000 * 4 - 1)
     model = gv.GAP(unit="undirected-edge", epsilon=1.0, use_encoder=False)
@@ -243,7 +243,7 @@ def test_a_dense_copy_that_does_not_fit_is_refused(free: Callable[[int], None]) 
 @pytest.mark.parametrize(
     "error", [MemoryError("of data"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")]
 )
-def test_memory_that_runs_out_all_the_same_is_called_that(
+def test_out_of_memory_errors_are_reported_as_such(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -255,7 +255,7 @@ def test_memory_that_runs_out_all_the_same_is_called_that(
     assert answer.code == 1 and "there is not enough memory here" in answer.err
 
 
-def test_a_limit_of_the_process_counts() -> None:
+def test_limits_of_the_process_count_as_free_memory() -> None:
     code = "from graphveil._util import memory; print(memory.free())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
