@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
 _KINDS = {
-    "rows": "noisy rows",
+    "rows": "noisy aggregates",
     "counts": "counts of edges",
     "graph": "a noisy graph",
     "total": "the number of edges",
@@ -256,7 +256,7 @@ def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[t
         for number, row in enumerate(rows, start=1)
     ]
     if any(row.pays for row in rows):
-        head.append("paid by")
+        head.append("charged to")
         for line, row in zip(lines, rows, strict=True):
             line.append(charged_to_text(row.pays))
     return tuple(head), [tuple(line) for line in lines]

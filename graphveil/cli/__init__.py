@@ -34,8 +34,7 @@ from graphveil.cli import (
     train,
 )
 from graphveil.cli.failures import ClosedOutput, run_guarded
-from graphveil.cli.options import Command
-from graphveil.cli.train import MethodCommand
+from graphveil.cli.help import Command, Group
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
@@ -83,18 +82,18 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
 
 app = typer.Typer(
     name="graphveil",
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with `graphveil demo`. `graphveil COMMAND --help` lists a command's flags. "
-    "The environment variable GRAPHVEIL_DATA is the default of --root.",
+    epilog="`graphveil COMMAND --help` shows the options and examples of a command.",
 )
 for _command in _COMMANDS:
-    app.command(cls=MethodCommand if _command is train.train else Command)(_command)
+    app.command(cls=Command)(_command)
 for _name, (_help, _members) in _GROUPS.items():
-    _group = typer.Typer(no_args_is_help=True, help=_help)
+    _group = typer.Typer(cls=Group, no_args_is_help=True, help=_help)
     for _command in _members:
         _group.command(_command.__name__.removesuffix("_").replace("_", "-"), cls=Command)(_command)
     app.add_typer(_group, name=_name)
@@ -109,7 +108,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def graphveil(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True, metavar=""
+        ),
     ] = False,
 ) -> None:
     """Graph machine learning with differential privacy."""

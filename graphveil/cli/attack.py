@@ -11,24 +11,24 @@ from graphveil.cli.options import flag, given, grouped
 
 if TYPE_CHECKING:
     from graphveil.lab.attack_target import AttackTarget
-    from graphveil.lab.attacks import LinkReport, LinkSettings, RocCurve
+    from graphveil.lab.attacks import LinkSettings, RocCurve
 
 _ATTACK = "Attack"
-_HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
+_HEAD = ("attacker", "AUC", "AP", "TPR@0.1%FPR", "TPR@1%FPR", "F1@k")
 _RIGHT = (1, 2, 3, 4, 5)
 _BOUND_NOTE = (
-    "The attack bound limits what the release reveals about one edge to an attacker who knows everything "
-    "else; over many pairs public features may reveal more."
+    "The attack bound is for one edge and an attacker who knows all other data. Over many pairs, public "
+    "features may reveal more."
 )
 _SERVERS = {"unpoisoned": "no malicious clients", "unpoisoned_robust": "robust, no malicious clients"}
-_NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
+_NO_BOUND_NOTE = "There is no valid guarantee for {things}, and therefore no attack bound."
 
-Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of all sampling.")]
+Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of the sampling.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """The current location of a run's data, if they were moved."""
+    """Locations of a run's data, if the files were moved."""
 
     root: options.Root = None
     nodes: options.Nodes = None
@@ -58,12 +58,12 @@ def linkteller(
         flag(
             _ATTACK,
             "--nudge",
-            "Perturb a node's features by scaling, by addition, or by addition to zero rows only.",
+            "Perturbation of a node's features: scaling, addition, or addition for zero rows only.",
         ),
     ] = "either",
     direction: Annotated[
         Literal["max", "later", "earlier", "mean"],
-        flag(_ATTACK, "--direction", "Influence score of a pair. `later` is that of the paper's code."),
+        flag(_ATTACK, "--direction", "Influence score of a pair. The paper's code uses `later`."),
     ] = "max",
     supervised: Annotated[
         bool,
@@ -145,7 +145,7 @@ def membership(
     with screen.spinner("attacking"):
         report = attack_membership(attack_target.model, attack_target.graph, settings)
     screen.print_line(INTERNAL, style="bold")
-    screen.print_line(f"judged: {counted(report.judged, 'node')}; the guarantee's unit is {report.unit}")
+    screen.print_line(f"Evaluated: {counted(report.judged, 'node')}; privacy unit: {report.unit}")
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
     screen.table(_HEAD[:-1], [*rows, _bound_row(report.theoretical_bound, "record")[:-1]], right=_RIGHT[:-1])
@@ -167,8 +167,13 @@ def reconstruction(
         record = attack_features(attack_target, seed).as_dict()
     screen.print_line(INTERNAL, style="bold")
     head = ("attacker", "MSE", "PSNR", "R2", "identified")
+    names = ("psnr", "r2", "identified")
     rows = [
-        (one["attacker"], f"{one['mse']:.4g}", *(_figure(one[name]) for name in ("psnr", "r2", "identified")))
+        (
+            one["attacker"],
+            f"{one['mse']:.4g}",
+            *("" if one[name] is None else f"{one[name]:.3f}" for name in names),
+        )
         for one in record["attackers"]
     ]
     screen.table(head, rows, right=(1, 2, 3, 4))
@@ -181,11 +186,11 @@ def poisoning(
     data: DataOptions,
     strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        flag(_ATTACK, "--strategy", "Reports of malicious clients."),
+        flag(_ATTACK, "--strategy", "Strategy of malicious clients."),
     ] = "random",
     share: Annotated[float, flag(_ATTACK, "--share", "Fraction of malicious nodes.", min=0, max=0.5)] = 0.05,
     hubs: Annotated[
-        bool, flag(_ATTACK, "--hubs", "Let the nodes with the most neighbors be malicious.")
+        bool, flag(_ATTACK, "--hubs", "Make the nodes with the most neighbors malicious.")
     ] = False,
     seed: Seed = 0,
     json: options.Json = False,
@@ -200,9 +205,9 @@ def poisoning(
     attack_target = _load_target(run, data, screen)
     if not isinstance(attack_target.model, LPGNN):
         raise ConfigError(
-            f"poisoning is measured on runs of lpgnn, and this is one of {attack_target.model.method}"
+            f"`attack poisoning` needs a run of lpgnn, and this is a run of {attack_target.model.method}."
         )
-    with screen.spinner("fitting with false clients"):
+    with screen.spinner("fitting with malicious clients"):
         report = attack_collection(
             attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
@@ -213,16 +218,25 @@ def poisoning(
     _finish("poisoning", report.as_dict(), (), attack_target, screen)
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
 def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
+    from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_links
+    from graphveil.privacy.statements import counted
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)
-    _show_links(report, screen)
+    screen.print_line(INTERNAL, style="bold")
+    size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"
+    screen.print_line(f"{size}; predictions read {report.edge_source}")
+    figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
+    rows = [(one["attacker"], *_cells(one), f"{one['beliefs']['1k']['f1']:.3f}") for one in figures]
+    screen.table(_HEAD, [*rows, _bound_row(report.theoretical_bound)], right=_RIGHT)
+    for one in figures:
+        if one["note"]:
+            screen.print_paragraph(f"{one['attacker']}: {one['note']}")
+    screen.print_paragraph(
+        _BOUND_NOTE if report.theoretical_bound["valid"] else _NO_BOUND_NOTE.format(things="edges")
+    )
     curves = [(one.name, one.roc) for one in report.attackers.values()]
     _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
 
@@ -246,28 +260,8 @@ def _finish(
 
     lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()
     path = attack_target.write(name, record, lines)
-    screen.print_line(
-        f"The figures are in {path}" + (f", the curves in {path.with_suffix('.html')}" if curves else "")
-    )
+    screen.print_line(f"Results: {path}" + (f"; ROC curves: {path.with_suffix('.html')}" if curves else ""))
     screen.emit_json(record)
-
-
-def _show_links(report: "LinkReport", screen: Screen) -> None:
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.privacy.statements import counted
-
-    screen.print_line(INTERNAL, style="bold")
-    size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"
-    screen.print_line(f"{size}; answers read {report.edge_source}")
-    figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
-    rows = [(one["attacker"], *_cells(one), f"{one['beliefs']['1k']['f1']:.3f}") for one in figures]
-    screen.table(_HEAD, [*rows, _bound_row(report.theoretical_bound)], right=_RIGHT)
-    for one in figures:
-        if one["note"]:
-            screen.print_line(f"{one['attacker']}: {one['note']}")
-    screen.print_line(
-        _BOUND_NOTE if report.theoretical_bound["valid"] else _NO_BOUND_NOTE.format(things="edges")
-    )
 
 
 def _cells(figures: dict[str, Any]) -> tuple[str, ...]:

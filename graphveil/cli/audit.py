@@ -11,29 +11,27 @@ if TYPE_CHECKING:
     from graphveil.runs.run_audit import RunAudit
 
 _ANY = 100.0  # a certifiable epsilon above it is not printed
-_HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
+_HEAD = ("stage", "canaries", "lower bound", "claim", "certifiable", "method")
 
 
 def audit(
     run: options.RunFolderArgument,
     pairs: Annotated[
-        int, typer.Option("--pairs", min=1, help="Number of neighboring datasets per query.")
+        int, typer.Option("--pairs", min=1, help="Number of pairs of neighboring datasets per query.")
     ] = 200,
     seed: Annotated[
         int, typer.Option("--seed", help="Random seed of pairs and canaries, never of the noise.")
     ] = 0,
     json: options.Json = False,
 ) -> None:
-    """Certify a lower bound on a run's epsilon on neighboring graphs."""
+    """Certify a lower bound on a run's epsilon and test neighboring graphs."""
     from graphveil.runs.run_audit import audit_run
 
     screen = Screen(as_json=json)
     with screen.spinner("auditing"):
         found = audit_run(run, pairs=pairs, seed=seed)
     _show(found, screen)
-    screen.print_line(
-        f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html next to it"
-    )
+    screen.print_line(f"Results: {run / 'internal' / 'audit.json'} (chart: audit.html in the same folder)")
     screen.emit_json(found.as_dict())
     if found.faults:
         raise typer.Exit(1)
@@ -48,8 +46,8 @@ def _show(found: "RunAudit", screen: Screen) -> None:
     if found.canaries is not None:
         plan = found.canaries
         screen.print_line(
-            f"certified: epsilon at least {plan.epsilon:.4g} at delta {plan.delta:g}, with confidence "
-            f"{100 * plan.confidence:g} %: {100 * plan.share:.0f} % of the claim"
+            f"Certified: epsilon is at least {plan.epsilon:.4g} at delta {plan.delta:g}, with "
+            f"{100 * plan.confidence:g} % confidence ({100 * plan.share:.0f} % of the claim)"
         )
         rows = [
             (
@@ -64,17 +62,18 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         ]
         screen.table(_HEAD, rows, right=(1, 2, 3, 4))
     for one in found.reports:
-        most = f"; counts of this size could not certify more than {one['max_certifiable_epsilon']:.4g}"
+        most = f", largest certifiable value {one['max_certifiable_epsilon']:.4g}"
         screen.print_line(
-            f"reports on the {one['part']}: epsilon at least {one['epsilon_at_least']:.4g} of "
-            f"{one['claimed']:.4g}{most if one['max_certifiable_epsilon'] < _ANY else ''}"
+            f"LDP reports of the {one['part']}: epsilon is at least {one['epsilon_at_least']:.4g} (claim "
+            f"{one['claimed']:.4g}{most if one['max_certifiable_epsilon'] < _ANY else ''})"
         )
     for stage, report in found.replays:
-        words = "BROKEN" if report.broken else "within its price"
-        screen.print_line(f"replay of {stage}: {words} on {counted(report.pairs, 'pair')}")
+        words = "VIOLATED" if report.broken else "passed"
+        screen.print_line(f"Neighbor test of {stage}: {words} on {counted(report.pairs, 'pair')}")
     screen.print_line("Not examined", style="bold")
     for line in found.unseen:
-        screen.print_line(f"  {line}")
+        screen.print_paragraph(f"  {line}")
     screen.print_line(
-        "nothing was found" if not found.faults else "FAULTS: " + "; ".join(found.faults), style="bold"
+        "No violation was found." if not found.faults else f"VIOLATIONS: {'; '.join(found.faults)}",
+        style="bold",
     )

@@ -41,7 +41,7 @@ def check(
 
     screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:
-        raise ConfigError("check looks at two tables: add --nodes FILE and --edges FILE")
+        raise ConfigError("check needs two tables. Add --nodes FILE and --edges FILE.")
     choices = EncodingOptions.from_arguments(
         columns.features,
         columns.drop or (),
@@ -108,9 +108,7 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     return [empty_part_message(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
-_NO_LABEL = (
-    "no column is known to hold the labels; name it with --label, in the place of COLUMN in the command"
-)
+_NO_LABEL = "No label column is given. Set --label, and replace COLUMN in the suggested command."
 
 
 def _suggested_command(
@@ -134,20 +132,20 @@ def _show(
     command: str | None,
 ) -> None:
     screen.table(
-        ("table", "column", "type", "will be"),
+        ("table", "column", "type", "use"),
         [(fact.table, fact.name, fact.type or "-", fact.becomes) for fact in columns],
     )
     screen.print_line("")
     if guessed:
-        screen.print_line(f"Guessed: {', '.join(guessed)}; name them with flags if that is wrong.")
+        screen.print_line(f"Guessed: {', '.join(guessed)}. Set the options if a guess is wrong.")
     for note in notes:
-        screen.print_line(f"Note: {note}")
+        screen.print_paragraph(f"Note: {note}")
     for number, words in enumerate(problems, start=1):
-        screen.print_line(f"{number}. {words}")
+        screen.print_paragraph(f"{number}. {words}")
     if not problems:
-        screen.print_line("Nothing would be refused.")
+        screen.print_line("No errors found.")
     if command is not None:
-        screen.print_line("This passes:" if problems else "The command:")
+        screen.print_line("Suggested command:")
         screen.print_line(f"  {command}")
     screen.emit_json(
         {

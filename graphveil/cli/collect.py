@@ -26,73 +26,118 @@ if TYPE_CHECKING:
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
-_BY_LIST = "one for all, or a,b,c"
-EpsX = Annotated[float | None, flag(_PRIVACY, "--eps-x", "Privacy budget of all features of a record.")]
-EpsY = Annotated[
-    float | None, flag(_PRIVACY, "--eps-y", "Privacy budget of a record's label. inf: not protected.")
+_MODELS = ("the model", "mlp (no graph)")
+_BY_LIST = "one number for all, or a,b,c"
+EpsX = Annotated[
+    float | None, flag(_PRIVACY, "--eps-x", "Privacy budget epsilon of all features of a record.")
 ]
-Columns = Annotated[str | None, flag(_SURVEY, "--columns", "The features' names, a,b,c.")]
-Dim = Annotated[int | None, flag(_SURVEY, "--dim", "Number of features, if they have no names.")]
-Low = Annotated[str, flag(_SURVEY, "--low", f"Public lower bound: {_BY_LIST}. Lower values are clipped.")]
-High = Annotated[str, flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.")]
-Classes = Annotated[str | None, flag(_SURVEY, "--classes", "Class labels, a,b,c, or their number.")]
+EpsY = Annotated[
+    float | None,
+    flag(_PRIVACY, "--eps-y", "Privacy budget epsilon of a record's label, or inf for no protection."),
+]
+Columns = Annotated[str | None, flag(_SURVEY, "--columns", "Feature names, a,b,c.", metavar="NAME,...")]
+Dim = Annotated[int | None, flag(_SURVEY, "--dim", "Number of features, instead of --columns.")]
+Low = Annotated[
+    str,
+    flag(
+        _SURVEY,
+        "--low",
+        f"Public lower bound of features: {_BY_LIST}. Lower values are clipped.",
+        metavar="NUMBER,...",
+    ),
+]
+High = Annotated[
+    str, flag(_SURVEY, "--high", f"Public upper bound of features: {_BY_LIST}.", metavar="NUMBER,...")
+]
+Classes = Annotated[
+    str | None, flag(_SURVEY, "--classes", "Class labels, a,b,c, or their number.", metavar="NAME,...")
+]
 Purpose = Annotated[str, flag(_SURVEY, "--purpose", "Purpose of the collection, shown to clients.")]
 Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "Randomizer of features.")
+    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "Mechanism that randomizes features.")
 ]
 LabelMechanismName = Annotated[
     Literal["rr", "subset", "hashing"],
     flag(
         _PRIVACY,
         "--label-mechanism",
-        "How the label is reported: one class (rr), several (subset), or a public group of classes "
-        "(hashing).",
+        "Mechanism that randomizes the label: reports one class (rr), several classes (subset), or a public "
+        "group of classes (hashing).",
     ),
 ]
 Theta = Annotated[
     Path | None,
-    flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
+    flag(
+        _PRIVACY,
+        "--theta",
+        "JSON file with one public weight per feature, which sum to 1. For feature-rr.",
+        metavar="FILE",
+    ),
 ]
 Set = Annotated[
     list[str] | None,
     flag(
         _PRIVACY,
         "--set",
-        "Parameters of the mechanism: m of multi-bit; k, mode, decode of feature-rr.",
-        metavar="KEY=VALUE",
+        "Parameter of the mechanism: m of multi-bit; k, mode and decode of feature-rr. Repeatable.",
+        metavar="NAME=VALUE",
     ),
 ]
-ProtocolOut = Annotated[Path, flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
+ProtocolOut = Annotated[
+    Path, flag(_FILES, "--out", "Protocol file to write (JSON).", show_default=False, metavar="FILE")
+]
 
-ProtocolFile = Annotated[Path, flag(_FILES, "--protocol", "The survey's file.", show_default=False)]
-Nodes = Annotated[Path, flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
-Id = Annotated[str, flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
-ReportsOut = Annotated[Path, flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
+ProtocolFile = Annotated[
+    Path, flag(_FILES, "--protocol", "Protocol file.", show_default=False, metavar="FILE")
+]
+Nodes = Annotated[Path, flag(_FILES, "--nodes", "Node table (private).", show_default=False, metavar="FILE")]
+Id = Annotated[str, flag(_FILES, "--id", "Column with node ids.", show_default=False, metavar="COLUMN")]
+ReportsOut = Annotated[
+    Path,
+    flag(
+        _FILES,
+        "--out",
+        "Table of LDP reports to write (.parquet or .csv).",
+        show_default=False,
+        metavar="FILE",
+    ),
+]
 Internal = Annotated[
     Path | None,
-    flag(_FILES, "--internal", "File for counts of clipped and missing values. Must not be published."),
+    flag(
+        _FILES,
+        "--internal",
+        "File for the numbers of clipped and missing values. Do not publish it.",
+        metavar="FILE",
+    ),
 ]
 EncodedReports = Annotated[
-    Path, flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
+    Path, flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False, metavar="FILE")
 ]
-NodesOut = Annotated[Path, flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
-LabelOut = Annotated[str, flag(_FILES, "--label", "Name of the label column.")]
+NodesOut = Annotated[
+    Path, flag(_FILES, "--out", "Node table to write (.parquet or .csv).", show_default=False, metavar="FILE")
+]
+LabelOut = Annotated[str, flag(_FILES, "--label", "Name of the label column to write.", metavar="COLUMN")]
 SecretFile = Annotated[
     Path | None,
     flag(
         _FILES,
         "--secret",
-        "File of your secret key. Created if it does not exist. Default: in your state folder.",
+        "File with your secret key. Created if it does not exist. Default: in your state folder.",
+        metavar="FILE",
     ),
 ]
 MaxEps = Annotated[
-    float, flag(_PRIVACY, "--max-eps", "Largest epsilon per record. A protocol that needs more is rejected.")
+    float, flag(_PRIVACY, "--max-eps", "Maximum epsilon per record. A protocol that needs more is rejected.")
 ]
 AllowUnprotectedLabel = Annotated[
-    bool, flag(_PRIVACY, "--allow-unprotected-label", "Send unprotected labels if the protocol requires it.")
+    bool,
+    flag(
+        _PRIVACY, "--allow-unprotected-label", "Send labels without protection if the protocol requires it."
+    ),
 ]
 ProtocolArgument = Annotated[
-    Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
+    Path, typer.Argument(help="Protocol file.", metavar="PROTOCOL", show_default=False)
 ]
 SkipBad = Annotated[bool, flag(_FILES, "--skip-bad", "Skip and count invalid LDP reports.")]
 
@@ -101,8 +146,8 @@ ClientLedger = Annotated[
     flag(
         _PRIVACY,
         "--ledger",
-        "The people who answered, as a ledger calls them: the survey is recorded there, once. Without it "
-        "nothing is: LDP reports are all that is here.",
+        "Ledger account of the people who reported, charged once per protocol. Default: no account is "
+        "charged.",
         metavar="NAME|URL|URL#NAME",
         show_default=False,
     ),
@@ -110,24 +155,42 @@ ClientLedger = Annotated[
 
 
 LearnEdges = Annotated[
-    Path, flag(_DATA, "--edges", "Table of the public edges, parquet or CSV.", show_default=False)
+    Path,
+    flag(_DATA, "--edges", "Table of public edges (.parquet or .csv).", show_default=False, metavar="FILE"),
 ]
 LearnNodes = Annotated[
     Path | None,
     flag(
         _DATA,
         "--nodes",
-        "For a survey of labels alone: table of all nodes' public features, with the same ids.",
+        "Table of public features of all nodes, with the same ids. For a protocol without features.",
         show_default=False,
+        metavar="FILE",
     ),
 ]
-LearnSource = Annotated[str, flag(_DATA, "--source", "Column of the edges' first ends.", show_default=False)]
-LearnTarget = Annotated[str, flag(_DATA, "--target", "Column of the edges' second ends.", show_default=False)]
+LearnSource = Annotated[
+    str, flag(_DATA, "--source", "Column with source nodes.", show_default=False, metavar="COLUMN")
+]
+LearnTarget = Annotated[
+    str, flag(_DATA, "--target", "Column with target nodes.", show_default=False, metavar="COLUMN")
+]
 LearnOut = Annotated[
-    Path, flag(_RUN, "--out", "A new folder for the model and its predictions.", show_default=False)
+    Path,
+    flag(
+        _RUN, "--out", "New folder for the model and its predictions.", show_default=False, metavar="FOLDER"
+    ),
 ]
 LearnMethod = Annotated[
     Literal["lpgnn", "simgat", "label-posterior"], flag(_RUN, "--method", "Method to train.")
+]
+
+NoBaseline = Annotated[
+    bool,
+    flag(
+        "Training",
+        "--no-baseline",
+        "Skip the no-graph baseline (mlp), which uses the same LDP reports and spends no additional budget.",
+    ),
 ]
 
 
@@ -165,10 +228,10 @@ def protocol(
         purpose=purpose,
         settings=set or (),
     ).protocol()
-    check_not_existing(out, "answers belong to one survey; choose another --out for a new one")
+    check_not_existing(out, "LDP reports belong to one protocol. Choose another --out.")
     screen = Screen(as_json=json)
     _write(out, loaded_protocol.to_json(), private=False)
-    screen.print_line(f"The survey is in {out}, an answer to it has {report_bytes(loaded_protocol)} bytes")
+    screen.print_line(f"Protocol: {out}. An LDP report has {report_bytes(loaded_protocol)} bytes.")
     screen.print_paragraph(loaded_protocol.formal_statement())
     _warn_if_rejected(screen, loaded_protocol)
     screen.emit_json(
@@ -217,17 +280,15 @@ def randomize(
     from graphveil.ledger.accounts import CollectionAccount
     from graphveil.local.collect import check_limits, client_secret
     from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
-    from graphveil.privacy.statements import format_count_with_verb
+    from graphveil.privacy.statements import counted
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
     check_limits(loaded_protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     tables.check_output(out)
-    check_not_existing(
-        out, "a second answer doubles the privacy loss of its owner; send the LDP reports that exist"
-    )
+    check_not_existing(out, "A second LDP report would double the privacy loss. Send the existing reports.")
     if internal is not None:
-        check_not_existing(internal, "--internal writes a file of its own; choose another one")
+        check_not_existing(internal, "Choose another --internal.")
     records = read_records(nodes, loaded_protocol, id=id, label=label)
     known = CollectionAccount.from_records(
         records.ids.to_pylist(), loaded_protocol.guarantee, loaded_protocol.digest, ledger
@@ -253,9 +314,9 @@ def randomize(
             raise
         formal_statement = loaded_protocol.formal_statement(on_clients=False)
         with report_output_failure(out):
-            count = format_count_with_verb(encoded_reports.num_rows, "report")
-            screen.print_line(f"{count} in {out}; keep them: no client may report twice")
-            screen.print_paragraph(f"In the ledger: {known.account.after()}.")
+            count = counted(encoded_reports.num_rows, "LDP report")
+            screen.print_line(f"{count}: {out}. Keep the file, because no client may report twice.")
+            screen.print_paragraph(f"Ledger: {known.account.after()}.")
             ledger_result = {"reports": encoded_reports.num_rows, "ledger": known.account.as_plain()}
             screen.emit_json(_json_result(loaded_protocol, out, formal_statement) | ledger_result)
 
@@ -276,7 +337,7 @@ def decode(
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     tables.check_output(out)
-    check_not_existing(out, "decode writes a file of its own. Choose another --out")
+    check_not_existing(out, "Choose another --out.")
     received = receive_reports(loaded_protocol, *read_reports(encoded_reports, id=id))
     if not (skip_bad and received.accepted):
         received.check()
@@ -284,7 +345,7 @@ def decode(
     with charge_clients(loaded_protocol, ledger) as account:
         tables.write(out, table)
         with report_output_failure(out):
-            print_received(screen, received, f"the nodes are in {out}")
+            print_received(screen, received, f"Node table: {out}")
             formal_statement = loaded_protocol.formal_statement(on_clients=None)
             screen.print_paragraph(formal_statement)
             print_account(screen, account)
@@ -313,14 +374,14 @@ def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> s
     from graphveil._util.ldp_statements import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
-    retry = "; the same command again sends the same LDP reports and charges nothing more" if again else ""
-    return f"ε = {exact_sum_text(*budgets)} was spent and cannot be refunded{retry}"
+    retry = "The same command sends the same LDP reports again, without another charge. " if again else ""
+    return f"{retry}ε = {exact_sum_text(*budgets)} was spent and cannot be refunded."
 
 
 def print_account(screen: Screen, account: "RunAccount | None") -> None:
     """Print what people have reported over all collections, if they have an account."""
     if account is not None:
-        screen.print_paragraph(f"In the ledger: {account.after()}.")
+        screen.print_paragraph(f"Ledger: {account.after()}.")
 
 
 def print_received(screen: Screen, received: "ReceivedReports", where: str) -> None:
@@ -328,28 +389,23 @@ def print_received(screen: Screen, received: "ReceivedReports", where: str) -> N
     from graphveil.privacy.statements import counted
 
     for row, reason in list(received.refused.items())[:_MAX_SHOWN_REJECTIONS]:
-        screen.note(f"refused, row {row}: {reason}")
+        screen.note(f"Rejected row {row}: {reason}")
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
-    screen.print_line(f"{counted(received.accepted, 'message')} accepted and {refused:,} refused; {where}")
+    screen.print_line(f"{counted(received.accepted, 'LDP report')} accepted, {refused:,} rejected. {where}")
     if silent:
         screen.print_line(
-            f"{silent:,} of them have no LDP report: the middle of each feature's range, and no label"
+            f"{counted(silent, 'node')} without an LDP report: features in the middle of their ranges, no "
+            "label"
         )
-
-
-def print_warnings(screen: Screen, protocol: "CollectionProtocol") -> None:
-    """Print a warning about values that are reported without noise."""
-    for line in protocol.warnings:
-        screen.print_line(line, style="bold")
 
 
 def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients: bool) -> None:
     """Show a collection protocol; its texts come from its author and are escaped."""
     from graphveil.local.collect.protocol import feature_rows, overview
 
-    screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(protocol)])
+    screen.table(("protocol", ""), [(name, one_line(value)) for name, value in overview(protocol)])
     if rows := feature_rows(protocol):
-        head = ("tells most", "low", "high", "epsilon", "kept")
+        head = ("largest shares", "low", "high", "epsilon", "kept")
         shown = [(one_line(name), *numbers) for name, *numbers in rows]
         screen.table(head, shown, right=(1, 2, 3, 4))
     screen.print_paragraph(protocol.formal_statement(on_clients=on_clients))
@@ -362,7 +418,7 @@ def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
     try:
         check_limits(protocol)
     except BudgetError as error:
-        screen.print_line(f"It is not answered unless that is agreed to: {error}", style="bold")
+        screen.print_line(f"Clients reject this protocol by default: {error}", style="bold")
         return True
     return False
 
@@ -408,7 +464,7 @@ def read_protocol(path: Path) -> "CollectionProtocol":
         with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
             return CollectionProtocol.from_json(file.read(4 * MAX_TEXT + 4).decode())
     except (OSError, UnicodeDecodeError):
-        raise ArtifactError(f"cannot read a collection protocol from {path}; check --protocol") from None
+        raise ArtifactError(f"Cannot read a collection protocol from {path}. Check --protocol.") from None
 
 
 def _write(path: Path, text: str, *, private: bool = True) -> None:
@@ -417,7 +473,7 @@ def _write(path: Path, text: str, *, private: bool = True) -> None:
     try:
         write_atomic(path, text.encode(), private=private)
     except OSError as error:
-        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another file") from None
+        raise ConfigError(f"Cannot write {path} ({error.strerror}). Choose another file.") from None
 
 
 def learn(
@@ -434,7 +490,7 @@ def learn(
     set: options.Set = None,
     seed: options.Seed = 0,
     skip_bad: SkipBad = False,
-    no_baseline: options.NoBaseline = False,
+    no_baseline: NoBaseline = False,
     ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
@@ -442,10 +498,16 @@ def learn(
     from graphveil.data.tables import id_array
     from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges
+    from graphveil.runs.parameters import method_class, parse_settings
+    from graphveil.runs.results import SAME_REPORTS
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
-    check_not_existing(out, "a model goes to a new folder; choose another --out")
-    model = _model(method, loaded_protocol, set or [], seed)
+    check_not_existing(out, "Choose another --out.")
+    cls = cast("type[LocalEstimator]", method_class(method))
+    parameters = parse_settings(cls, set or [])
+    if "seed" in parameters:
+        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    model = cls.from_protocol(loaded_protocol, seed=seed, **parameters)
     columns = {"id": id, "source": source, "target": target}
     received, adjacency, public = receive_on_edges(
         loaded_protocol,
@@ -472,48 +534,31 @@ def learn(
         model.save(out)
         count = received.collector.nodes
         with report_output_failure(out):
-            where = f"the model and its predictions of {counted(count, 'node')} are in {out}"
+            where = f"Model and predictions of {counted(count, 'node')}: {out}"
             print_received(screen, received, where)
-            print_warnings(screen, loaded_protocol)
-            found = _agreements(models, loaded_protocol)
-            _show(found, screen)
+            for line in loaded_protocol.warnings:  # about values that are reported without noise
+                screen.print_line(line, style="bold")
+            # Accuracies on reported validation labels, since exact labels are not available.
+            shares = [one.agreement_["val"] for one in models]
+            rows = [(name, f"{100 * share:.1f}") for name, share in zip(_MODELS, shares, strict=False)]
+            screen.table(("method", "agreement with reported validation labels, %"), rows)
+            assert loaded_protocol.label is not None
+            kept = loaded_protocol.label.keep
+            screen.print_line(
+                f"A node reports its true label with probability {100 * kept:.1f} %, so no model can be "
+                "expected to agree more often.",
+                style="dim",
+            )
+            if not no_baseline:
+                screen.print_line(SAME_REPORTS, style="dim")
+            found = {
+                "val_agreement": shares[0],
+                "mlp_val_agreement": None if no_baseline else shares[1],
+                "label_kept": kept,
+            }
             screen.print_paragraph(model.guarantee.formal_statement())
             print_account(screen, account)
             about_ledger = {"ledger": None if account is None else account.as_plain()}
             guarantee = {"guarantee": model.guarantee.as_dict()}
             about = {"protocol": loaded_protocol.digest.hex(), "path": str(out), "method": method}
             screen.emit_json(about | report_counts(received) | found | guarantee | about_ledger)
-
-
-def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") -> dict[str, Any]:
-    """Return each model's accuracy on the reported validation labels, and how often these are unchanged."""
-    assert protocol.label is not None
-    own, *others = [model.agreement_["val"] for model in models]
-    baseline_agreement = others[0] if others else None
-    return {"val_agreement": own, "mlp_val_agreement": baseline_agreement, "label_kept": protocol.label.keep}
-
-
-def _show(found: dict[str, Any], screen: Screen) -> None:
-    """Print the accuracies of the models on reported labels, since exact labels are not available."""
-    from graphveil.runs.results import SAME_REPORTS
-
-    names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
-    rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
-    screen.table(("method", "agreement with reported validation labels, %"), rows)
-    kept = f"{100 * found['label_kept']:.1f} %"
-    screen.print_line(
-        f"A node keeps its label with probability {kept}: no model can be expected to agree more often.",
-        style="dim",
-    )
-    if found["mlp_val_agreement"] is not None:
-        screen.print_line(SAME_REPORTS, style="dim")
-
-
-def _model(method: str, protocol: "CollectionProtocol", settings: list[str], seed: int) -> "LocalEstimator":
-    from graphveil.runs.parameters import method_class, parse_settings
-
-    cls = cast("type[LocalEstimator]", method_class(method))
-    parameters = parse_settings(cls, settings)
-    if "seed" in parameters:
-        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
-    return cls.from_protocol(protocol, seed=seed, **parameters)

@@ -14,7 +14,7 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.data import Graph
 
-_INTERNAL = "Internal: exact answers about the true graph, which no guarantee covers. Do not publish them."
+_INTERNAL = "Internal: exact values of the true graph, without a privacy guarantee. Do not publish them."
 
 
 @grouped
@@ -22,10 +22,10 @@ def compare(
     graphs: Annotated[
         list[str],
         typer.Argument(
-            metavar="GRAPH RELEASED",
-            help="The true graph, a name from `graphveil datasets` or, with --nodes, a table of edges; then "
-            "a folder that `graphveil perturb` wrote, or a table of edges between the same nodes. GRAPH "
-            "may also be named by --dataset or --edges.",
+            metavar="GRAPH",
+            help="True graph (a dataset name, or an edge table if --nodes is set), then the released graph "
+            "(a folder written by `graphveil perturb`, or an edge table). Only the released graph if "
+            "--dataset or --edges names the true graph.",
             show_default=False,
         ),
     ],
@@ -38,7 +38,7 @@ def compare(
         flag(
             "Run",
             "--sources",
-            "Number of source nodes of shortest paths. Default: all up to 4,096 nodes, else 512.",
+            "Number of source nodes of shortest paths. Default: all for up to 4,096 nodes, else 512.",
             min=1,
         ),
     ] = None,
@@ -52,8 +52,20 @@ def compare(
     from graphveil.runs.source import ids_of
 
     screen = Screen(as_json=json)
-    name, columns, other = _select_graphs(graphs, dataset, columns)
-    graph = columns.load(name, root)
+    named = dataset is not None or columns.edges is not None
+    if len(graphs) != (1 if named else 2):
+        raise ConfigError(
+            "compare needs a true and a released graph, or only the released graph if --dataset or --edges "
+            f"names the true graph. Got {len(graphs)}{' in addition to it' if named else ''}."
+        )
+    other = Path(graphs[-1])
+    if not named and columns.nodes is not None:
+        columns = replace(columns, edges=Path(graphs[0]))
+    elif not named and Path(graphs[0]).is_file():
+        raise ConfigError(f"{graphs[0]} is an edge table. Add --nodes, --id, --source and --target.")
+    elif not named:
+        dataset = graphs[0]
+    graph = columns.load(dataset, root)
     edges = read_edges(
         other,
         ids_of(graph),
@@ -72,28 +84,6 @@ def compare(
     screen.emit_json(found.as_dict())
 
 
-def _select_graphs(
-    graphs: list[str], dataset: str | None, columns: EdgeListOptions
-) -> tuple[str | None, EdgeListOptions, Path]:
-    """Return the source of the true graph, and the path of the released one."""
-    named = dataset is not None or columns.edges is not None
-    if len(graphs) != (1 if named else 2):
-        raise ConfigError(
-            "compare takes two graphs: GRAPH RELEASED, or RELEASED alone where --dataset or --edges names "
-            f"the true graph; got {len(graphs)}{' beside it' if named else ''}"
-        )
-    released = Path(graphs[-1])
-    if named:
-        return dataset, columns, released
-    if columns.nodes is not None:
-        return None, replace(columns, edges=Path(graphs[0])), released
-    if Path(graphs[0]).is_file():
-        raise ConfigError(
-            f"{graphs[0]} is a file, which needs its nodes: add --nodes, --id, --source and --target"
-        )
-    return graphs[0], columns, released
-
-
 def _release_origin(graph: "Graph") -> str:
     """Return the mechanism that released the edges, and its guarantee."""
     from graphveil.perturb import guarantee_of
@@ -102,7 +92,7 @@ def _release_origin(graph: "Graph") -> str:
 
     guarantee = guarantee_of(graph)
     if guarantee is None:
-        return "no mechanism released these edges"
+        return "not released by a mechanism"
     budget = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
-    void = "" if guarantee.valid else "; the guarantee is void"
-    return f"{mechanism_of(graph)}, unit {guarantee.unit}, {budget}{void}"
+    invalid = "" if guarantee.valid else "; the guarantee is not valid"
+    return f"{mechanism_of(graph)}, unit {guarantee.unit}, {budget}{invalid}"

@@ -3,12 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.status import Status
 from rich.table import Table
@@ -91,7 +92,7 @@ class Screen:
         try:
             _write(" ")
         except CommandError as error:
-            raise CommandError(MISUSE, f"{error}; nothing was spent", error.kind) from None
+            raise CommandError(MISUSE, f"{error} No privacy budget was spent.", error.kind) from None
 
     def print_line(self, text: str, *, style: str = "") -> None:
         """Print a line of result unchanged, except for escaped control characters."""
@@ -119,6 +120,15 @@ class Screen:
         self.note(title, style="bold")
         self.notes.print(grid, soft_wrap=False)
 
+    def box(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names and values of a result in a box."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in rows:
+            grid.add_row(name, terminal(value))
+        self.results.print(Panel(grid, title=title, title_align="left", expand=False), soft_wrap=False)
+
     def table(
         self,
         head: Sequence[str],
@@ -141,7 +151,7 @@ class Screen:
             if not _fits(table, self.results):
                 left.remove(column)
                 table = _table(head, rows, left, right)
-        if len(head) > 2 and not _fits(table, self.results):
+        if len(head) > 2 and not _fits(table, self.results):  # folded cells would be hard to compare
             self._print_as_blocks(head, rows)
             return
         if not self.results.is_terminal:  # what is no screen takes any width
@@ -184,7 +194,7 @@ class Screen:
 class ProgressBars:
     """One progress bar for the current stage; call it with a stage, the finished steps, and the total."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """Prepare the bars without showing them."""
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -195,12 +205,13 @@ class ProgressBars:
         self._progress = Progress(*columns, console=console, transient=True)
         self._shown = console.is_terminal
         self._tasks: dict[str, TaskID] = {}
-        self._began = self._last_note = time.monotonic()
+        self._clock, self._began = clock, clock()
+        self._last_note = self._began
         self._console = console
 
     def __enter__(self) -> "ProgressBars":
         """Start the clock without showing bars."""
-        self._began = time.monotonic()
+        self._began = self._clock()
         return self
 
     def __exit__(
@@ -213,8 +224,8 @@ class ProgressBars:
         """Show the progress of a stage."""
         if not self._shown:
             # In a pipe the progress is printed as a line from time to time.
-            if time.monotonic() - self._last_note > _NOTE_INTERVAL:
-                self._last_note = time.monotonic()
+            if self._clock() - self._last_note > _NOTE_INTERVAL:
+                self._last_note = self._clock()
                 self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
             return
         if stage not in self._tasks:
@@ -222,7 +233,7 @@ class ProgressBars:
         for name, task in self._tasks.items():
             self._progress.update(task, visible=name == stage)
         self._progress.update(self._tasks[stage], completed=done, total=total)
-        if time.monotonic() - self._began > _BAR_DELAY:
+        if self._clock() - self._began > _BAR_DELAY:
             self._progress.start()
 
 

@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from graphveil.ledger import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
-_CHARGED_MESSAGE = "the release on this graph's edges was recorded and stays charged"
+_CHARGED_MESSAGE = "The privacy budget of this release was spent and cannot be refunded."
+_UNSPENT_MESSAGE = "No privacy budget was spent."
 _USAGE_ERRORS = (InputError, PrivacyError, MissingDependencyError)
 _ENCODING_MESSAGE = (
-    "a name that was given has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8), or "
-    "choose another name"
+    "An argument has characters that the locale cannot encode. Either set a locale of UTF-8 "
+    "(LC_ALL=C.UTF-8), or choose another name."
 )
 _UNWRITABLE = "Unwritable"  # the kind of a failure to print what came out
 _BROKEN_PIPE = "BrokenPipeError"  # the reader of the pipe has closed it, and needs no more lines
 _PATH_ERRNOS = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 _REMEDIES = {
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EMFILE: "close files, or allow more of them (ulimit -n)",
-    errno.ENFILE: "close files, or allow more of them",
-    errno.ENOSPC: "make room on the disk",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EMFILE: "Close files, or allow more open files (ulimit -n).",
+    errno.ENFILE: "Close files, or allow more open files.",
+    errno.ENOSPC: "Free some disk space.",
 }
 
 
@@ -64,7 +65,12 @@ def run_guarded(command: Any, arguments: Sequence[str]) -> int:
     try:
         return _report_failure(_run_command(command, arguments), arguments)
     finally:
-        _discard_pending_output()
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (OSError, ValueError):  # what is pending would fail again when Python exits
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int":
@@ -77,20 +83,29 @@ def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int"
             sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except (KeyboardInterrupt, typer.Abort):
-        return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
+        return CommandError(STOPPED, f"Stopped. {_UNSPENT_MESSAGE}", "Stopped")
     except Exception as error:
         failure = _to_command_error(error)
         if not signals.received() or failure.code == STOPPED:
             return failure
-        what = "nothing was spent" if failure.code == MISUSE else str(failure)
-        return CommandError(STOPPED, f"stopped; {what}", "Stopped", failure.folder)
+        what = _UNSPENT_MESSAGE if failure.code == MISUSE else str(failure)
+        return CommandError(STOPPED, f"Stopped. {what}", "Stopped", failure.folder)
 
 
 def unwritable_output_error(error: Exception | None) -> CommandError:
     """Return the error of an unwritable standard output; without a cause it was closed from the start."""
     why = "it is closed" if not isinstance(error, OSError) else error.strerror
     kind = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
-    return CommandError(FAILED, f"standard output cannot be written: {why}", kind)
+    return CommandError(FAILED, f"Cannot write to standard output: {why}.", kind)
+
+
+def sentence(text: object) -> str:
+    """Return a text with a final period.
+
+    >>> sentence("no such file"), sentence("Done.")
+    ('no such file.', 'Done.')
+    """
+    return str(text) if str(text).endswith((".", "?")) else f"{text}."
 
 
 class ClosedOutput(io.TextIOBase):
@@ -114,8 +129,8 @@ def report_output_failure(where: Path | None, *, again: bool = False) -> Iterato
     except CommandError as error:
         if where is None or error.kind not in (_UNWRITABLE, _BROKEN_PIPE):
             raise
-        how = ": --resume shows it again for nothing" if again else ""
-        done = f"{error}; what came out is finished and lies in {where}{how}"
+        how = " Add --resume to print them again." if again else ""
+        done = f"{error} The results are complete in {where}.{how}"
         raise CommandError(FAILED, done, _UNWRITABLE) from None
 
 
@@ -135,15 +150,15 @@ def explain_resume_on_failure(
     except _USAGE_ERRORS as error:
         if budget is None or len(budget) == before:
             raise
-        message = f"the run failed: {error}; {_CHARGED_MESSAGE}"
+        message = f"The run failed: {sentence(error)} {_CHARGED_MESSAGE}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
     except KeyboardInterrupt:
-        raise CommandError(STOPPED, "stopped", "Stopped", known) from None
+        raise CommandError(STOPPED, "Stopped.", "Stopped", known) from None
     except Exception as error:
         log = folder / "internal" / "error.log"
         _write_log(log, error)
         what = str(error) if isinstance(error, GraphveilError) else _safe_name(error)
-        message = f"the run failed: {what}; details are in {log}"
+        message = f"The run failed: {sentence(what)} Details: {log}."
         raise CommandError(FAILED, message, type(error).__name__, known) from None
 
 
@@ -161,12 +176,12 @@ def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_ME
     except KeyboardInterrupt:
         if len(budget) == before:
             raise
-        raise CommandError(STOPPED, f"stopped; {charged}", "Stopped") from None
+        raise CommandError(STOPPED, f"Stopped. {charged}", "Stopped") from None
     except Exception as error:
         if len(budget) == before:
             raise
         failure = _to_command_error(error)
-        raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None
+        raise CommandError(FAILED, f"{sentence(failure)} {charged}", failure.kind) from None
 
 
 def _to_command_error(error: Exception) -> CommandError:
@@ -185,29 +200,24 @@ def _to_command_error(error: Exception) -> CommandError:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "graphveil"
         message = error.format_message() or "No command was given."
-        end = "" if message.endswith((".", "?")) else "."
-        return CommandError(MISUSE, f"{message}{end} See `{command} --help`.", "UsageError")
+        return CommandError(MISUSE, f"{sentence(message)} See `{command} --help`.", "UsageError")
     if isinstance(error, BrokenPipeError):
         return unwritable_output_error(error)
     if isinstance(error, UnicodeEncodeError):  # an argument that the locale cannot encode
         return CommandError(MISUSE, _ENCODING_MESSAGE, kind)
     if isinstance(error, OSError) and error.strerror:
         code = MISUSE if error.errno in _PATH_ERRNOS else FAILED
-        remedy = _REMEDIES.get(error.errno or 0, "check that the place exists and may be used")
-        return CommandError(code, f"{_safe_name(error)}; {remedy}", kind)
-    name = _log_to_temporary_file(error)
-    return CommandError(FAILED, f"unexpected failure: {_safe_name(error)}{name}", kind)
-
-
-def _log_to_temporary_file(error: Exception) -> str:
-    """Write the traceback of an unexpected error to a temporary file; return a note with its path."""
-    try:
+        remedy = _REMEDIES.get(
+            error.errno or 0, "Check that the folder exists and that you have access to it."
+        )
+        return CommandError(code, f"{_safe_name(error)}. {remedy}", kind)
+    details = ""
+    with suppress(OSError):
         handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
-    except OSError:
-        return ""
-    os.close(handle)
-    _write_log(Path(name), error)
-    return f"; details are in {name}"
+        os.close(handle)
+        _write_log(Path(name), error)
+        details = f" Details: {name}."
+    return CommandError(FAILED, f"Unexpected error: {_safe_name(error)}.{details}", kind)
 
 
 def _safe_name(error: Exception) -> str:
@@ -215,7 +225,7 @@ def _safe_name(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if memory_failed(error):
-        return "there is not enough memory here: close other programs, or use a larger machine"
+        return "not enough memory, close other programs or use a larger machine"
     few_files = os.strerror(errno.EMFILE)  # torch reports this in the error message alone
     return few_files if few_files in str(error) else type(error).__name__
 
@@ -227,14 +237,27 @@ def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> i
     if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:
         return ending if isinstance(ending, int) else ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs
-    again = f"; to finish it: {_resume_line(ending.folder, arguments)}" if ending.folder else ""
-    known = _table_problems(ending.tables, arguments)
-    passes = f"; this passes: {known['command']}" if known.get("command") else ""
-    line = one_line(f"{without_password(str(ending))}{again}{passes}")
+    message, known = without_password(str(ending)), dict[str, Any]()
+    if ending.folder:
+        words = ["graphveil", *arguments]
+        if not any(word.partition("=")[0] == "--out" for word in arguments):
+            words += ["--out", str(ending.folder)]
+        words += [] if "--resume" in arguments else ["--resume"]
+        message = f"{sentence(message)} Finish the run with: {shlex.join(words)}"
+    if ending.tables is not None:
+        flags, problems = ending.tables.flags, list(ending.tables.problems)
+        command = None if flags is None else suggested_command(arguments, flags)
+        known = {"problems": problems, "command": command}
+        message = f"{sentence(message)} Suggested command: {command}" if command else message
+    line = one_line(message)
     if len(known.get("problems", ())) > 1:
-        _list_problems(known["problems"], known["command"])
+        _print_line(f"graphveil: {len(problems)} errors in these tables. {_UNSPENT_MESSAGE}")
+        for number, words_of_one in enumerate(problems, start=1):
+            _print_line(f"  {number}. {one_line(words_of_one)}")
+        remedy = "Correct the tables, or the options that name columns."
+        _print_line(f"graphveil: {one_line(f'Suggested command: {command}' if command else remedy)}")
     else:
-        _print_message(line)
+        _print_line(f"graphveil: {line}")
     if "--json" in arguments and ending.kind != _UNWRITABLE:
         record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code, **known}}
         with suppress(OSError, ValueError, CommandError):
@@ -242,52 +265,10 @@ def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> i
     return ending.code
 
 
-def _table_problems(tables: TableError | None, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the errors of two tables and the suggested command, if they are why a command ended."""
-    if tables is None:
-        return {}
-    command = None if tables.flags is None else suggested_command(arguments, tables.flags)
-    return {"problems": list(tables.problems), "command": command}
-
-
-def _list_problems(problems: Sequence[str], command: str | None) -> None:
-    """Print several problems, one per line, and then the fix."""
-    _print_message(f"{len(problems)} things are wrong with these tables; nothing was spent")
-    for number, words in enumerate(problems, start=1):
-        _print_line(f"  {number}. {one_line(words)}")
-    _print_message(
-        f"this passes: {command}" if command else "correct the tables, and the flags that name columns"
-    )
-
-
-def _print_message(line: str) -> None:
-    """Print one line of this program to standard error, if there is one."""
-    _print_line(f"graphveil: {one_line(line)}")
-
-
 def _print_line(line: str) -> None:
     if sys.stderr is not None:  # print() would take standard output instead
         with suppress(OSError, ValueError):
             print(line, file=sys.stderr)  # noqa: T201 - the one place for failures
-
-
-def _discard_pending_output() -> None:
-    """Discard unwritten standard output: flushing it would fail again when Python exits."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
-    words = ["graphveil", *arguments]
-    if not any(word.partition("=")[0] == "--out" for word in arguments):
-        words += ["--out", str(folder)]
-    if "--resume" not in arguments:
-        words += ["--resume"]
-    return shlex.join(words)
 
 
 def _write_log(path: Path, error: Exception) -> None:
@@ -321,10 +302,6 @@ def suggested_command(arguments: Sequence[str], flags: Sequence[str]) -> str:
     >>> suggested_command(["train", "gap", "--drop", "a", "--json"], ["--drop", "a,b"])
     'graphveil train gap --json --drop a,b'
     """
-    return shlex.join(["graphveil", *_without_choices(arguments), *flags])
-
-
-def _without_choices(arguments: Sequence[str]) -> list[str]:
     kept, skip = list[str](), False
     for word in arguments:
         if skip:
@@ -333,4 +310,4 @@ def _without_choices(arguments: Sequence[str]) -> list[str]:
             skip = True
         elif word.partition("=")[0] not in CHOICE_FLAGS:
             kept.append(word)
-    return kept
+    return shlex.join(["graphveil", *kept, *flags])

@@ -17,53 +17,38 @@ if TYPE_CHECKING:
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Show the statistics of this one.", show_default=False),
+        typer.Argument(metavar="NAME", help="Dataset to describe. Default: list all.", show_default=False),
     ] = None,
     root: options.Root = None,
     json: options.Json = False,
 ) -> None:
     """List the datasets, or show the statistics of one."""
+    from graphveil.data import dataset_info, list_datasets
+
     screen = Screen(as_json=json)
-    if name is None:
-        _list_datasets(root, screen)
-    else:
-        _describe_dataset(name, root, screen)
-
-
-def _list_datasets(root: Path | None, screen: Screen) -> None:
-    from graphveil.data import list_datasets
-
-    rows = list_datasets(root)
+    if name is not None:
+        info = dataset_info(name, root)
+        statistics = [(key.replace("_", " "), _statistic(value)) for key, value in info.items()]
+        screen.table(("statistic", "value"), statistics)
+        screen.emit_json(info)
+        return
+    rows, sizes = list_datasets(root), ("nodes", "features", "classes")
     cells = [
         (
             row["name"],
-            *(_count(row[key]) for key in ("nodes", "features", "classes")),
+            *("?" if row[key] is None else f"{row[key]:,}" for key in sizes),
             "yes" if row["local"] else "-",
         )
         for row in rows
     ]
-    screen.table(("name", "nodes", "features", "classes", "here"), cells, right=(1, 2, 3))
+    screen.table(("name", "nodes", "features", "classes", "downloaded"), cells, right=(1, 2, 3))
     screen.print_line(
-        "Sizes before any recipe. Data sets that are not here are looked for under --root, then downloaded."
+        "Sizes are before preprocessing. Other datasets are read from --root, or downloaded at first use."
     )
     screen.emit_json({"datasets": rows})
 
 
-def _describe_dataset(name: str, root: Path | None, screen: Screen) -> None:
-    from graphveil.data import dataset_info
-
-    info = dataset_info(name, root)
-    screen.table(
-        ("statistic", "value"), [(key.replace("_", " "), _value(value)) for key, value in info.items()]
-    )
-    screen.emit_json(info)
-
-
-def _count(value: int | None) -> str:
-    return "?" if value is None else f"{value:,}"
-
-
-def _value(value: object) -> str:
+def _statistic(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):
@@ -80,7 +65,7 @@ def calibrate(
     delta: options.Delta = None,
     noise_std: Annotated[
         float | None,
-        flag("Privacy", "--noise-std", "Noise standard deviation, in place of --epsilon. Prints its budget."),
+        flag("Privacy", "--noise-std", "Noise standard deviation, instead of --epsilon."),
     ] = None,
     mode: options.Mode = None,
     max_units: options.MaxUnits = None,
@@ -89,21 +74,17 @@ def calibrate(
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
-    nodes_count: Annotated[
-        int | None, flag("Data", "--nodes-count", "Number of nodes, if known.", min=1)
-    ] = None,
-    classes_count: Annotated[
-        int | None, flag("Data", "--classes-count", "Number of classes, if known.", min=2)
-    ] = None,
+    nodes_count: Annotated[int | None, flag("Data", "--nodes-count", "Number of nodes.", min=1)] = None,
+    classes_count: Annotated[int | None, flag("Data", "--classes-count", "Number of classes.", min=2)] = None,
     features_count: Annotated[
-        int | None, flag("Data", "--features-count", "Number of features, if known.", min=1)
+        int | None, flag("Data", "--features-count", "Number of features.", min=1)
     ] = None,
     training_count: Annotated[
         int | None,
         flag(
             "Data",
             "--training-count",
-            "Node-level units: number of training nodes. Default: three quarters of all.",
+            "Number of training nodes, for node-level units. Default: three quarters of all nodes.",
             min=1,
         ),
     ] = None,
@@ -112,7 +93,7 @@ def calibrate(
         flag(
             "Data",
             "--labeled-count",
-            "Edge-level units: number of labeled nodes, if known. A small number changes the plan.",
+            "Number of labeled nodes, for edge-level units. A small number changes the plan.",
             min=1,
         ),
     ] = None,
@@ -120,7 +101,7 @@ def calibrate(
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
-    """Print the noise for a budget, or the budget for a noise."""
+    """Compute the noise for a privacy budget, or the budget for a noise."""
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
     from graphveil.runs import calibration
@@ -166,23 +147,34 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
     for words in found.reports:
         screen.print_line(words)
     if found.stages:
-        screen.table(*_stage_rows(found), right=(4, 5, 6))
+        head = ("stage", "noise", "steps", "charged to", "share", "epsilon", "Rényi")
+        lines = [
+            (
+                stage.name,
+                stage.noise,
+                stage.batches or "-",
+                stage.charged_groups or "edges",
+                f"{100 * stage.share:.0f} %",
+                format_upper_bound(stage.epsilon),
+                format_upper_bound(stage.epsilon_renyi),
+            )
+            for stage in found.stages
+        ]
+        screen.table(head, lines, right=(4, 5, 6))
         if words := unequal_shares_note(found.stages):
             screen.print_line(f"{words[0].upper()}{words[1:]}")
-        screen.print_line(f"largest sensitivity: {found.sensitivity:.6g}")
+        screen.print_line(f"Largest sensitivity: {found.sensitivity:.6g}")
         screen.print_line(
-            f"Rényi bound on all of it, a cross-check: {format_upper_bound(found.epsilon_renyi)}"
+            f"Cross-check by the Rényi bound: epsilon {format_upper_bound(found.epsilon_renyi)}"
         )
     elif not found.reports:
-        screen.print_line("noise: none, since the edges are never read")
+        screen.print_line("Noise: none, because the edges are never read")
     rate = percent_up(found.max_tpr_at_1pct_fpr)
-    screen.print_line(f"true-positive rate at 1 % false positives: at most {rate} %")
+    screen.print_line(f"Attack bound: true-positive rate at 1 % false positives: at most {rate} %")
     if found.assumed:
         sizes = ", ".join(f"{count:,} {_SIZES[name][0]}" for name, count in found.assumed.items())
         flags = ", ".join(_SIZES[name][1] for name in found.assumed)
-        screen.print_line(
-            f"assumed, as it was not given: {sizes}; a fit with other sizes has other noise ({flags})"
-        )
+        screen.print_line(f"Assumed sizes: {sizes}. The noise depends on them; set {flags}.")
     screen.emit_json(found.as_dict())
 
 
@@ -192,26 +184,6 @@ _SIZES = {
     "features": ("features", "--features-count"),
     "train_records": ("training nodes", "--training-count"),
 }
-
-
-def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the share of each group in the budget: a header, and a line per stage."""
-    from graphveil.privacy.statements import format_upper_bound
-
-    head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
-    lines: list[tuple[str, ...]] = [
-        (
-            stage.name,
-            stage.noise,
-            stage.batches or "-",
-            stage.charged_groups or "edges",
-            f"{100 * stage.share:.0f} %",
-            format_upper_bound(stage.epsilon),
-            format_upper_bound(stage.epsilon_renyi),
-        )
-        for stage in found.stages
-    ]
-    return head, lines
 
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
@@ -226,9 +198,9 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     privacy_file = read_guarantee(run)
     guarantee, screen = privacy_file.guarantee, Screen(as_json=json)
     lines = event_lines(guarantee, privacy_file.releases)
-    screen.print_line("In plain words", style="bold")
+    screen.print_line("Summary", style="bold")
     screen.print_paragraph(guarantee.summary() + "\n")
-    screen.print_line("The guarantee", style="bold")
+    screen.print_line("Formal guarantee", style="bold")
     screen.print_paragraph(guarantee.formal_statement() + "\n")
     if lines:
         screen.print_line(f"What was released about the {cards.release_subject(guarantee)}", style="bold")
@@ -244,14 +216,14 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     for line in cards.not_covered(guarantee):
         screen.print_line(f"  {line}")
     screen.print_line(
-        f"  other runs on the same {cards.release_subject(guarantee)}: each gives away more, and only their "
-        "sum bounds what is learned"
+        f"  other runs on the same {cards.release_subject(guarantee)}: their privacy losses add up"
     )
     receipts = receipts_in(RunFolder(run).receipts)
     prediction_receipts = [receipt for one in earlier_predictions(run) for receipt in one.receipts]
-    for title, some in (("the ledger", receipts), ("predictions of other graphs", prediction_receipts)):
+    of_predictions = "Ledger receipts of predictions for other graphs"
+    for title, some in (("Ledger receipts", receipts), (of_predictions, prediction_receipts)):
         if some:
-            screen.print_line(f"\nReceipts of {title}", style="bold")
+            screen.print_line(f"\n{title}", style="bold")
         for receipt in some:
             screen.print_line(
                 f"  {receipt['data_set']}, {receipt['unit']}: entry {receipt['entry']}, release "
@@ -273,13 +245,13 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
-    out: Annotated[Path, flag("Run", "--out", "HTML file to write.")] = Path("report.html"),
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
+    out: Annotated[Path, flag("Run", "--out", "HTML file to write.", metavar="FILE")] = Path("report.html"),
     json: options.Json = False,
 ) -> None:
     """Write an HTML report about several runs.
 
-    It reads finished run folders and spends nothing. The page has no script and loads nothing.
+    This does not spend privacy budget. The page has no scripts and no external resources. It is internal.
     """
     from datetime import UTC, datetime
 
@@ -289,18 +261,18 @@ def report(
     from graphveil.runs.results import FinishedRun
 
     if out.is_dir():
-        raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
+        raise ConfigError(f"--out {out} is a folder. Name a file, for example {out / 'report.html'}.")
     if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
-        raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
+        raise ConfigError(f"--out {out} exists and is not a report. Choose another file, or remove this one.")
     found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
     screen = Screen(as_json=json)
     try:
         page = compared_page(found, today=datetime.now(UTC).date())
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ArtifactError(
-            "The figures of a run cannot be read, so the page was not written: a run folder is damaged "
-            f"({type(error).__name__}). `graphveil explain` and `graphveil predict` read its release."
+            f"The metrics of a run cannot be read ({type(error).__name__}), because its folder is damaged. "
+            "No report was written. `graphveil explain` and `graphveil predict` read its release."
         ) from None
     write_atomic(out, page.encode())
-    screen.print_line(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
+    screen.print_line(f"Report on {counted(len(found), 'run')}: {out}. It is internal: do not publish it.")
     screen.emit_json({"page": str(out), "runs": [run.name for run in found]})

@@ -18,6 +18,7 @@ from graphveil.cli.options import (
     SourceOptions,
     TableOptions,
     check_not_existing,
+    flag,
     grouped,
 )
 from graphveil.errors import ConfigError
@@ -27,14 +28,43 @@ if TYPE_CHECKING:
     from graphveil.ledger import Account, IntegrityViolation, Ledger
     from graphveil.ledger.verify import History, HistoryEntry
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.", show_default=False)]
 AnyName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="One data set; by default all.", show_default=False)
+    str | None, typer.Argument(metavar="NAME", help="Name of the dataset. Default: all.", show_default=False)
 ]
 
 NO_LEDGER_MESSAGE = (
-    "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
+    "No dataset is registered. Register one with `graphveil ledger init NAME --unit UNIT --epsilon E "
+    "--delta D`."
 )
+
+LedgerPlace = Annotated[
+    str | None,
+    flag(
+        "Privacy",
+        "--ledger",
+        "Ledger file, or postgresql+psycopg://user@host/database. Default: your ledger in the data folder.",
+        metavar="URL|FILE",
+        envvar="GRAPHVEIL_LEDGER",
+    ),
+]
+AccountUnit = Annotated[
+    str | None,
+    flag(
+        "Privacy",
+        "--unit",
+        "Privacy unit of the account: undirected-edge, directed-edge, node-record, node-bounded-degree, "
+        "local-attributes or edge-subset.",
+        metavar="UNIT",
+    ),
+]
+Limit = Annotated[
+    str | None,
+    flag("Privacy", "--epsilon", "Limit of epsilon for all releases together.", metavar="NUMBER"),
+]
+LimitDelta = Annotated[
+    str | None, flag("Privacy", "--delta", "Delta of the limit, for example 1e-6.", metavar="NUMBER")
+]
 
 
 @grouped
@@ -43,41 +73,39 @@ def init(
     tables: TableOptions,
     columns: ColumnOptions,
     origin: SourceOptions,
-    unit: options.Unit = None,
-    epsilon: options.Budget = None,
-    delta: options.Delta = None,
-    ledger: options.LedgerPlace = None,
+    unit: AccountUnit = None,
+    epsilon: Limit = None,
+    delta: LimitDelta = None,
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Register a dataset with a privacy budget.
 
-    Repeat it with the files of grown data to register the new version, which is charged to the same budget.
+    Repeat the command with the tables of a later version of the data to charge it to the same budget.
     """
     from graphveil.ledger import Ledger, unit_key
     from graphveil.ledger.tags import fingerprint_parts
 
     if unit is None:
-        raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-record, ...)")
+        raise ConfigError("Missing privacy unit. Set --unit, for example --unit undirected-edge.")
     if (epsilon is None) != (delta is None):
-        raise ConfigError(
-            "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"
-        )
+        raise ConfigError("A limit needs both --epsilon and --delta. Set both, or neither for no limit.")
     opened_ledger, screen, tags = Ledger(ledger_location(ledger)), Screen(as_json=json), None
     if any(given is not None for given in (tables.nodes, tables.edges, origin.dataset, origin.graph)):
         tags = opened_ledger.fingerprints(fingerprint_parts(_read(tables, columns, origin)))
     opened_ledger.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
     (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
-    known = "bound to these data" if tags else "bound by the first run that names it"
+    known = "it is bound to these data" if tags else "the first run that names it binds it to its data"
     screen.print_line(
-        f"{name} is registered under unit {account.unit}: {format_limit(account)}; {known}. The ledger is "
+        f"{name} is registered with unit {account.unit}, {format_limit(account)}; {known}. Ledger: "
         f"{opened_ledger.location}"
     )
     others = opened_ledger.other_names(name, tags) if tags else []
     for other in others:
         screen.print_line(
-            f"The same data are registered as {other}, too, and what is spent there does not count under "
-            f"{name}. To count it, name {other} instead: graphveil ledger raise {quote(other)} --unit "
-            f"{account.unit} --epsilon E --delta D --reason WHY gives it a budget",
+            f"The same data are also registered as {other}. Budget spent there does not count for {name}. To "
+            f"count it, use {other}: graphveil ledger raise {quote(other)} --unit {account.unit} --epsilon E "
+            "--delta D --reason WHY",
             style="bold",
         )
     screen.emit_json(
@@ -85,7 +113,7 @@ def init(
     )
 
 
-def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
+def list_(ledger: LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered datasets and their spent budgets."""
     from graphveil.privacy.statements import format_delta
 
@@ -114,9 +142,9 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
         screen.print_line(NO_LEDGER_MESSAGE)
     else:
         screen.table(
-            ("data set", "unit", "releases", "spent", "limit", "delta", ""), cells, right=(2,), spare=(6,)
+            ("dataset", "unit", "releases", "spent", "limit", "delta", ""), cells, right=(2,), spare=(6,)
         )
-    screen.print_line(f"The ledger is {opened_ledger.location}", style="dim")
+    screen.print_line(f"Ledger: {opened_ledger.location}", style="dim")
     screen.emit_json(
         {
             "place": opened_ledger.location,
@@ -125,17 +153,21 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
     )
 
 
-def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
+def verify(name: AnyName = None, ledger: LedgerPlace = None, json: options.Json = False) -> None:
     """Verify all hashes and totals. Exits with 1 if one is wrong."""
+    from graphveil.privacy.statements import counted
+
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
     if not names:
         raise ConfigError(
-            f"{opened_ledger.location} has no data set, so there is nothing to verify; check --ledger"
+            f"{opened_ledger.location} has no datasets, so there is nothing to verify. Check --ledger."
         )
     _print_breaks(screen, breaks)
     if not breaks:
-        screen.print_line(f"All chains hold: {len(names)} data sets in {opened_ledger.location}.")
+        screen.print_line(
+            f"All hashes and totals are valid: {counted(len(names), 'dataset')} in {opened_ledger.location}."
+        )
     screen.emit_json(
         {"place": opened_ledger.location, "data_sets": names, "breaks": [asdict(found) for found in breaks]}
     )
@@ -151,9 +183,9 @@ def _print_breaks(screen: Screen, breaks: "Sequence[IntegrityViolation]") -> Non
 
 def check_runs(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Run folders, or folders of them.")
+        list[Path], typer.Argument(metavar="FOLDER", help="Run folders, or folders that contain run folders.")
     ],
-    ledger: options.LedgerPlace = None,
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Verify that the ledger contains the releases of run folders."""
@@ -162,17 +194,18 @@ def check_runs(
     screen = Screen(as_json=json)
     found = [receipt for folder in folders for receipt in receipts_below(folder)]
     if not found:
-        raise ConfigError("no receipt is in these folders, so nothing can be compared. Give run folders.")
+        raise ConfigError("These folders contain no ledger receipts. Name run folders.")
     opened_ledger = open_ledger(ledger)
     breaks = opened_ledger.missing_receipts(found)
     _print_breaks(screen, breaks)
     if breaks:
         screen.print_line(
-            f"The ledger {opened_ledger.location} lacks {len(breaks):,} of {len(found):,} recorded entries."
+            f"The ledger {opened_ledger.location} lacks {len(breaks):,} of the {len(found):,} entries of "
+            "these runs."
         )
     else:
         screen.print_line(
-            f"The ledger {opened_ledger.location} has all {len(found):,} entries that these runs recorded."
+            f"The ledger {opened_ledger.location} has all {len(found):,} entries of these runs."
         )
     known = {"place": opened_ledger.location, "receipts": len(found)}
     screen.emit_json(known | {"breaks": [asdict(one) for one in breaks]})
@@ -180,85 +213,92 @@ def check_runs(
         raise typer.Exit(1)
 
 
-def unbind(name: Name, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
+def unbind(name: Name, ledger: LedgerPlace = None, json: options.Json = False) -> None:
     """Unbind a dataset without releases from its data."""
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.unbind(name)
-    screen.print_line(f"{name} is bound to no data; the next run that names it binds it")
+    screen.print_line(f"{name} is not bound to data. The next run that names it binds it.")
     screen.emit_json({"name": name, "place": opened_ledger.location})
 
 
 def backup(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A new file for the copy.")],
-    ledger: options.LedgerPlace = None,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="New file for the copy.")],
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Copy a consistent snapshot of the ledger to a new file."""
-    check_not_existing(path, "a backup is a new file; choose another PATH")
+    check_not_existing(path, "Choose another PATH.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.backup(path)
-    screen.print_line(f"{path} is a copy of the ledger {opened_ledger.location}")
+    screen.print_line(f"Ledger {opened_ledger.location} was copied to {path}")
     screen.emit_json({"place": opened_ledger.location, "path": str(path)})
 
 
 def restore(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file that `ledger backup` wrote.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File written by `graphveil ledger backup`.")],
     runs: Annotated[
         list[Path] | None,
-        typer.Option("--runs", help="Run folders whose receipts the backup must contain; may be repeated."),
+        typer.Option(
+            "--runs", help="Run folder whose entries the backup must contain. Repeatable.", metavar="FOLDER"
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Accept a backup that lacks releases; they are not counted.")
+        bool, typer.Option("--force", help="Accept a backup that lacks releases. They are then not counted.")
     ] = False,
-    ledger: options.LedgerPlace = None,
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Verify a backup and replace the ledger by it."""
+    """Verify a backup and replace the ledger with it."""
     from graphveil.ledger import restore as restored
     from graphveil.runs.charges import receipts_below
 
     receipts = [receipt for folder in runs or [] for receipt in receipts_below(folder)]
     opened_ledger = restored(path, ledger_location(ledger), receipts=receipts, force=force)
     screen = Screen(as_json=json)
-    screen.print_line(f"The ledger {opened_ledger.location} is the backup {path}")
+    screen.print_line(f"Ledger {opened_ledger.location} was replaced with the backup {path}")
     screen.emit_json({"place": opened_ledger.location, "path": str(path), "data_sets": opened_ledger.names()})
 
 
 def export(
     name: Name,
-    out: Annotated[Path, typer.Option("--out", help="A new file: one entry a line, as JSON.")],
-    ledger: options.LedgerPlace = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="New file with one entry per line, as JSON.", metavar="FILE")
+    ],
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Export a dataset's entries and hashes for an auditor."""
     from graphveil._util.files import write_atomic
+    from graphveil.privacy.statements import counted
 
-    check_not_existing(out, "an export is a new file; choose another --out")
+    check_not_existing(out, "Choose another --out.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     rows = [json_text.dumps(row, sort_keys=True) for row in opened_ledger.export(name)]
     write_atomic(out, "".join(f"{row}\n" for row in rows).encode())
-    screen.print_line(f"{len(rows):,} entries of {name} are in {out}")
+    screen.print_line(f"{counted(len(rows), 'entry', 'entries')} of {name} in {out}")
     screen.emit_json({"name": name, "entries": len(rows), "path": str(out)})
 
 
 def raise_(
     name: Name,
-    unit: options.Unit = None,
-    epsilon: options.Budget = None,
-    delta: options.Delta = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason, which is stored in the ledger.")] = "",
-    ledger: options.LedgerPlace = None,
+    unit: AccountUnit = None,
+    epsilon: Limit = None,
+    delta: LimitDelta = None,
+    reason: Annotated[
+        str, flag("Privacy", "--reason", "Reason for the change, stored permanently in the ledger.")
+    ] = "",
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Raise the privacy budget of a dataset."""
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
-        raise ConfigError("state the limit to raise: pass --unit, --epsilon and --delta")
+        raise ConfigError("Missing limit. Set --unit, --epsilon and --delta.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
     (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
-    screen.print_line(f"{name}, unit {account.unit}: {format_limit(account)} from now on")
+    screen.print_line(f"{name}, unit {account.unit}: the limit is now {format_limit(account)}")
     screen.emit_json({"name": name, "place": opened_ledger.location, **account_to_dict(account)})
 
 
@@ -394,16 +434,16 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 def show(
     name: AnyName = None,
-    unit: options.Unit = None,
+    unit: AccountUnit = None,
     last: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help=f"How many releases of a unit to list; by default the last {_LAST}, and as JSON all.",
+            help=f"Number of latest releases per unit to list. Default: {_LAST}, and all with --json.",
             show_default=False,
         ),
     ] = None,
-    ledger: options.LedgerPlace = None,
+    ledger: LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
     """Show the spent privacy budget of a dataset and its releases."""
@@ -425,7 +465,7 @@ def show(
     if not names:
         screen.print_line(NO_LEDGER_MESSAGE)
     records = [_show(opened_ledger, each, key, last, screen) for each in names]
-    screen.print_line(f"The ledger is {opened_ledger.location}", style="dim")
+    screen.print_line(f"Ledger: {opened_ledger.location}", style="dim")
     screen.emit_json({"place": opened_ledger.location, **(records[0] if name else {"data_sets": records})})
 
 
@@ -438,14 +478,14 @@ def _show(
     found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
     if unit is not None and not found:
         raise ConfigError(
-            f"data set {name!r} has no budget and no release under this unit; see `graphveil ledger list`"
+            f"Dataset {name!r} has no budget and no release for this unit. See `graphveil ledger list`."
         )
     past = History.from_rows(opened_ledger.export(name))
     for one in found:
         _show_account(screen, one, past, _LAST if last is None else last)
     if len(found) > 1:
         screen.print_paragraph(
-            "What is spent under different units does not add up: they protect different things.", style="dim"
+            "Epsilons of different privacy units are not added: they protect different things.", style="dim"
         )
     screen.print_paragraph(f"{name}: {_versions(past)}", style="dim")
     return _record(name, past, found, last) if screen.as_json else {}
@@ -508,10 +548,10 @@ def _versions(past: "History") -> str:
     """Print which data the budgets are for."""
     days = [f"{version.time[:10]} (entry {version.entry})" for version in past.versions]
     if not days:
-        return "bound to no data yet; the first run that names it binds it"
+        return "not bound to data; the first run that names it binds it"
     if len(days) == 1:
-        return f"bound to the data of {days[0]}"
-    return f"{len(days)} versions of the data share the budgets, of {', '.join(days)}"
+        return f"bound to data of {days[0]}"
+    return f"{len(days)} versions of the data share the budget: {', '.join(days)}"
 
 
 def _record(name: str, past: "History", found: "list[Account]", most: int | None) -> dict[str, Any]:

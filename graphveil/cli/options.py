@@ -3,16 +3,13 @@
 import functools
 import inspect
 import os
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperOption
 
-from graphveil.cli.examples import examples_text
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 
@@ -25,7 +22,8 @@ Result = TypeVar("Result")
 
 # As in graphveil.perturb, which takes a second to import.
 GRAPH_MECHANISMS = ("edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr")
-_DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
+_DATA, _COLUMNS, _SUBSET = "Data", "Table columns", "Unit edge-subset"
+_PRIVACY, _TRAINING, _RUN = "Privacy", "Training", "Run"
 
 
 def _as_typed(text: str | None) -> str | None:
@@ -45,7 +43,7 @@ def items(flag: str, text: str | None) -> list[str]:
     """
     found = [] if text is None else [item.strip() for item in text.split(",")]
     if "" in found:
-        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items, a,b,c.")
+        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items: a,b,c.")
     return found
 
 
@@ -54,9 +52,9 @@ def check_not_existing(path: Path, why: str) -> None:
     from graphveil._util.files import can_create
 
     if path.exists():
-        raise ConfigError(f"{path} is there already: {why}")
+        raise ConfigError(f"{path} already exists. {why}")
     if not can_create(path):
-        raise ConfigError(f"{path} cannot be made there; choose another place")
+        raise ConfigError(f"Cannot create {path}. Choose another path.")
 
 
 def flag(panel: str, name: str, help: str, **more: Any) -> Any:
@@ -64,167 +62,166 @@ def flag(panel: str, name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, rich_help_panel=panel, **more)
 
 
-def _column(name: str, help: str) -> Any:
+def _column(panel: str, name: str, help: str, metavar: str = "COLUMN") -> Any:
     """Return a flag whose value is a name in a file."""
-    return flag(_DATA, name, help, callback=_as_typed)
+    return flag(panel, name, help, callback=_as_typed, metavar=metavar)
 
+
+# -- arguments and output --------------------------------------------------------------------------------
 
 Method = Annotated[
-    str, typer.Argument(metavar="METHOD", help=f"One of {', '.join(METHODS)}.", show_default=False)
+    str, typer.Argument(metavar="METHOD", help=f"Method: {', '.join(METHODS)}.", show_default=False)
 ]
 RunFolderArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, or its release part alone.", show_default=False)
+    Path,
+    typer.Argument(metavar="RUN", help="Run folder, or a copy of its release/ folder.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Json = Annotated[bool, flag("Output", "--json", "Print one JSON object to standard output.")]
 
-Dataset = Annotated[str | None, flag(_DATA, "--dataset", "Name of a dataset from `graphveil datasets`.")]
-Root = Annotated[
-    Path | None, flag(_DATA, "--root", "Folder of downloaded datasets.", envvar="GRAPHVEIL_DATA")
-]
-PreparedGraph = Annotated[Path | None, flag(_DATA, "--graph", "Folder written by `graphveil prepare`.")]
-Nodes = Annotated[Path | None, flag(_DATA, "--nodes", "Table of nodes, Parquet or CSV.")]
-Edges = Annotated[Path | None, flag(_DATA, "--edges", "Table of edges, Parquet or CSV.")]
-Id = Annotated[str | None, _column("--id", "Column with node ids.")]
-Label = Annotated[str | None, _column("--label", "Column with node labels.")]
-SourceColumn = Annotated[str | None, _column("--source", "Column with the source node of an edge.")]
-TargetColumn = Annotated[str | None, _column("--target", "Column with the target node of an edge.")]
-Classes = Annotated[
+# -- data ------------------------------------------------------------------------------------------------
+
+Dataset = Annotated[
     str | None,
-    _column(
-        "--classes",
-        "Class labels in order, a,b,c; public. Default: the labels in the data, which become public.",
+    flag(
+        _DATA,
+        "--dataset",
+        "Name of a dataset from `graphveil datasets`, instead of --nodes and --edges.",
+        metavar="NAME",
     ),
 ]
-Weight = Annotated[str | None, _column("--weight", "Column with edge weights.")]
-MaxWeight = Annotated[
-    float | None,
-    flag(_DATA, "--max-weight", "Public upper bound on edge weights. Larger weights are clipped."),
+Root = Annotated[
+    Path | None,
+    flag(_DATA, "--root", "Folder of downloaded datasets.", envvar="GRAPHVEIL_DATA", metavar="FOLDER"),
+]
+PreparedGraph = Annotated[
+    Path | None,
+    flag(
+        _DATA,
+        "--graph",
+        "Folder written by `graphveil prepare`, instead of --nodes and --edges.",
+        metavar="FOLDER",
+    ),
+]
+Nodes = Annotated[Path | None, flag(_DATA, "--nodes", "Node table (.parquet or .csv).", metavar="FILE")]
+Edges = Annotated[Path | None, flag(_DATA, "--edges", "Edge table (.parquet or .csv).", metavar="FILE")]
+Id = Annotated[str | None, _column(_DATA, "--id", "Column of the node table with node ids.")]
+Label = Annotated[str | None, _column(_DATA, "--label", "Column of the node table with labels.")]
+SourceColumn = Annotated[
+    str | None, _column(_DATA, "--source", "Column of the edge table with the source nodes.")
+]
+TargetColumn = Annotated[
+    str | None, _column(_DATA, "--target", "Column of the edge table with the target nodes.")
 ]
 Directed = Annotated[bool, flag(_DATA, "--directed", "Treat edges as directed.")]
-AssumeDisjointEdges = Annotated[
-    bool,
-    flag(
-        _PRIVACY,
-        "--assume-disjoint-edges",
-        "You assert that no edge of this graph was used for training or queried before: the maximum "
-        "counts, not the sum.",
-    ),
-]
-AssumeDisjointNodes = Annotated[
-    bool,
-    flag(
-        _PRIVACY,
-        "--assume-disjoint-nodes",
-        "Unit local-attributes: you assert that no person in this graph was used for training or queried "
-        "before: the maximum counts, not the sum.",
-    ),
-]
-AllowSpend = Annotated[
-    bool,
-    flag(
-        _PRIVACY,
-        "--allow-spend",
-        "Query this graph although it may be the training graph, which a release without the run's internal "
-        "folder cannot determine.",
-    ),
-]
-Split = Annotated[
-    str | None, _column("--split", "Column of the node table with the values train, val and test.")
-]
-Features = Annotated[str | None, _column("--features", "Feature columns, a,b,c. Default: all other columns.")]
-Drop = Annotated[str | None, _column("--drop", "Columns of the node table to ignore, a,b,c.")]
-CategoryColumns = Annotated[
-    str | None,
-    _column(
-        "--categories",
-        "Categorical columns, a,b,c: plan='free|pro' (public list), country=hash:32 (feature hashing), or "
-        "plan (values from the data; not under node-level units).",
-    ),
-]
-Missing = Annotated[
-    str | None,
-    _column(
-        "--missing",
-        "Imputation of missing features: refuse (default), indicator (0 and an indicator column), "
-        "constant=V, or median (not under node-level units).",
-    ),
-]
-NullValues = Annotated[
-    str | None,
-    _column(
-        "--null-values",
-        "Texts that mean a missing label or feature, a,b,c. Default: those of pandas (NA, NULL, NaN, "
-        "None, ...), \\N, ? and -.",
-    ),
-]
-Delimiter = Annotated[
-    str | None,
-    _column(
-        "--delimiter",
-        "Column separator of CSV files, such as ; or tab. Default: a comma.",
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    _column("--decimal", "Decimal separator of CSV files, a period (default) or a comma."),
-]
-UnknownIds = Annotated[
-    str | None,
-    _column(
-        "--unknown-ids",
-        "Edges to unknown node ids: refuse (default), drop, or add (adds these nodes; requires --unit none "
-        "or --node-ids; not in `prepare`).",
-    ),
-]
 NodeIds = Annotated[
     Path | None,
     flag(
         _DATA,
         "--node-ids",
-        "Table with the public list of node ids. Ids without a record are nodes as well.",
+        "Table with the public list of node ids, including nodes without a record.",
+        metavar="FILE",
     ),
 ]
-Recipe = Annotated[
+Classes = Annotated[
     str | None,
-    flag(_DATA, "--recipe", "Preprocessing and split: gap (default), lpgnn, weighted, planetoid."),
-]
-ExpectEdges = Annotated[
-    int | None,
-    flag(
-        _DATA,
-        "--expect-edges",
-        "Estimated number of edges, for an estimate of memory and time.",
-        min=0,
+    _column(
+        _COLUMNS,
+        "--classes",
+        "Class labels in order, a,b,c (public). Default: the labels in the data, which become public.",
+        "NAME,...",
     ),
 ]
-
-Mechanism = Annotated[
-    str,
-    typer.Argument(metavar="MECHANISM", help=f"One of {', '.join(GRAPH_MECHANISMS)}.", show_default=False),
+Weight = Annotated[str | None, _column(_COLUMNS, "--weight", "Column of the edge table with edge weights.")]
+MaxWeight = Annotated[
+    float | None,
+    flag(_COLUMNS, "--max-weight", "Public upper bound on edge weights. Larger weights are clipped."),
+]
+Split = Annotated[
+    str | None, _column(_COLUMNS, "--split", "Column of the node table with the values train, val and test.")
+]
+Features = Annotated[
+    str | None,
+    _column(
+        _COLUMNS,
+        "--features",
+        "Feature columns, a,b,c. Default: all other columns of the node table.",
+        "COLUMN,...",
+    ),
+]
+Drop = Annotated[
+    str | None, _column(_COLUMNS, "--drop", "Columns of the node table to ignore, a,b,c.", "COLUMN,...")
+]
+CategoryColumns = Annotated[
+    str | None,
+    _column(
+        _COLUMNS,
+        "--categories",
+        "Categorical columns, a,b,c. Encodings: plan='free|pro' (public list), country=hash:32 (feature "
+        "hashing), plan (values from the data, not for node-level units).",
+        "COLUMN,...",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    _column(
+        _COLUMNS,
+        "--missing",
+        "Imputation of missing features: refuse (default, stops with an error), indicator (0 and an "
+        "indicator column), constant=V, or median (not for node-level units).",
+        "RULE",
+    ),
+]
+NullValues = Annotated[
+    str | None,
+    _column(
+        _COLUMNS,
+        "--null-values",
+        "Texts that mark missing values, a,b,c. Default: those of pandas (NA, NULL, NaN, None, ...), \\N, ? "
+        "and -.",
+        "TEXT,...",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    _column(
+        _COLUMNS, "--delimiter", "Column separator of CSV files, such as ; or tab. Default: a comma.", "TEXT"
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    _column(_COLUMNS, "--decimal", "Decimal separator of CSV files, a period (default) or a comma.", "TEXT"),
+]
+UnknownIds = Annotated[
+    str | None,
+    _column(
+        _COLUMNS,
+        "--unknown-ids",
+        "Handling of edges to unknown node ids: refuse (default), drop, or add (requires --unit none or "
+        "--node-ids; not for `prepare`).",
+        "RULE",
+    ),
 ]
 PublicEdges = Annotated[
     Path | None,
     flag(
-        _DATA,
-        "--public-edges",
-        "Table of public edges, with the columns of --edges. For unit edge-subset.",
+        _SUBSET, "--public-edges", "Table of public edges, with the same columns as --edges.", metavar="FILE"
     ),
 ]
 PrivateNodes = Annotated[
     str | None,
     flag(
-        _DATA,
+        _SUBSET,
         "--private-nodes",
-        "Table with the public list of nodes that may have private edges, or all. For unit edge-subset.",
+        "Table with the public list of nodes that may have private edges, or `all`.",
         metavar="FILE|all",
     ),
 ]
 PrivateFraction = Annotated[
     float | None,
     flag(
-        _DATA,
+        _SUBSET,
         "--private-fraction",
-        "For experiments: probability that an edge is private, by --seed. Other edges are public.",
+        "Probability that an edge is private, drawn with --seed. Other edges are public. For experiments.",
         min=0,
         max=1,
     ),
@@ -232,79 +229,48 @@ PrivateFraction = Annotated[
 PrivateWhere = Annotated[
     str | None,
     flag(
-        _DATA,
+        _SUBSET,
         "--private-where",
-        "For experiments: edges between nodes with this column value are private, other edges and the "
-        "column are public. Column of a named dataset: label.",
+        "Column value of the nodes between which edges are private. Other edges and the column are public. "
+        "A named dataset has the column `label`. For experiments.",
         metavar="COLUMN=VALUE",
     ),
 ]
-MaxEdges = Annotated[
-    int | None,
-    flag(
-        _PRIVACY,
-        "--max-edges",
-        "Maximum expected number of edges of a released graph. Default: 20,000,000.",
-        min=1,
-    ),
-]
-GraphOut = Annotated[Path, flag(_RUN, "--out", "New folder for the released graph and its guarantee.")]
+
+# -- privacy ---------------------------------------------------------------------------------------------
+
 Unit = Annotated[
     str | None,
     flag(
         _PRIVACY,
         "--unit",
-        "What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
-        "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an "
-        "asserted one), local-attributes (features and label, which each node randomizes: --set eps_x=.. "
-        "--set eps_y=..), edge-subset (of a released graph: each pair on a public list that is no public "
-        "edge), or none.",
-    ),
-]
-Budget = Annotated[str | None, flag(_PRIVACY, "--epsilon", "Limit of epsilon, for all releases together.")]
-Ledger = Annotated[
-    str | None,
-    flag(
-        _PRIVACY,
-        "--ledger",
-        "Dataset whose budget is charged: a name in your ledger, or a database URL and a name. "
-        "Default: your ledger recognizes the data.",
-        metavar="NAME|URL|URL#NAME",
-    ),
-]
-CallersLedger = Annotated[
-    str | None,
-    flag(
-        _PRIVACY,
-        "--ledger",
-        "Dataset whose budget is charged for --allow-releases: a name in your ledger, or a database URL "
-        "and a name.",
-        metavar="NAME|URL|URL#NAME",
-    ),
-]
-LedgerPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="URL|FILE",
-        envvar="GRAPHVEIL_LEDGER",
-        help="Ledger file, or postgresql+psycopg://user@host/database. Default: your ledger in the "
-        "data folder.",
+        "Privacy unit. undirected-edge, directed-edge: one edge. node-record: one node's features, label and "
+        "out-edges. node-bounded-degree: one node and all its edges, requires --max-degree. "
+        "local-attributes: one node's features and label, randomized by the node, requires --set eps_x=.. "
+        "--set eps_y=.. edge-subset: one edge that is not public, requires --private-nodes. none: no "
+        "protection.",
+        metavar="UNIT",
     ),
 ]
 Epsilon = Annotated[
     float | None,
-    flag(_PRIVACY, "--epsilon", "Privacy budget. Required for every unit but none and local-attributes."),
+    flag(
+        _PRIVACY,
+        "--epsilon",
+        "Privacy budget epsilon. Required, except for units none and local-attributes.",
+    ),
 ]
 Delta = Annotated[
-    str | None, flag(_PRIVACY, "--delta", "Delta of the guarantee, a number or auto (default).")
+    str | None,
+    flag(_PRIVACY, "--delta", "Delta of the guarantee: a number, or auto (default).", metavar="NUMBER|auto"),
 ]
 Mode = Annotated[
     Literal["strict", "paper"] | None,
     flag(
         _PRIVACY,
         "--mode",
-        "strict (default), or paper: reproduces a paper exactly, without a valid guarantee.",
+        "Privacy mode: strict (default), with a proven guarantee, or paper, which reproduces a paper "
+        "without a valid guarantee.",
     ),
 ]
 MaxUnits = Annotated[
@@ -316,8 +282,8 @@ OutDegreeBound = Annotated[
     flag(
         _PRIVACY,
         "--out-degree-bound",
-        "Maximum total weight of a node's edges, at least 1. Every value keeps the guarantee. For unit "
-        "node-record.",
+        "Maximum total weight of a node's out-edges, at least 1. The guarantee is valid for any value. For "
+        "unit node-record.",
         min=1,
         metavar="D",
     ),
@@ -338,7 +304,7 @@ ReplaceOne = Annotated[
     flag(
         _PRIVACY,
         "--replace-one",
-        "Protect against replacement of a node record, not only its removal. Doubles the noise. For "
+        "Protect against the replacement of a node record, not only its removal. Doubles the noise. For "
         "node-level units.",
     ),
 ]
@@ -352,9 +318,12 @@ PrivateMetrics = Annotated[
 ]
 UnsafeNoiseSeed = Annotated[
     int | None,
-    flag(_PRIVACY, "--unsafe-noise-seed", "Seed of the noise. For tests only: voids the guarantee."),
+    flag(
+        _PRIVACY,
+        "--unsafe-noise-seed",
+        "Seed of the noise, for tests only. The guarantee is then not valid.",
+    ),
 ]
-
 Theta = Annotated[
     Path | None,
     flag(
@@ -362,92 +331,98 @@ Theta = Annotated[
         "--theta",
         "JSON file with one public weight per feature, which divide eps_x and sum to 1. For unit "
         "local-attributes.",
+        metavar="FILE",
+    ),
+]
+MaxEdges = Annotated[
+    int | None,
+    flag(
+        _PRIVACY,
+        "--max-edges",
+        "Maximum expected number of edges of a released graph. Default: 20,000,000.",
+        min=1,
+    ),
+]
+Ledger = Annotated[
+    str | None,
+    flag(
+        _PRIVACY,
+        "--ledger",
+        "Ledger account to charge: a name in your ledger, or a database URL and a name. Default: the "
+        "account of these data in your ledger.",
+        metavar="NAME|URL|URL#NAME",
     ),
 ]
 
+# -- training and runs -----------------------------------------------------------------------------------
+
+Recipe = Annotated[
+    str | None,
+    flag(
+        _TRAINING,
+        "--recipe",
+        "Preprocessing and split: gap (default), lpgnn, weighted, planetoid.",
+        metavar="NAME",
+    ),
+]
 Module = Annotated[
     str | None,
     flag(
-        _RUN,
+        _TRAINING,
         "--module",
-        "The module that gnn trains: sage, gcn, gat or gin, or your own code in a file, which is run. "
-        "FILE.py:NAME can also be a method of your own, whose name is then the METHOD.",
+        "Architecture that gnn trains (sage, gcn, gat, gin), or FILE.py:NAME with your own module or method. "
+        "A method's name is then METHOD. The file is executed.",
         metavar="NAME",
     ),
 ]
 Perturb = Annotated[
     str | None,
     flag(
-        _PRIVACY,
+        _TRAINING,
         "--perturb",
-        f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it; "
-        "settings in brackets: 'edge-rr(structure=lazy_audited)'. Predictions see the released graph, never "
-        "the true one.",
+        f"Graph mechanism ({', '.join(GRAPH_MECHANISMS)}) that releases a noisy graph to train on, with "
+        "settings in parentheses: 'edge-rr(rounds=2)'. Predictions read the released graph "
+        "only. For sage, gcn and gat.",
         metavar="MECHANISM",
     ),
 ]
-Runs = Annotated[int, flag(_RUN, "--runs", "Number of runs, each with its own split.")]
+Set = Annotated[
+    list[str] | None,
+    flag(
+        _TRAINING,
+        "--set",
+        "Parameter of the method, listed by `graphveil train METHOD --help`. Repeatable.",
+        metavar="NAME=VALUE",
+    ),
+]
+Runs = Annotated[int, flag(_TRAINING, "--runs", "Number of runs, each with its own split.")]
 Seed = Annotated[
-    int, flag(_RUN, "--seed", "Random seed of splits, initial weights and batches, never of the noise.")
+    int, flag(_TRAINING, "--seed", "Random seed of splits, initial weights and batches, never of the noise.")
 ]
-FractionSeed = Annotated[int, flag(_RUN, "--seed", "Random seed of --private-fraction, never of the noise.")]
-NoBaseline = Annotated[
-    bool,
-    flag(
-        _RUN,
-        "--no-baseline",
-        "Do not train the no-graph baseline (mlp). It uses the same LDP reports at no further cost.",
-    ),
-]
-Baseline = Annotated[
-    bool | None,
-    flag(
-        _RUN,
-        "--baseline/--no-baseline",
-        "Train the no-graph baseline (mlp). Default: yes, except under node-level units, where it "
-        "costs extra budget.",
-    ),
+Out = Annotated[
+    Path | None, flag(_RUN, "--out", "Run folder to write. Default: a new folder in runs/.", metavar="FOLDER")
 ]
 DryRun = Annotated[
-    bool,
-    flag(_RUN, "--dry-run", "Print the plan and its privacy cost, without spending or writing anything."),
+    bool, flag(_RUN, "--dry-run", "Print the plan and its privacy cost only. Nothing is spent or written.")
 ]
 AggregationBackend = Annotated[
     str | None,
     flag(
         _RUN,
         "--backend",
-        "Aggregation backend: memory, disk (with --graph) or ray. All give the same result.",
+        "Aggregation backend: memory, disk (with --graph) or ray. Does not affect results.",
+        metavar="NAME",
     ),
 ]
 Address = Annotated[
     str | None,
-    flag(_RUN, "--address", "Address of the Ray cluster. Default: RAY_ADDRESS, or this machine."),
-]
-Out = Annotated[Path | None, flag(_RUN, "--out", "Run folder to write. Default: a new folder in runs/.")]
-PredictionsOut = Annotated[
-    Path | None,
     flag(
         _RUN,
-        "--out",
-        "Table of predictions and probabilities to write, .parquet or .csv. Default: print predictions.",
+        "--address",
+        "Address of the Ray cluster. Default: RAY_ADDRESS, or this machine.",
+        metavar="HOST:PORT",
     ),
 ]
-Set = Annotated[
-    list[str] | None,
-    flag(_RUN, "--set", "Keyword argument of the method. Repeatable.", metavar="KEY=VALUE"),
-]
-Track = Annotated[
-    list[str] | None,
-    flag(
-        _RUN,
-        "--track",
-        "Log the public results of the run to MLflow. Repeatable.",
-        metavar="mlflow[:URI]",
-        show_default=False,
-    ),
-]
-Resume = Annotated[bool, flag(_RUN, "--resume", "Finish the interrupted run in --out.")]
 
 
 # -- groups of flags -------------------------------------------------------------------------------------
@@ -544,14 +519,14 @@ class EdgeListOptions:
             flags = [f"--{name}" for name, value in columns.items() if value not in (None, False)]
             if flags:
                 raise ConfigError(
-                    f"--dataset and {', '.join(flags)} exclude each other: a named data set knows its own "
-                    "columns; drop the one or the other"
+                    f"--dataset and {', '.join(flags)} exclude each other, because a named dataset has its "
+                    "own columns. Remove one of them."
                 )
             return load_dataset(dataset, root=root, recipe=None)
         if missing := [f"--{name}" for name, value in columns.items() if value is None]:
             raise ConfigError(
-                "a graph is a data set by name (--dataset NAME), or two files and the names of their "
-                f"columns: add {', '.join(missing)}"
+                "A graph needs --dataset NAME, or two tables and the names of their columns. Add "
+                f"{', '.join(missing)}."
             )
         return read_topology(**columns, csv_format=csv_format or COMMAS)
 
@@ -632,43 +607,3 @@ def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
 
     called.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
     return called
-
-
-class Command(TyperCommand):
-    """A command that rejects a repeated option, and an option in place of a value.
-
-    A second budget must not silently replace the first, and ``--reason --json`` has no reason. Flags that
-    take several values, and switches, may be repeated. The help ends with two examples.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, then the examples."""
-        super().format_help(ctx, formatter)
-        typer.echo(examples_text(ctx.command_path.partition(" ")[2]))
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, after counting each option."""
-        self._check_values(ctx, args)
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
-        for option, count in Counter(order).items():
-            if count == 1 or not isinstance(option, TyperOption) or option.multiple:
-                continue
-            if not option.is_flag or option.secondary_opts:  # a switch without an opposite may be repeated
-                ctx.fail(f"{option.opts[0]} is given more than once; keep one.")
-        return super().parse_args(ctx, args)
-
-    def _check_values(self, ctx: Any, args: list[str]) -> None:
-        """Reject an option whose value is missing, so that the next option would be read as the value."""
-        options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
-        names = {name for one in options for name in (*one.opts, *one.secondary_opts)}
-        valued = {name for one in options if not one.is_flag and not one.count for name in one.opts}
-        words = iter(args)
-        for word in words:
-            if word == "--":
-                return
-            following = next(words, None) if word in valued else None
-            if following is not None and (following.startswith("--") or following in names):
-                ctx.fail(
-                    f"{word} needs a value, and the next word is {following}. Write {word}={following} if "
-                    "that is the value."
-                )

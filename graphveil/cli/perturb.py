@@ -1,12 +1,22 @@
 """``perturb``: release a noisy version of a private graph."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
-from graphveil.cli.options import EdgeListOptions, PublicEdgeOptions, check_not_existing, grouped
+from graphveil.cli.options import (
+    GRAPH_MECHANISMS,
+    EdgeListOptions,
+    PublicEdgeOptions,
+    check_not_existing,
+    flag,
+    grouped,
+)
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,20 +25,28 @@ if TYPE_CHECKING:
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import ReleaseOptions
     from graphveil.privacy import Guarantee
-    from graphveil.privacy.guarantee import Mode
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
-_PLAN = "Plan, before anything is spent"
+_PLAN = "Plan (no privacy budget has been spent)"
 _ALL_DELTA = (
-    "its delta is all of this release's: an account at the same delta has none left for another; "
-    "--set delta=D takes less"
+    "this release uses all of its delta; set --set delta=D to a smaller value to leave some of an "
+    "account's delta for other releases"
 )
+
+Mechanism = Annotated[
+    str,
+    typer.Argument(
+        metavar="MECHANISM", help=f"Graph mechanism: {', '.join(GRAPH_MECHANISMS)}.", show_default=False
+    ),
+]
 
 
 @grouped
 def perturb(
-    mechanism: options.Mechanism,
-    out: options.GraphOut,
+    mechanism: Mechanism,
+    out: Annotated[
+        Path, flag("Run", "--out", "New folder for the released graph and its guarantee.", metavar="FOLDER")
+    ],
     *,
     dataset: options.Dataset = None,
     root: options.Root = None,
@@ -43,24 +61,33 @@ def perturb(
     backend: options.AggregationBackend = None,
     address: options.Address = None,
     set: options.Set = None,
-    seed: options.FractionSeed = 0,
+    seed: Annotated[int, flag("Run", "--seed", "Random seed of --private-fraction, never of the noise.")] = 0,
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Release a noisy version of a private graph."""
+    from graphveil._util import checks
     from graphveil.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
-    from graphveil.perturb import release_graph
+    from graphveil.perturb import MECHANISMS, mechanism_for_mode, release_graph
     from graphveil.perturb.mechanism import domain_of
     from graphveil.privacy import parse_unit
     from graphveil.privacy.statements import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
+    from graphveil.runs.parameters import read_settings
     from graphveil.runs.source import GraphTableColumns
 
     backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
-    chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
-    check_not_existing(out, "a released graph may have cost a budget; choose another --out")
+    checks.one_of(tuple(MECHANISMS), mechanism=mechanism)
+    kind = mechanism_for_mode(MECHANISMS[mechanism], mode or "strict")
+    if epsilon is None:
+        raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 4.")
+    given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
+    types = get_type_hints(kind)
+    own = {part.name: types[part.name] for part in fields(kind) if part.init and part.name not in _FLAGS}
+    chosen = kind(**given, **read_settings(set or [], own, mechanism))
+    check_not_existing(out, "Choose another --out.")  # before a budget is spent on it
     graph = columns.load(dataset, root)
     backend_for(backend_chosen, graph.adjacency)  # which may raise an error, before anything is spent
     release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
@@ -92,32 +119,14 @@ def perturb(
         perturbed.save(out, source=columns.source or "source", target=columns.target or "target")
         with report_output_failure(out):
             count = perturbed.num_edges
-            screen.print_line(f"{counted(count, 'edge')}, their guarantee and a description are in {out}")
+            screen.print_line(f"Released graph with {counted(count, 'edge')}, and its guarantee: {out}")
             screen.print_line("")
             screen.print_paragraph(perturbed.guarantee.formal_statement())
-            screen.print_paragraph(f"In the ledger: {account.after()}.")
+            screen.print_paragraph(f"Ledger: {account.after()}.")
             about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
             screen.emit_json(
                 about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()}
             )
-
-
-def _mechanism(
-    name: str, mode: "Mode", epsilon: float | None, max_edges: int | None, settings: list[str]
-) -> "GraphMechanism":
-    """Return the mechanism that the flags describe."""
-    from graphveil._util import checks
-    from graphveil.perturb import MECHANISMS, mechanism_for_mode
-    from graphveil.runs.parameters import read_settings
-
-    checks.one_of(tuple(MECHANISMS), mechanism=name)
-    kind = mechanism_for_mode(MECHANISMS[name], mode)
-    if epsilon is None:
-        raise ConfigError(f"{name} needs a budget: pass --epsilon")
-    given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
-    types = get_type_hints(kind)
-    own = {part.name: types[part.name] for part in fields(kind) if part.init and part.name not in _FLAGS}
-    return kind(**given, **read_settings(settings, own, name))
 
 
 def _facts(
@@ -135,7 +144,7 @@ def _facts(
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
         *([("", _ALL_DELTA)] if guarantee.additive_delta > guarantee.delta / 2 else []),
         *mechanism.facts(domain),
-        ("attacker", attack_bound_text(guarantee)),
+        ("attack bound", attack_bound_text(guarantee)),
         *([("warning", REVEALS_WARNING)] if reveals_edges(guarantee) else []),
         *(("deviation", deviation) for deviation in guarantee.deviations),
     ]

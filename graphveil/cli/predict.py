@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from graphveil._util.escape import csv_cell
 from graphveil.cli import options
@@ -13,6 +13,7 @@ from graphveil.cli.options import (
     PublicEdgeOptions,
     TableOptions,
     check_not_existing,
+    flag,
     given,
     grouped,
 )
@@ -21,21 +22,56 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.artifacts.release_folder import Table
     from graphveil.data import Graph
-    from graphveil.data.tables.encoding import Encoding
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
     from graphveil.runs.charges import PredictionAccounts
     from graphveil.runs.source import PublicFlags
 
 _TOTAL_ADDS_UP = {
-    "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
-    "records": "as a person may be in both graphs",
+    "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
+    "records": "since a person may be in both graphs",
 }
-_TOTAL_IS_MAX = "the larger of the two, on your word that the graphs share no {thing}"
-_KNOWN = "none: this is the graph of the training, or one that was predicted before"
-_NO_QUERY = "none: this model does not query the {about} under a budget"
+_TOTAL_IS_MAX = "the maximum of both, since you assert that the graphs share no {thing}"
+_KNOWN = "none: this is the training graph, or a graph that was predicted before"
+_NO_QUERY = "none: this model does not query the {about} of a graph to predict"
 _CHOICES = ("features", "drop", "categories")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
+
+AssumeDisjointEdges = Annotated[
+    bool,
+    flag(
+        "Privacy",
+        "--assume-disjoint-edges",
+        "Assert that this graph shares no edge with the training graph and with earlier queries. The total "
+        "privacy loss is then the maximum instead of the sum.",
+    ),
+]
+AssumeDisjointNodes = Annotated[
+    bool,
+    flag(
+        "Privacy",
+        "--assume-disjoint-nodes",
+        "Assert that this graph shares no person with the training graph and with earlier queries. The "
+        "total privacy loss is then the maximum instead of the sum. For unit local-attributes.",
+    ),
+]
+AllowSpend = Annotated[
+    bool,
+    flag(
+        "Privacy",
+        "--allow-spend",
+        "Allow spending privacy budget if graphveil cannot determine whether this is the training graph.",
+    ),
+]
+PredictionsOut = Annotated[
+    Path | None,
+    flag(
+        "Run",
+        "--out",
+        "Table of predictions and probabilities to write, .parquet or .csv. Default: print predictions.",
+        metavar="FILE",
+    ),
+]
 
 
 @grouped
@@ -44,13 +80,13 @@ def predict(
     files: TableOptions,
     columns: InputColumnOptions,
     public: PublicEdgeOptions,
-    assume_disjoint_edges: options.AssumeDisjointEdges = False,
-    assume_disjoint_nodes: options.AssumeDisjointNodes = False,
-    allow_spend: options.AllowSpend = False,
+    assume_disjoint_edges: AssumeDisjointEdges = False,
+    assume_disjoint_nodes: AssumeDisjointNodes = False,
+    allow_spend: AllowSpend = False,
     ledger: options.Ledger = None,
     backend: options.AggregationBackend = None,
     address: options.Address = None,
-    out: options.PredictionsOut = None,
+    out: PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
     """Predict nodes of a run's graph or of a new graph."""
@@ -59,15 +95,17 @@ def predict(
     from graphveil.data import tables
     from graphveil.estimators.saved import load_model
     from graphveil.ledger import ledger_of
+    from graphveil.privacy.statements import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.charges import restore_earlier_predictions
+    from graphveil.runs.charges import PredictionAccounts, earlier_predictions, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
+    from graphveil.runs.run_folder import RunFolder
 
     chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
     if out is not None:
         tables.check_output(out)
-        check_not_existing(out, "predictions may have cost a budget; choose another --out")
+        check_not_existing(out, "Choose another --out.")
     model = load_model(run)
     flags = public.flags()
     flags.check(model.guarantee.unit)
@@ -78,14 +116,14 @@ def predict(
         described = described or ledger is not None or chosen is not None or bool(flags.given)
         if described or any(value is not None for value in chosen_columns.values()):
             raise ConfigError(
-                "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and "
-                "--backend are about another graph; add its --nodes and --edges, or drop them"
+                "Column options, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger "
+                "and --backend are about another graph. Add its --nodes and --edges, or remove them."
             )
         restore_earlier_predictions(run, model)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         withheld = withheld_files(model.guarantee.unit)
-        audience = "; row v only for someone entitled to v's record" if withheld else ""
-        screen.note(f"Predictions of {run}: stored with the run, so free{audience}.")
+        audience = " Show row v only to someone authorized to access v's record." if withheld else ""
+        screen.note(f"Predictions stored in {run}. Reading them does not spend privacy budget.{audience}")
         _deliver(model, table, out, screen, privacy_cost=None)
         return
     graph = _other_graph(run, model, chosen_columns, directed, flags)
@@ -95,19 +133,31 @@ def predict(
         "assume_disjoint_nodes": assume_disjoint_nodes,
     }
     privacy_cost = model.privacy_cost(graph, **assumptions)
-    accounts = _accounts(run, model, graph, privacy_cost, ledger, assumed_disjoint=any(assumptions.values()))
+    accounts = None
+    if privacy_cost is None or graph.edge_set.released:
+        restore_earlier_predictions(run, model)
+    else:
+        accounts = PredictionAccounts.from_prediction(
+            run, model, graph, privacy_cost, ledger, assumed_disjoint=any(assumptions.values())
+        )
+        accounts.check_room()
     after, about = model.guarantee_after(graph, **assumptions), protected_parts(model.guarantee)
     apart = "edge" if assume_disjoint_edges else "person"
     why = _TOTAL_IS_MAX.format(thing=apart) if any(assumptions.values()) else _TOTAL_ADDS_UP[about]
+    if not RunFolder(run).lock.is_file():
+        why += "; earlier predictions add to it"
+    elif count := len(earlier_predictions(run)):
+        why += f"; including {counted(count, 'earlier prediction')} of other graphs"
     known = model.is_fitted_graph(graph)
     no_cost_note = _KNOWN if known else _NO_QUERY.format(about=about)
-    rows = _facts(graph, privacy_cost, after, about, f"{why}{_earlier_predictions_note(run)}", no_cost_note)
+    rows = _facts(graph, privacy_cost, after, about, why, no_cost_note)
     screen.print_facts(
-        "The privacy cost of predicting this graph"
+        "Privacy cost of predicting this graph"
         if known
-        else f"The privacy cost of querying another graph's {about}",
+        else f"Privacy cost of querying another graph's {about}",
         rows if accounts is None else [*rows, *accounts.before()],
     )
+    # An error after the charge must state that the budget is spent, also if only printing fails.
     with report_charge_on_failure(ledger_of(graph.edge_set)):
         with using(chosen), nullcontext() if accounts is None else accounts.recorded_in_folder():
             proba = model.predict_proba(graph, **assumptions, allow_spend=allow_spend)
@@ -115,41 +165,8 @@ def predict(
             update_compliance_report(run)
         table = predictions_table(proba, model.named_classes, graph.ids)
         for words_of_one in [] if accounts is None else accounts.after():
-            screen.note(f"In the ledger: {words_of_one}.")
+            screen.note(f"Ledger: {words_of_one}.")
         _deliver(model, table, out, screen, privacy_cost=privacy_cost, accounts=accounts)
-
-
-def _accounts(
-    run: Path,
-    model: "Estimator",
-    graph: "Graph",
-    privacy_cost: "Guarantee | None",
-    ledger: str | None,
-    *,
-    assumed_disjoint: bool,
-) -> "PredictionAccounts | None":
-    """Return the accounts that a prediction of the other graph is charged to, if it queries edges."""
-    from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
-
-    if privacy_cost is None or graph.edge_set.released:
-        restore_earlier_predictions(run, model)
-        return None
-    accounts = PredictionAccounts.from_prediction(
-        run, model, graph, privacy_cost, ledger, assumed_disjoint=assumed_disjoint
-    )
-    accounts.check_room()
-    return accounts
-
-
-def _earlier_predictions_note(run: Path) -> str:
-    """Return how the reported total relates to earlier commands."""
-    from graphveil.runs.charges import earlier_predictions
-    from graphveil.runs.run_folder import RunFolder
-
-    if not RunFolder(run).lock.is_file():
-        return "; what earlier commands predicted comes on top"
-    count = len(earlier_predictions(run))
-    return f"; with {count:,} earlier predictions of other graphs" if count else ""
 
 
 def _other_graph(
@@ -159,10 +176,20 @@ def _other_graph(
 
     It needs no labels and no split. Columns that were not features in training are ignored.
     """
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.runs.run_folder import RunFolder, read_json
     from graphveil.runs.source import GraphTableColumns, Source
 
-    known = _trained_columns(run)
-    chosen = any(flags[name] is not None for name in _CHOICES)
+    # Without the run's internal part nothing is known of the tables of the training.
+    internal, known = RunFolder(run), dict[str, Any]()
+    if internal.lock.is_file():
+        configuration = read_json(internal.lock)["configuration"]
+        roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
+        known = {role: configuration.get(f"data.{role}") for role in roles}
+    encoding = None
+    if not any(flags[name] is not None for name in _CHOICES):
+        trained = internal.columns.is_file()
+        encoding = Encoding.from_plain(read_json(internal.columns)) if trained else model.encoding_
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
     wanted = {name: known.get(name) for name in flags if name != "label"}
     given = wanted | {name: value for name, value in flags.items() if value is not None}
@@ -171,7 +198,7 @@ def _other_graph(
         directed=directed or bool(known.get("directed")),
         to_predict=True,
         aside=aside,
-        encoding=None if chosen else _trained_encoding(run) or model.encoding_,
+        encoding=encoding,
     )
     graph = origin.load(classes=model.named_classes)
     columns = GraphTableColumns(
@@ -182,27 +209,6 @@ def _other_graph(
         csv_format=origin.csv_format,
     )
     return graph.replace(public=public.part(graph, columns, seed=0))
-
-
-def _trained_columns(run: Path) -> dict[str, Any]:
-    """Return the column flags of the run's training, if its internal part is there."""
-    from graphveil.runs.run_folder import RunFolder, read_json
-
-    lock = RunFolder(run).lock
-    if not lock.is_file():
-        return {}
-    configuration = read_json(lock)["configuration"]
-    roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
-    return {role: configuration.get(f"data.{role}") for role in roles}
-
-
-def _trained_encoding(run: Path) -> "Encoding | None":
-    """Return the encoding of the run's training, if its internal part is there."""
-    from graphveil.data.tables.encoding import Encoding
-    from graphveil.runs.run_folder import RunFolder, read_json
-
-    path = RunFolder(run).columns
-    return Encoding.from_plain(read_json(path)) if path.is_file() else None
 
 
 def _facts(
@@ -225,19 +231,19 @@ def _facts(
             "privacy cost",
             f"{format_epsilon_delta(privacy_cost.epsilon, privacy_cost.delta)}, on the {about} of this graph",
         ),
-        ("attacker", attack_bound_text(privacy_cost)),
+        ("attack bound", attack_bound_text(privacy_cost)),
         *(
-            ("and of features", f"{format_epsilon_delta(one.epsilon, one.delta)}; {attack_bound_text(one)}")
+            ("features", f"{format_epsilon_delta(one.epsilon, one.delta)}; {attack_bound_text(one)}")
             for one in privacy_cost.additional
         ),
         (
-            "with the training",
+            "total with training",
             f"{format_epsilon_delta(after.epsilon, after.delta)}, {why}",
         ),
         *(
             (
-                "features with it",
-                f"{format_epsilon_delta(one.epsilon, one.delta)}, as a person may be in both graphs",
+                "features, total",
+                f"{format_epsilon_delta(one.epsilon, one.delta)}, since a person may be in both graphs",
             )
             for one in after.additional
         ),

@@ -13,19 +13,20 @@ from graphveil.cli.console import Screen
 from graphveil.cli.options import ColumnOptions, grouped
 from graphveil.errors import ConfigError
 
-_INTERNAL = "Internal: the folder and these figures are as private as the tables."
+_INTERNAL = "Internal: the folder and these numbers are as private as the tables."
 Edges = Annotated[
     list[str] | None,
     typer.Option(
         "--edges",
-        help="Tables of edges: a file or a quoted pattern such as 'part-*.parquet'; may be repeated.",
+        help="Edge table, or a quoted pattern such as 'part-*.parquet'. Repeatable.",
+        metavar="FILE",
     ),
 ]
 Memory = Annotated[
     str,
-    typer.Option("--memory", help="Maximum memory of sorting, such as 4GB. The rest is written to --out."),
+    typer.Option("--memory", help="Maximum memory for sorting, for example 4GB.", metavar="SIZE"),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder of the prepared graph.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the prepared graph.", metavar="FOLDER")]
 
 
 @grouped
@@ -44,8 +45,8 @@ def prepare(
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:
         raise ConfigError(
-            "prepare needs --nodes FILE --edges FILE --id COL --source COL --target COL --out DIR, and "
-            "--label COL or --classes a,b"
+            "prepare needs --nodes, --edges, --id, --source, --target and --out, and --label or --classes. "
+            "See `graphveil prepare --help`."
         )
     screen, start = Screen(as_json=json), time.perf_counter()
     made = prepared(

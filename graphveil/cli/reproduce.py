@@ -30,10 +30,12 @@ _NOTE_INTERVAL = 30.0  # seconds between two lines without a live grid
 
 TargetName = Annotated[
     str,
-    typer.Argument(metavar="{list,TARGET}", help="`list`, or a target that it lists.", show_default=False),
+    typer.Argument(
+        metavar="TARGET", help="Table or figure to reproduce, or `list` for all targets.", show_default=False
+    ),
 ]
 Described = Annotated[
-    str | None, typer.Argument(metavar="[TARGET]", help="With `list`: describe this one.", show_default=False)
+    str | None, typer.Argument(metavar="NAME", help="Target to describe, after `list`.", show_default=False)
 ]
 Datasets = Annotated[str | None, flag("Data", "--datasets", "Datasets to use, a,b,c.", metavar="NAME,...")]
 PaperFirst = Annotated[
@@ -41,8 +43,9 @@ PaperFirst = Annotated[
     flag(
         "Privacy",
         "--mode",
-        "paper (the default, where a target has it): the paper's own algorithm, accounting and search; "
-        "strict: ours, with guarantees that hold, and fixed settings.",
+        "Privacy mode. paper (default, if the target has it): the paper's algorithm, accounting and search. "
+        "strict: valid guarantees and fixed settings.",
+        metavar="paper|strict",
     ),
 ]
 Repeats = Annotated[
@@ -58,7 +61,7 @@ Jobs = Annotated[
     flag(
         "Run",
         "--jobs",
-        "Number of cells that run at a time. Default: number of cores, at most 4.",
+        "Number of worker processes. Default: number of cores, at most 4.",
         min=1,
         max=256,
     ),
@@ -68,12 +71,14 @@ GridOut = Annotated[
     flag(
         "Run",
         "--out",
-        "Folder of tables, figures and cells; by default reproduce/TARGET-MODE. The same call again "
-        "goes on where it was.",
+        "Folder for tables, figures and cells. Default: reproduce/TARGET-MODE. The same command continues an "
+        "interrupted reproduction.",
+        metavar="FOLDER",
     ),
 ]
 SharedCells = Annotated[
-    Path | None, flag("Run", "--cells", "A folder of finished cells that several targets share.")
+    Path | None,
+    flag("Run", "--cells", "Folder of finished cells to share between targets.", metavar="FOLDER"),
 ]
 ResumeGrid = Annotated[bool, flag("Run", "--resume", "Finish the reproduction in --out.")]
 
@@ -100,44 +105,42 @@ def reproduce(
         _list(described, root, screen)
         return
     if described is not None:
-        raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
+        raise ConfigError(f"Unexpected argument {described!r}. Name one target.")
     from graphveil._util import checks
+    from graphveil.data.datasets import entry_of
     from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.outputs import Results
     from graphveil.lab.papers.target import ReproductionOptions
     from graphveil.lab.papers.targets import target_named
     from graphveil.runs.run_folder import RunFolder
 
-    named = target_named(target).on(_names(datasets)).at(_numbers(at))
+    names = options.items("--datasets", datasets)
+    for name in names:
+        entry_of(name)  # raises an error for an unknown dataset
+    try:
+        points = tuple(float(x) for x in options.items("--at", at))
+    except ValueError:
+        raise ConfigError(f"--at {at!r} is not a list of numbers. Write, for example, --at 0.5,4.") from None
+    named = target_named(target).on(tuple(dict.fromkeys(names))).at(points)
     if mode is not None:
         checks.one_of(named.modes, mode=mode)
     chosen = next((one for one in named.modes if one == mode), named.modes[0])
     run_options = ReproductionOptions(mode=chosen, runs=runs, seed=seed, quick=quick)
     folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
-        raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
+        raise ConfigError(f"{folder.root} contains nothing to resume. Correct --out, or remove --resume.")
     jobs = jobs or min(_MAX_JOBS, os.cpu_count() or 1)
     grid = ReproductionGrid(
         target=named, run_options=run_options, folder=folder, root=root, jobs=jobs, cells=cells
     )
-    _reproduce(grid, screen)
-
-
-def _names(datasets: str | None) -> tuple[str, ...]:
-    """Return the requested datasets, after checking that they exist."""
-    from graphveil.data.datasets import entry_of
-
-    names = options.items("--datasets", datasets)
-    for name in names:
-        entry_of(name)
-    return tuple(dict.fromkeys(names))
-
-
-def _numbers(places: str | None) -> tuple[float, ...]:
-    """Return the requested points on the axis, as numbers."""
-    try:
-        return tuple(float(x) for x in options.items("--at", places))
-    except ValueError:
-        raise ConfigError(f"--at {places!r} is no list of numbers; give some as in --at 0.5,4") from None
+    screen.print_facts(f"{named.title} ({named.source})", _facts(grid))
+    with explain_resume_on_failure(folder.root, by_flag=False):
+        with LiveProgress(screen, named, run_options, jobs) as listener:
+            finished = grid.run(listener)
+        results = Results(named, run_options, finished)
+        files = results.write(folder.root)
+        with report_output_failure(folder.root, again=True):
+            _show(results, files, folder.root, screen)
 
 
 # -- the list ----------------------------------------------------------------------------------------------
@@ -152,31 +155,12 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
         head = ("target", "shows", "data", "cells", "minutes: paper, quick, strict")
         keys = ("target", "title", "data", "cells", "minutes")
         screen.table(head, [tuple(str(row[key]) for key in keys) for row in rows], right=(3, 4))
-        screen.print_line(
-            "Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` has details."
-        )
+        screen.print_line("Minutes are for three runs and two jobs. Details: graphveil reproduce list TARGET")
         screen.emit_json({"targets": rows})
         return
     print_facts = describe(target_named(name), root)
     screen.table(("", name), [(key, words) for key, words in print_facts])
     screen.emit_json({"target": name, "facts": [list(fact) for fact in print_facts]})
-
-
-# -- making one --------------------------------------------------------------------------------------------
-
-
-def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
-    from graphveil.lab.papers.outputs import Results
-
-    target, run_options = grid.target, grid.run_options
-    screen.print_facts(f"{target.title} ({target.source})", _facts(grid))
-    with explain_resume_on_failure(grid.folder.root, by_flag=False):
-        with LiveProgress(screen, target, run_options, grid.jobs) as listener:
-            runs = grid.run(listener)
-        results = Results(target, run_options, runs)
-        files = results.write(grid.folder.root)
-        with report_output_failure(grid.folder.root, again=True):
-            _show(results, files, grid.folder.root, screen)
 
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
@@ -197,8 +181,8 @@ def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
 
 
 _MODES = {
-    "paper": "paper: its algorithm, accounting and search; no guarantee holds",
-    "strict": "strict: guarantees hold, one for each cell; the data are published, and no ledger is charged",
+    "paper": "paper: the paper's algorithm, accounting and search; no valid guarantee",
+    "strict": "strict: one valid guarantee per cell; the data are public, and no ledger is charged",
 }
 
 
@@ -209,9 +193,9 @@ def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Scr
         screen.table(block.head, block.rows, right=range(block.words, len(block.head)))
     for why, lines in results.refusals.items():
         screen.print_line("")
-        screen.print_paragraph(f"Refused, {', '.join(lines)}: {why}")
+        screen.print_paragraph(f"Not supported: {', '.join(lines)}. {why}")
     screen.print_line("")
-    screen.print_facts("Where things are", [(path.name, str(path)) for path in files])
+    screen.print_facts("Files", [(path.name, str(path)) for path in files])
     screen.emit_json({**results.verdict(), "out": str(folder)})
 
 
@@ -272,19 +256,17 @@ class LiveProgress:
         names = {cell.work.name for cell in self._cells}
         done = sum(name in self._found for name in names)
         passed = time.monotonic() - self._began
-        return f"{done:,} of {counted(len(names), 'cell')}, {_clock(passed)} passed, {self._left(names)}"
-
-    def _left(self, names: set[str]) -> str:
-        """Estimate the time left from the cells of the same line; unknown lines take the mean."""
+        status = f"{done:,} of {counted(len(names), 'cell')}, {_clock(passed)} passed"
         every = [seconds for line in self._seconds.values() for seconds in line]
         if not every:
-            return "time left unknown"
+            return f"{status}, time left unknown"
+        # Cells of a line take about as long as those before them; unknown lines take the mean.
         known = {line: sum(some) / len(some) for line, some in self._seconds.items()}
         lines = {cell.work.name: cell.line for cell in self._cells}
         mean = sum(every) / len(every)
         left = sum(known.get(lines[name], mean) for name in names if name not in self._found)
-        spinner = (time.monotonic() - self._began) * self._jobs / sum(every) if sum(every) else 1.0
-        return f"about {_clock(left * max(1.0, spinner) / self._jobs)} left"
+        overhead = passed * self._jobs / sum(every) if sum(every) else 1.0
+        return f"{status}, about {_clock(left * max(1.0, overhead) / self._jobs)} left"
 
     def _table(self) -> Table:
         """Return the grid: the number of finished cells of each point, and their mean."""
@@ -296,16 +278,17 @@ class LiveProgress:
             title_justify="left",
         )
         xs = list(dict.fromkeys(cell.x for cell in self._cells))
-        for name in ("data set", "", "", *("" if x is None else f"{x:g}" for x in xs)):
+        for name in ("dataset", "", "", *("" if x is None else f"{x:g}" for x in xs)):
             table.add_column(name)
         rows: dict[tuple[str, str, str], dict[float | None, list[ReproductionCell]]] = {}
         for cell in self._cells:
             rows.setdefault(cell.place[:3], {}).setdefault(cell.x, []).append(cell)
         for row, places in rows.items():
-            table.add_row(*row, *(self._axis_position(places.get(x, [])) for x in xs))
+            table.add_row(*row, *(self._point(places.get(x, [])) for x in xs))
         return table
 
-    def _axis_position(self, cells: "Sequence[ReproductionCell]") -> Text:
+    def _point(self, cells: "Sequence[ReproductionCell]") -> Text:
+        """Return the mean of the cells at one point, or how many of them are finished."""
         there = [self._found[cell.work.name] for cell in cells if cell.work.name in self._found]
         metric, scale = self._target.metric, 100 if self._target.percent else 1
         values = [scale * found.values[metric] for found in there if metric in found.values]
@@ -313,7 +296,7 @@ class LiveProgress:
             return Text("")
         if len(there) < len(cells):
             return Text(f"{len(there)}/{len(cells)}", style="dim" if not there else "")
-        return Text(f"{sum(values) / len(values):.4g}" if values else "refused", style="bold")
+        return Text(f"{sum(values) / len(values):.4g}" if values else "n/a", style="bold")
 
 
 def _clock(seconds: float) -> str:

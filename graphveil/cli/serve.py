@@ -2,7 +2,7 @@
 
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,16 +11,15 @@ from graphveil.cli.console import Screen
 from graphveil.cli.options import flag
 from graphveil.errors import ConfigError
 
-if TYPE_CHECKING:
-    from graphveil.serve import ReleaseBudget
-
 _SERVER = "Server"
 
 
 def serve(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, or their release folders.", show_default=False),
+        typer.Argument(
+            metavar="RUN", help="Run folders, or copies of their release/ folders.", show_default=False
+        ),
     ],
     keys: Annotated[
         Path | None,
@@ -32,7 +31,7 @@ def serve(
     ] = None,
     host: Annotated[str, flag(_SERVER, "--host", "Address of the server.")] = "127.0.0.1",
     port: Annotated[
-        int, flag(_SERVER, "--port", "Port of the server; 0 for any free port.", min=0, max=65535)
+        int, flag(_SERVER, "--port", "Port of the server. 0 selects a free port.", min=0, max=65535)
     ] = 8000,
     max_body: Annotated[
         int, flag(_SERVER, "--max-body", "Maximum size of a request body in bytes.", min=1)
@@ -42,7 +41,7 @@ def serve(
         flag(
             _SERVER,
             "--max-under-way",
-            "Maximum number of requests being answered at a time in each worker.",
+            "Maximum number of concurrent requests per worker.",
             min=1,
         ),
     ] = 64,
@@ -52,7 +51,7 @@ def serve(
     ] = None,
     burst: Annotated[
         int,
-        flag(_SERVER, "--burst", "Maximum number of requests that may arrive at once under --rate.", min=1),
+        flag(_SERVER, "--burst", "Maximum burst size under --rate, in requests.", min=1),
     ] = 50,
     workers: Annotated[int, flag(_SERVER, "--workers", "Number of worker processes.", min=1, max=256)] = 1,
     allow_releases: Annotated[
@@ -60,24 +59,43 @@ def serve(
         flag(
             _SERVER,
             "--allow-releases",
-            "Predict new records, for at most this epsilon in total. Requires --ledger and --keys.",
+            "Total epsilon for predictions of new records. Default: no such predictions. "
+            "Requires --ledger and --keys.",
             metavar="EPSILON",
         ),
     ] = None,
-    ledger: options.CallersLedger = None,
+    ledger: Annotated[
+        str | None,
+        flag(
+            _SERVER,
+            "--ledger",
+            "Ledger account to charge for --allow-releases: a name in your ledger, or a database URL and a "
+            "name.",
+            metavar="NAME|URL|URL#NAME",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Serve the released predictions of finished runs over HTTP."""
-    from graphveil.serve import Limits, Service
+    from graphveil.serve import Limits, ReleaseBudget, Service
     from graphveil.serve import serve as answer
 
-    screen = Screen(as_json=json)
+    screen, budget = Screen(as_json=json), None
+    if (allow_releases is None) != (ledger is None):
+        raise ConfigError(
+            "--allow-releases EPSILON and --ledger NAME must be given together. Add the other one."
+        )
+    if allow_releases is not None and ledger is not None:
+        try:
+            budget = ReleaseBudget(epsilon=Decimal(allow_releases), ledger=ledger)
+        except InvalidOperation:
+            raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.") from None
     service = Service(
         runs=tuple(runs),
         keys=keys,
         limits=Limits(body_bytes=max_body, under_way=max_under_way, rate=rate, burst=burst),
         workers=workers,
-        release_budget=_allowance(allow_releases, ledger),
+        release_budget=budget,
     )
     app = service.app()
     found = [(run.name, run.guarantee) for run in app.state.runs]
@@ -87,28 +105,16 @@ def serve(
     answer(service, host, port, app=app, on_bound=lambda: screen.emit_json(served))
 
 
-def _allowance(epsilon: str | None, ledger: str | None) -> "ReleaseBudget | None":
-    """Return the budget of new releases: both flags, or neither."""
-    from graphveil.serve import ReleaseBudget
-
-    if (epsilon is None) != (ledger is None):
-        raise ConfigError(
-            "--allow-releases EPSILON and --ledger NAME must be given together. Add the other one."
-        )
-    if epsilon is None or ledger is None:
-        return None
-    try:
-        return ReleaseBudget(epsilon=Decimal(epsilon), ledger=ledger)
-    except InvalidOperation:
-        raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.") from None
-
-
 def keys(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of keys. Created if it does not exist.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File of API keys. Created if it does not exist.")
+    ],
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            "--subject", help="Id whose row the key may read, for node-level privacy units. Repeatable."
+            "--subject",
+            help="Node id whose prediction the key may read, for node-level privacy units. Repeatable.",
+            metavar="ID",
         ),
     ] = None,
     releases: Annotated[

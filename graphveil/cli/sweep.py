@@ -24,38 +24,34 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
-    from graphveil.release import AggregationBackend
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import SweepPlan, SweepResult
-    from graphveil.runs.sweep_cells import Sweep
 
 MethodList = Annotated[
-    str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the no-graph baseline.")
+    str, typer.Argument(metavar="METHODS", help="Methods to compare, a,b,c. The no-graph baseline is mlp.")
 ]
 Epsilons = Annotated[
-    str | None, flag("Privacy", "--epsilon", "Privacy budgets to compare, a,b,c.", metavar="E,...")
+    str | None, flag("Privacy", "--epsilon", "Privacy budgets to compare, a,b,c.", metavar="NUMBER,...")
 ]
 Grid = Annotated[
     list[str] | None,
     flag(
-        "Run",
+        "Training",
         "--set",
-        "Values of a constructor keyword, for the methods that have it; repeatable.",
-        metavar="KEY=V,...",
+        "Values of a parameter to compare, for the methods that have it. Repeatable.",
+        metavar="NAME=V,...",
     ),
 ]
 IncludeNonprivate = Annotated[
     bool,
     flag(
-        "Run",
+        "Training",
         "--include-nonprivate",
-        "Also train the non-private reference of each method that has one. No guarantee covers it.",
+        "Also train the non-private reference of each method that has one. It has no privacy guarantee.",
     ),
 ]
-SweepOut = Annotated[Path, flag("Run", "--out", "New folder for results, table and figure.")]
-Jobs = Annotated[
-    int, flag("Run", "--jobs", "Number of cells that run at a time, each with a copy of the graph.")
-]
+SweepOut = Annotated[Path, flag("Run", "--out", "New folder for runs, table and figure.", metavar="FOLDER")]
+Jobs = Annotated[int, flag("Run", "--jobs", "Number of worker processes, each with a copy of the graph.")]
 Continue = Annotated[bool, flag("Run", "--resume", "Finish the sweep in --out.")]
 
 
@@ -84,8 +80,10 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid of methods, budgets and settings on one dataset."""
-    from graphveil.release.backends import backend_by_name
-    from graphveil.runs.parameters import parse_value
+    from graphveil.release.backends import backend_by_name, backend_for
+    from graphveil.runs.parameters import parse_value, read_theta
+    from graphveil.runs.run_folder import RunFolder
+    from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
     from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
@@ -94,12 +92,22 @@ def sweep(
         tuple(options.items("METHOD", methods)),
         None if module is None else load_custom_module(module),
     )
-    if not resume:
+    if not resume:  # before anything heavy is imported; a finished sweep is shown again without its tables
         source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
-    settings, parameters = _split_by_method(privacy, own)
+    # Flags that only some methods have are settings of one value; the others apply to all methods.
+    parameters = privacy.keywords()
+    if "delta" in parameters:
+        parameters["delta"] = parse_value("delta", parameters["delta"], float | str)
+    settings: dict[str, Any] = {
+        name: (parameters.pop(name),) for name in ("perturb", "max_edges") if name in parameters
+    }
+    if privacy.theta is not None:
+        settings["theta"] = (read_theta(privacy.theta).theta,)
+    if own is not None:
+        settings["module"] = (own,)
     tried = parse_grid(names, set or [])
     for name in tried.keys() & {*settings, *parameters}:
-        raise ConfigError(f"{name} is given twice, by its flag and by --set {name}; keep one")
+        raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
     grid = Sweep(
         methods=names,
         source=source,
@@ -113,25 +121,27 @@ def sweep(
         include_nonprivate=include_nonprivate,
     )
     checks.integer_at_least(1, jobs=jobs)
-    files = () if module is None else (module,)
-    run_arguments: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "backend": chosen}
-    run_arguments["dry_run"] = dry_run
-    _sweep(grid, out, Screen(as_json=json), **run_arguments, own=files)
-
-
-def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return flags that only some methods have, as settings of one value, and flags that all must have."""
-    from graphveil.runs.parameters import parse_value, read_theta
-
-    parameters = privacy.keywords()
-    if "delta" in parameters:
-        parameters["delta"] = parse_value("delta", parameters["delta"], float | str)
-    settings: dict[str, Any] = {
-        name: (parameters.pop(name),) for name in ("perturb", "max_edges") if name in parameters
-    }
-    if privacy.theta is not None:
-        settings["theta"] = (read_theta(privacy.theta).theta,)
-    return settings | ({} if own is None else {"module": (own,)}), parameters
+    screen, folder = Screen(as_json=json), RunFolder(out)
+    folder.check(grid.as_dict(), resume=resume)
+    with screen.spinner(f"reading {source.name}"):
+        plan = plan_sweep(grid)
+        for graph in {*plan.graphs}:
+            backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is written
+        synthetic = (source.dataset or "").startswith(SYNTHETIC) and ledger is None
+        account = None if synthetic or dry_run else account_of(plan, ledger)
+    screen.print_facts(
+        "Plan of the grid (no privacy budget has been spent)", _facts(plan, folder, account, resumed=resume)
+    )
+    if dry_run:
+        screen.dry_run(plan.total)
+        return
+    with explain_resume_on_failure(folder.root, None if account is None else account.ledger):
+        with screen.bars() as bars:
+            files = () if module is None else (module,)
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "backend": chosen, "own": files}
+            result = run_sweep(plan, folder, bars, account, **how)
+        with report_output_failure(folder.root, again=True):
+            _show(result, screen)
 
 
 def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -152,52 +162,16 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ConfigError(f"--set {setting!r} has no value; write --set key=a,b,c")
+            raise ConfigError(f"--set {setting!r} has no value. Write --set name=a,b,c.")
         if key not in known:
-            raise ConfigError(f"--set {key}: no method of this sweep ({', '.join(methods)}) has it")
+            raise ConfigError(
+                f"--set {key}: no method of this sweep ({', '.join(methods)}) has this parameter."
+            )
         if key in parsed:
-            raise ConfigError(f"--set {key} is given twice; write --set {key}=a,b,c")
+            raise ConfigError(f"--set {key} is given twice. Write --set {key}=a,b,c.")
         texts = [text] if get_origin(known[key]) is tuple else options.items(f"--set {key}", text)
         parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
     return parsed
-
-
-def _sweep(
-    grid: "Sweep",
-    out: Path,
-    screen: Screen,
-    *,
-    resume: bool,
-    ledger: str | None,
-    jobs: int,
-    backend: "AggregationBackend | str | None",
-    own: tuple[str, ...],
-    dry_run: bool = False,
-) -> None:
-    from graphveil.release.backends import backend_for
-    from graphveil.runs.run_folder import RunFolder
-    from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
-
-    folder = RunFolder(out)
-    folder.check(grid.as_dict(), resume=resume)
-    with screen.spinner(f"reading {grid.source.name}"):
-        plan = plan_sweep(grid)
-        for graph in set(plan.graphs):
-            backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
-        made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
-        account = None if made_up or dry_run else account_of(plan, ledger)
-    screen.print_facts(
-        "Plan of the whole grid, before anything is spent", _facts(plan, folder, account, resumed=resume)
-    )
-    if dry_run:
-        screen.dry_run(plan.total)
-        return
-    with explain_resume_on_failure(folder.root, None if account is None else account.ledger):
-        with screen.bars() as bars:
-            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "backend": backend, "own": own}
-            result = run_sweep(plan, folder, bars, account, **how)
-        with report_output_failure(folder.root, again=True):
-            _show(result, screen)
 
 
 def _facts(
@@ -216,20 +190,22 @@ def _facts(
         ("methods", ", ".join(grid.methods)),
         ("epsilon", budgets),
         *settings,
-        ("total price", _format_total(plan.total)),
+        ("total privacy cost", _format_total(plan.total)),
     ]
     rows += [("deviation", words) for words in (plan.total.deviations if plan.total else ())]
     if grid.include_nonprivate:
-        without = [name for name in grid.methods if not _has_nonprivate_reference(grid, name)]
+        referenced = {cell.experiment.method for cell in grid.cells if cell.include_nonprivate}
+        without = [name for name in grid.methods if name not in referenced]
         left_out = f"; {', '.join(without)}: none" if without else ""
-        rows.append(("non-private", f"references that read the exact edges, in no total: internal{left_out}"))
+        rows.append(
+            (
+                "non-private",
+                f"references that read the exact edges, not part of the total, internal{left_out}",
+            )
+        )
     if account is not None:
         rows.append(("ledger", account.before(resumed=resumed)))
     return [*rows, ("folder", str(folder.root))]
-
-
-def _has_nonprivate_reference(grid: "Sweep", method: str) -> bool:
-    return any(cell.include_nonprivate and cell.experiment.method == method for cell in grid.cells)
 
 
 def _format_total(total: "Guarantee | None") -> str:
@@ -237,7 +213,7 @@ def _format_total(total: "Guarantee | None") -> str:
     from graphveil.privacy.statements import format_epsilon_delta
 
     if total is None:
-        return "nothing: no cell queries protected data"
+        return "none: no cell queries protected data"
     mark = invalid_mark(valid=total.valid, unit=total.unit)
     return (
         f"all cells together {format_epsilon_delta(total.epsilon, total.delta)}{mark}, "
@@ -267,27 +243,19 @@ def _show(result: "SweepResult", screen: Screen) -> None:
     screen.print_line("")
     screen.table(head, rows, right=(2, 4))
     screen.print_line("")
-    screen.print_line(f"Epsilon is that of one run of one cell; {_format_total(result.total)}.", style="dim")
+    screen.print_line(
+        f"Epsilon in the table is for one run of one cell; {_format_total(result.total)}.", style="dim"
+    )
     if result.uncovered:
         screen.print_line(
-            "Accuracies that no guarantee covers are among these: keep table and figure inside."
+            "Some of these accuracies are not covered by a guarantee: do not publish the table or the figure."
         )
-    screen.print_facts("Where things are", _places(result))
-    screen.emit_json({"cells": list(result.cells), "total": _plain(result.total), "out": str(result.out)})
-
-
-def _places(result: "SweepResult") -> list[tuple[str, str]]:
-    found = [
-        ("table", result.out / "sweep.csv"),
-        ("figure", result.out / "curve.svg"),
-        ("", result.out / "curve.pdf"),
-    ]
-    rows = [(name, str(path)) for name, path in found if path.exists()]
-    return [*rows, ("cells", f"{result.out / 'cells'}: a run folder each, as train writes it")]
-
-
-def _plain(total: "Guarantee | None") -> dict[str, Any] | None:
-    if total is None:
-        return None
-    plain = total.as_dict()
-    return {name: plain[name] for name in ("unit", "epsilon", "delta", "releases", "valid")}
+    files = {"table": "sweep.csv", "figure": "curve.svg", "": "curve.pdf"}
+    places = [(name, str(result.out / file)) for name, file in files.items() if (result.out / file).exists()]
+    cells = f"{result.out / 'cells'}: one run folder per cell"
+    screen.print_facts("Files", [*places, ("cells", cells)])
+    total = None
+    if result.total is not None:
+        plain = result.total.as_dict()
+        total = {name: plain[name] for name in ("unit", "epsilon", "delta", "releases", "valid")}
+    screen.emit_json({"cells": list(result.cells), "total": total, "out": str(result.out)})

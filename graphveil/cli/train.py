@@ -1,16 +1,8 @@
-"""``train`` and ``demo``: the plan, the run, the table, the guarantee summary.
+"""``train`` and ``demo``: the plan, the run, the table, the guarantee summary."""
 
-`graphveil train METHOD --help` lists the flags of the command, and below them the method's own parameters.
-"""
-
-import dataclasses
-import inspect
-import re
-import textwrap
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from graphveil._util import checks
 from graphveil.cli import options
@@ -18,38 +10,59 @@ from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.cli.options import (
     ColumnOptions,
-    Command,
     PrivacyOptions,
     PublicEdgeOptions,
     SourceOptions,
     TableOptions,
+    flag,
     grouped,
 )
-from graphveil.cli.summary import plan_facts, show_summary
+from graphveil.cli.summary import plan_facts, show_demo, show_summary
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from graphveil.data import Graph
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.release import AggregationBackend
     from graphveil.runs.experiment import Experiment
-    from graphveil.runs.preview import Preview
-    from graphveil.runs.run import ExperimentResult
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.tracking import MLflow
 
-_PLAN = "Plan, before anything is spent"
-_RESUMED = "Plan of a run that is resumed: what it has released is not released again"
+_PLAN = "Plan (no privacy budget has been spent)"
+_RESUMED = "Plan of the resumed run (finished queries are not charged again)"
 SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
 HETERO = "heterorr"  # protects features under a unit of edges
 
+Baseline = Annotated[
+    bool | None,
+    flag(
+        "Training",
+        "--baseline/--no-baseline",
+        "Train the no-graph baseline (mlp). Default: yes, except for node-level units, where it spends "
+        "additional budget.",
+    ),
+]
+ExpectEdges = Annotated[
+    int | None,
+    flag("Run", "--expect-edges", "Expected number of edges, for an estimate of memory and time.", min=0),
+]
+Resume = Annotated[bool, flag("Run", "--resume", "Finish the interrupted run in --out.")]
+Track = Annotated[
+    list[str] | None,
+    flag(
+        "Run",
+        "--track",
+        "Log of the public results in MLflow: mlflow, or mlflow:URI. Repeatable.",
+        metavar="mlflow:URI",
+        show_default=False,
+    ),
+]
+
 
 def demo(
-    epsilon: options.Epsilon = None,
+    epsilon: Annotated[float, flag("Privacy", "--epsilon", "Privacy budget epsilon.")] = 1.0,
     seed: options.Seed = 0,
     out: options.Out = None,
     json: options.Json = False,
@@ -58,9 +71,10 @@ def demo(
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.source import Source
 
-    budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
-    experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
-    _train(experiment, out, Screen(as_json=json), by_flag=False)
+    parameters = {"unit": "undirected-edge", "epsilon": epsilon}
+    experiment = Experiment("classcode", Source(dataset=DEMO), parameters, seed=seed)
+    folder = out or Path("runs") / f"demo-{secrets.token_hex(3)}"
+    _train(experiment, folder, Screen(as_json=json), by_flag=False, show=show_demo)
 
 
 @grouped
@@ -72,7 +86,7 @@ def train(
     public: PublicEdgeOptions,
     privacy: PrivacyOptions,
     recipe: options.Recipe = None,
-    expect_edges: options.ExpectEdges = None,
+    expect_edges: ExpectEdges = None,
     epsilon: options.Epsilon = None,
     ledger: options.Ledger = None,
     module: options.Module = None,
@@ -80,11 +94,11 @@ def train(
     address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
-    baseline: options.Baseline = None,
+    baseline: Baseline = None,
     out: options.Out = None,
     set: options.Set = None,
-    track: options.Track = None,
-    resume: options.Resume = False,
+    track: Track = None,
+    resume: Resume = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
@@ -102,7 +116,7 @@ def train(
 
     parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
-        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
+        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
     compare = trains_baseline(privacy.unit, baseline)
     experiment = Experiment(
         method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
@@ -162,14 +176,14 @@ def configuration(
     if theta is not None:
         if not cls.local:
             raise ConfigError(
-                f"--theta is for methods on records that nodes randomize; {method} has no weights"
+                f"--theta is for methods with unit local-attributes, and {method} has no weights. Remove it."
             )
         flags = {**flags, "theta": read_theta(theta).theta}
     for name, value in flags.items():
         if value is None:
             continue
         if name in parameters:
-            raise ConfigError(f"{name} is given twice, by its flag and by --set {name}; keep one")
+            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
         check_names(cls, [name])
         parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
     return parameters
@@ -185,138 +199,55 @@ def _train(
     ledger: str | None = None,
     backend: "AggregationBackend | str | None" = None,
     by_flag: bool = True,
+    show: "Callable[[dict[str, Any], RunFolder, Screen], None]" = show_summary,
     dry_run: bool = False,
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
     from graphveil.ledger import ledger_of
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.release.backends import backend_for
     from graphveil.runs.preview import preview
     from graphveil.runs.run import run
-    from graphveil.runs.run_folder import RunFolder, default_folder
+    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
+    from graphveil.runs.tracking import PublicRecord
 
     if resume and out is None:
-        raise ConfigError("--resume needs to know which run: add --out with its folder")
+        raise ConfigError("--resume needs the run folder. Add --out with it.")
     folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
     folder.check(experiment.as_dict(), resume=resume)
     if resume and folder.complete and not dry_run:
-        _show_again(folder, screen)
+        try:
+            show_summary(read_json(folder.metrics), folder, screen)
+        except (ArtifactError, KeyError, TypeError, ValueError, AttributeError):
+            raise ArtifactError(
+                f"{folder.metrics} is damaged. The run itself is finished: `graphveil explain` and "
+                "`graphveil predict` read its release."
+            ) from None
         return
     with screen.spinner(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
         backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
-        account = None if dry_run else _account(plan, raw, graph, ledger)
+        # Synthetic graphs protect nobody, and a released graph was charged when it was released.
+        synthetic = (experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
+        account = None
+        if plan.guarantee_all_runs.releases and not (dry_run or synthetic or graph.edge_set.released):
+            account = RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
     screen.print_facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return
+    # From here on budget may be spent: an error is a failed run, with the command that resumes it.
     with explain_resume_on_failure(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars, account, resume=resume, backend=backend)
-        _track(experiment, outcome, trackers, screen)
+        for tracker in trackers:
+            try:
+                tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))
+            except Exception as error:  # an unreachable server does not undo the run
+                screen.note(f"The run is finished, but could not be logged: {type(error).__name__}.")
         with report_output_failure(folder.root, again=True):
-            show_summary(outcome.metrics, folder, screen)
-
-
-def _track(
-    experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[MLflow]", screen: Screen
-) -> None:
-    """Log the public part of a finished run; an unreachable server does not undo the run."""
-    from graphveil.runs.tracking import PublicRecord
-
-    for tracker in trackers:
-        try:
-            tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))
-        except Exception as error:  # of another program
-            screen.note(f"The run is finished, and could not be logged: {type(error).__name__}.")
-
-
-def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
-    """Return the account of the graph's data, if anything secret is released about them."""
-    from graphveil.ledger.accounts import RunAccount
-
-    made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
-    if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:
-        return None
-    return RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
-
-
-def _show_again(folder: "RunFolder", screen: Screen) -> None:
-    """Show the results of a finished run, or that they are damaged: its release needs none of them."""
-    from graphveil.runs.run_folder import read_json
-
-    try:
-        show_summary(read_json(folder.metrics), folder, screen)
-    except (ArtifactError, KeyError, TypeError, ValueError, AttributeError):
-        raise ArtifactError(
-            f"{folder.metrics} is damaged; the run is finished all the same: `graphveil explain` and "
-            "`graphveil predict` read its release"
-        ) from None
-
-
-# -- the help of a method --------------------------------------------------------------------------------
-
-# Keywords that have a flag of their own.
-_FLAGS = {
-    *("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree"),
-    *("replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"),
-}
-_ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
-
-
-class MethodCommand(Command):
-    """A command whose help ends with the parameters of the method that it names."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the arguments before they are parsed, since --help is handled first."""
-        ctx.meta["words"] = list(args)
-        return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the flags, and the method's parameters if one is named."""
-        super().format_help(ctx, formatter)
-        named = [word for word in ctx.meta.get("words", ()) if word in METHODS]
-        if named:
-            typer.echo(parameters_page(named[0]))
-        else:
-            typer.echo("`graphveil train METHOD --help` lists the parameters of a method for --set.\n")
-
-
-def parameters_page(method: str) -> str:
-    """Return a method's parameters for --set: name, default and description.
-
-    >>> "  hops=2  K, the number of aggregations." in parameters_page("gap")
-    True
-    """
-    cls = METHODS[method]
-    descriptions = dict[str, str]()
-    for base in reversed(cls.__mro__):  # a class may describe an argument better than those it derives from
-        descriptions |= _arguments(inspect.cleandoc(base.__doc__ or ""))
-    lines = [f"Parameters of {method}, for --set NAME=VALUE:"]
-    for part in dataclasses.fields(cls):
-        if part.init and part.name not in _FLAGS:
-            default = "?" if part.default is dataclasses.MISSING else str(part.default).lower()
-            text = f"{part.name}={default}  {descriptions.get(part.name, '')}".rstrip()
-            lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="      ")
-    return "\n".join([*lines, ""])
-
-
-def _arguments(page: str) -> dict[str, str]:
-    """Read the part "Args:" of a docstring."""
-    _, found, rest = page.partition("Args:\n")
-    descriptions, names = dict[str, str](), list[str]()
-    for line in rest.splitlines() if found else ():
-        if line and not line.startswith(" "):
-            break
-        entry = _ENTRY.match(line[4:]) if line.startswith("    ") and not line.startswith("     ") else None
-        if entry is not None:
-            names = [name.strip() for name in entry[1].split(",")]
-            descriptions |= dict.fromkeys(names, entry[2])
-        elif names and line.strip():
-            descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
-        elif not line.strip():
-            names = []
-    return {name: text.replace("``", "").replace(":class:", "") for name, text in descriptions.items()}
+            show(outcome.metrics, folder, screen)

@@ -93,7 +93,7 @@ def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[Event
 def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the lines of a table."""
     paid = any(line.pays for line in lines)
-    head = ("#", "kind", "noise over sensitivity", *(("paid by",) if paid else ()))
+    head = ("#", "query", "noise over sensitivity", *(("charged to",) if paid else ()))
     return head, [
         (
             str(number),

@@ -1,6 +1,7 @@
 """Constructor keywords from text: ``key=value``, typed by the method's own fields."""
 
 import csv
+import difflib
 import importlib.util
 import json
 import sys
@@ -28,6 +29,7 @@ _BOOLEANS = {
     "0": False,
 }
 _NONE = ("none", "null")
+_LISTED = 8  # parameters that an error lists; of more, it lists the closest
 # Of a union, the most restrictive member is tried first, then text, "none" included, then lists.
 _STRICTNESS: dict[Any, int] = {bool: 0, int: 1, float: 2, str: 4, types.NoneType: 5, tuple: 6}
 
@@ -88,10 +90,10 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
         if not equals:
             raise ConfigError(f"--set {setting!r} has no value; write --set key=value")
         if key not in known:
-            raise ConfigError(
-                f"--set {key}: {owner} has no such parameter{checks.suggestion(key, known)}; "
-                f"it has {', '.join(known)}"
-            )
+            near = checks.suggestion(key, known) or "."
+            few = [*known] if len(known) <= _LISTED else difflib.get_close_matches(key, known, n=3, cutoff=0)
+            head = "Parameters" if len(few) == len(known) else "The closest parameters"
+            raise ConfigError(f"--set {key}: {owner} has no such parameter{near} {head}: {', '.join(few)}.")
         if key in parsed:
             raise ConfigError(f"--set {key} is given twice; keep one")
         parsed[key] = parse_value(key, text, known[key])

@@ -90,8 +90,8 @@ class Source:
         _ = self.choices
         if not files:
             raise ConfigError(
-                "no data were given: pass --dataset NAME (`graphveil datasets` lists them), or --nodes FILE "
-                "--edges FILE --id COL --label COL --source COL --target COL"
+                "No data were given. Set --dataset NAME (see `graphveil datasets`), or --nodes FILE --edges "
+                "FILE --id COLUMN --label COLUMN --source COLUMN --target COLUMN."
             )
         if missing:
             raise ConfigError(
