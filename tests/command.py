@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +49,12 @@ Invoke = Callable[..., Answer]
 
 
 def calling(capsys: pytest.CaptureFixture[str]) -> Invoke:
-    """Return what calls the command in this process."""
+    """Return what calls the command in this process; the first argument may be several words."""
     from graphveil.cli import main
 
-    def call(*arguments: object) -> Answer:
+    def call(command: str, *arguments: object) -> Answer:
         with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
+            main([*command.split(), *map(str, arguments)])
         captured = capsys.readouterr()
         return Answer(int(stop.value.code or 0), captured.out, captured.err)
 
@@ -126,18 +126,22 @@ def recorded() -> list[dict[str, Any]]:
 
 
 @contextmanager
-def environment(**variables: str) -> Iterator[None]:
-    """Set variables of the environment for a while."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
+def environment(**variables: str | None) -> Iterator[None]:
+    """Set variables of the environment for a while; None removes one."""
+
+    def assign(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+    before = {name: os.environ.get(name) for name in variables}
+    assign(variables)
+    try:
+        yield
+    finally:
+        assign(before)
 
 
 class Progress:
@@ -180,6 +184,13 @@ def read(path: Path) -> list[list[str]]:
 
 def edit(path: Path, change: Callable[[list[list[str]]], list[list[str]]]) -> None:
     write(path, change(read(path)))
+
+
+def rejected(answer: Answer, words: str) -> None:
+    """Assert that a call exited with 2 and an error message in one line that has the words."""
+    line = " ".join(answer.err.strip().splitlines()[-1:])
+    assert (answer.code, line.startswith("graphveil: "), words in line) == (2, True, True), answer.err
+    assert "Traceback" not in answer.err
 
 
 def assert_refused(answer: Answer, words: str) -> None:

@@ -41,7 +41,7 @@ def prepare(tmp_path_factory: pytest.TempPathFactory) -> Prepare:
         with inside(folder), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as printed:
             for words in commands(Files.written(folder)):
                 with pytest.raises(SystemExit) as stop:
-                    main([str(word) for word in words])
+                    main([*str(words[0]).split(), *map(str, words[1:])])
                 assert (stop.value.code or 0) == code, printed.getvalue()
         shutil.copytree(folder, kept)
         return folder

@@ -1,4 +1,4 @@
-"""``graphveil audit``: a finished run in, what canaries certify under ``internal/`` out."""
+"""``audit``: certified lower bounds and violations of a finished run, written to ``internal/``."""
 
 import json
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
         yield folder / "here" / "run"
 
 
-def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path) -> None:
+def test_a_valid_run_is_certified_without_violations(invoke: Invoke, run: Path) -> None:
     done = invoke("audit", run, "--pairs", 40)
     assert done.code == 0, done.err
     assert done.out.startswith("Internal:")
-    assert "certified: epsilon at least 1." in done.out
-    assert "Not examined" in done.out and "nothing was found" in done.out
+    assert "Certified: epsilon is at least 1." in done.out
+    assert "Not examined" in done.out and "No violation was found." in done.out
     assert SECRET not in done.out + done.err
     found = invoke("audit", run, "--pairs", 40, "--json").json
     assert found["internal"] is True and found["faults"] == []
@@ -46,15 +46,11 @@ def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path
     assert "var(--warn)" not in page
 
 
-def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_a_run_with_unit_edge_subset_is_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     budget = ["--unit", "edge-subset", "--epsilon", 2, "--private-nodes", "all"]
     features = ["--private-fraction", 0.3, "--set", "eps_x=4", "--set", "epochs=2"]
     found = invoke(
-        "audit",
-        trained(invoke, files, tmp_path / "run", "heterorr", *budget, *features),
-        "--pairs",
-        40,
-        "--json",
+        "audit --pairs 40 --json", trained(invoke, files, tmp_path / "run", "heterorr", *budget, *features)
     ).json
     assert found["faults"] == []
     (stage,) = found["canaries"]["stages"]
@@ -81,10 +77,10 @@ def test_a_run_with_too_little_noise_fails(
     draw_otherwise(monkeypatch, lambda self, *args: draw(self, *args) // 2)
     done = invoke("audit", run, "--pairs", 5)
     assert done.code == 1
-    assert "FAULTS" in done.out and "above the claim" in done.out
+    assert "VIOLATIONS" in done.out and "above the claim" in done.out
 
 
-def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, run: Path) -> None:
+def test_a_claim_that_contradicts_the_configuration_is_a_violation(invoke: Invoke, run: Path) -> None:
     from graphveil.runs import run_audit
 
     found = run_audit.audit_run(run, pairs=5)
@@ -92,7 +88,7 @@ def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, r
     assert any("stored configuration" in fault for fault in lying.faults)
 
 
-def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_ldp_reports_are_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     budget = ["--unit", "local-attributes", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
     found = invoke("audit", trained(invoke, files, tmp_path / "run", "lpgnn", *budget), "--json").json
     parts = {one["part"]: one for one in found["reports"]}
@@ -102,7 +98,9 @@ def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: 
     )
 
 
-def test_a_run_without_guarantee_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_guarantee_is_rejected(
+    invoke: Invoke, files: Files, run: Path, tmp_path: Path
+) -> None:
     plain = trained(invoke, files, tmp_path / "plain", "gcn", "--unit", "none", "--set", "epochs=3")
     done = invoke("audit", plain)
     assert done.code == 2 and "has no guarantee" in done.err

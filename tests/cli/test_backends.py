@@ -1,4 +1,4 @@
-"""``--backend`` in every command that spends: the same answer, or a refusal before anything is spent."""
+"""``--backend`` of every command that spends budget: the same result, or an error before it is spent."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def test_no_answer_depends_on_the_engine(
+def test_no_result_depends_on_the_backend(
     invoke: Invoke, files: Files, tmp_path: Path, ray_here: Path
 ) -> None:
     plain = answers(invoke, files, tmp_path / "plain")
@@ -62,7 +62,7 @@ def test_no_answer_depends_on_the_engine(
         (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )
-def test_what_does_not_go_is_refused_before_anything_is_spent(
+def test_an_unusable_backend_is_rejected_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path, given: tuple[str, ...], words: str
 ) -> None:
     commands = {
@@ -82,7 +82,7 @@ def test_what_does_not_go_is_refused_before_anything_is_spent(
     assert not (tmp_path / "predictions.csv").exists()
 
 
-def test_copies_of_a_graph_are_not_on_disk(tmp_path: Path) -> None:
+def test_worker_processes_need_the_graph_in_memory(tmp_path: Path) -> None:
     graph, out = gv.load_dataset("synthetic/tiny", recipe=None), tmp_path / "sweep"
     budget = {"unit": "undirected-edge", "delta": 1e-5}
     with pytest.raises(gv.errors.ConfigError, match="copy of the graph in memory"):
@@ -90,7 +90,7 @@ def test_copies_of_a_graph_are_not_on_disk(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_an_engine_is_no_setting_and_is_about_another_graph(
+def test_a_backend_is_not_a_setting_and_applies_to_another_graph(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     done = invoke(*TRAIN, "--set", "backend=memory", *files.flags, "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""``graphveil compare``: two graphs in, 15 queries out, marked internal."""
+"""``compare``: statistics of two graphs, marked internal."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ def released(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
     out = tmp_path / "released"
     data = ["--nodes", files.nodes, "--edges", files.edges, *COLUMNS]
     budget = ["--unit", "undirected-edge", "--epsilon", 3, "--unsafe-noise-seed", 1]
-    assert invoke("perturb", "edge-rand", *data, *budget, "--out", out).code == 0
+    assert invoke("perturb edge-rand", *data, *budget, "--out", out).code == 0
     return out
 
 
 def test_a_table_of_edges_and_a_released_folder(invoke: Invoke, files: Files, released: Path) -> None:
     done = invoke("compare", files.edges, released, "--nodes", files.nodes, *COLUMNS)
     assert done.code == 0, done.err
-    assert done.out.startswith("Internal: exact answers about the true graph")
+    assert done.out.startswith("Internal: exact values of the true graph")
     assert "released graph: edge-rand, unit undirected-edge, epsilon 3" in done.err
-    assert "the guarantee is void" in done.err  # its noise has a seed
+    assert "the guarantee is not valid" in done.err  # its noise has a seed
     assert len([line for line in done.out.splitlines() if "relative error" in line]) == 11
     assert SECRET not in done.out + done.err
 
@@ -46,26 +46,28 @@ def test_json_is_what_python_returns(invoke: Invoke, files: Files, released: Pat
 def test_a_data_set_by_name(invoke: Invoke, tmp_path: Path) -> None:
     out = tmp_path / "out"
     budget = ["--unit", "undirected-edge", "--epsilon", 4, "--unsafe-noise-seed", 1]
-    assert invoke("perturb", "edge-rand", "--dataset", "synthetic/tiny", *budget, "--out", out).code == 0
-    first = invoke("compare", "synthetic/tiny", out, "--json")
+    assert invoke("perturb edge-rand --dataset synthetic/tiny", *budget, "--out", out).code == 0
+    first = invoke("compare synthetic/tiny", out, "--json")
     assert first.code == 0, first.err
     assert first.json == invoke("compare", out, "--dataset", "synthetic/tiny", "--json").json
     assert first.json["queries"][0]["true"] == 300
 
 
-def test_any_other_graph_over_the_same_nodes(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_an_edge_table_between_the_same_nodes_is_compared(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
     fewer = tmp_path / "fewer.csv"
     write(fewer, read(files.edges)[:100])
     done = invoke("compare", files.edges, fewer, "--nodes", files.nodes, *COLUMNS, "--directed", "--json")
-    assert done.code == 0 and "no mechanism released these edges" in done.err
+    assert done.code == 0 and "not released by a mechanism" in done.err
     assert done.json["queries"][1]["released"] < done.json["queries"][1]["true"]
 
 
 REFUSED: dict[str, tuple[list[object], str]] = {
-    "one graph": (["EDGES"], "compare takes two graphs: GRAPH RELEASED"),
-    "three": (["EDGES", "OUT", "--dataset", "cora"], "got 2 beside it"),
-    "no nodes": (["EDGES", "OUT"], "is a file, which needs its nodes: add --nodes"),
-    "no columns": (["EDGES", "OUT", "--nodes", "NODES"], "add --id, --source, --target"),
+    "one graph": (["EDGES"], "compare needs a true and a released graph"),
+    "three": (["EDGES", "OUT", "--dataset", "cora"], "Got 2 in addition to it"),
+    "no nodes": (["EDGES", "OUT"], "is an edge table. Add --nodes"),
+    "no columns": (["EDGES", "OUT", "--nodes", "NODES"], "Add --id, --source, --target"),
     "no such data set": (["coar", "OUT"], "did you mean 'cora'"),
     "no such folder": (["EDGES", "nowhere", "--nodes", "NODES", *COLUMNS], "nowhere"),
 }

@@ -1,4 +1,4 @@
-"""The command under faults: two at once, streams that are closed or full, hostile names, damaged files."""
+"""Faults: concurrent runs, closed or full streams, hostile names, damaged files."""
 
 import errno
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import NODES, SECRET, Answer, Files, Invoke, Progress, read, recorded, write
+from command import NODES, SECRET, Answer, Files, Invoke, Progress, environment, read, recorded, write
 
 from cli.conftest import Prepare, inside
 from graphveil.data import tables
@@ -49,7 +49,7 @@ def one_line(answer: Answer, code: int, words: str) -> None:
 # -- two at once -------------------------------------------------------------------------------------------
 
 
-def test_of_two_runs_into_one_folder_one_is_refused(
+def test_two_runs_into_one_folder_are_rejected(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
@@ -69,7 +69,7 @@ def test_of_two_runs_into_one_folder_one_is_refused(
     assert released["guarantee"]["epsilon"] == metrics["guarantee"]["epsilon"] > 7
 
 
-def test_of_many_writers_at_one_moment_one_has_the_folder(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_writers_gets_the_folder(tmp_path: Path) -> None:
     barrier, had, refused = threading.Barrier(8), [], []
 
     def writer(number: int) -> None:
@@ -91,7 +91,9 @@ def test_of_many_writers_at_one_moment_one_has_the_folder(tmp_path: Path) -> Non
     RunFolder(tmp_path / "r").check({"seed": had[0]}, resume=True)
 
 
-def test_a_run_under_way_is_not_resumed_by_another(invoke: Invoke, files: Files, progress: Progress) -> None:
+def test_a_running_run_is_not_resumed_by_another_process(
+    invoke: Invoke, files: Files, progress: Progress
+) -> None:
     base, answers = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"], []
 
     def meanwhile(stage: str, done: int) -> None:
@@ -112,7 +114,7 @@ def test_a_run_that_another_process_finished_is_not_run_again(tmp_path: Path) ->
         pytest.fail("it spent a second time")
 
 
-def test_default_folders_of_one_second_differ() -> None:
+def test_default_folders_are_unique() -> None:
     assert len({default_folder("gap", "twitch/DE") for _ in range(50)}) == 50
 
 
@@ -134,11 +136,11 @@ class Filling(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC), Filling(0, errno.EPIPE)])
-def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
+def test_an_unwritable_output_is_detected_before_anything_is_spent(
     invoke: Invoke, files: Files, stream: io.StringIO | None
 ) -> None:
     with redirect_stdout(stream):
-        answer = invoke("train", "gap", *files.flags, *PRIVATE, "--json")
+        answer = invoke("train gap", *files.flags, *PRIVATE, "--json")
     assert (answer.code, recorded()) == (2, [])
     assert "Traceback" not in answer.err
     assert not Path("runs").exists()
@@ -146,14 +148,14 @@ def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
 
 @pytest.mark.parametrize(("takes", "flags"), [(1, ["--json"]), (0, [])])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
-def test_a_published_run_that_cannot_be_shown_is_a_failure_and_stays(
+def test_a_finished_run_is_kept_if_its_output_fails(
     invoke: Invoke, files: Files, takes: int, flags: list[str], error: int
 ) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
     with redirect_stdout(Filling(takes, error)):
         answer = invoke(*base, *flags)
-    one_line(answer, 1, f"standard output cannot be written: {os.strerror(error)}; what came out is finished")
-    assert "lies in r: --resume shows it again" in answer.err
+    one_line(answer, 1, f"Cannot write to standard output: {os.strerror(error)}. The results are complete")
+    assert "in r. Add --resume to print them again." in answer.err
     assert Path("r/release").is_dir()
     assert invoke(*base, "--resume", "--json").json["out"] == "r"
 
@@ -171,41 +173,41 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
     }
 
 
-def test_what_was_saved_stays_where_it_cannot_be_shown(invoke: Invoke, files: Files) -> None:
-    assert invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
-    assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
+def test_saved_results_are_kept_if_the_output_fails(invoke: Invoke, files: Files) -> None:
+    assert invoke("collect protocol --eps-x 1 --columns age,height --out s.json").code == 0
+    assert invoke("train mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     for name, command in commands_that_save(files).items():
         with redirect_stdout(Filling(1, errno.ENOSPC)):  # which JSON tries before
-            one_line(invoke(*command, "--json"), 1, "standard output cannot be written: No space left")
+            one_line(invoke(*command, "--json"), 1, "Cannot write to standard output: No space left")
         assert Path(name).exists(), name
 
 
 @pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC)])
-def test_no_command_writes_or_registers_what_its_output_could_not_show(
+def test_nothing_is_written_if_json_cannot_be_printed(
     invoke: Invoke, files: Files, stream: io.StringIO | None
 ) -> None:
-    assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
+    assert invoke("train mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     protocol = ["collect", "protocol", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
     data_set = ["ledger", "init", "people", "--unit", "undirected-edge"]
     for command in (["report", "r"], protocol, data_set):
         with redirect_stdout(stream):
-            one_line(invoke(*command, "--json"), 2, "nothing was spent")
+            one_line(invoke(*command, "--json"), 2, "No privacy budget was spent.")
     assert not Path("report.html").exists() and not Path("s.json").exists()
-    assert invoke("ledger", "list", "--json").json["data_sets"] == []
+    assert invoke("ledger list --json").json["data_sets"] == []
 
 
-def test_results_without_a_place_are_a_failure_of_one_line(invoke: Invoke) -> None:
+def test_an_unwritable_output_is_an_error_of_one_line(invoke: Invoke) -> None:
     for stream, why in ((Filling(0, errno.ENOSPC), "No space left on device"), (None, "it is closed")):
         with redirect_stdout(stream):
-            one_line(invoke("datasets"), 1, f"standard output cannot be written: {why}")
+            one_line(invoke("datasets"), 1, f"Cannot write to standard output: {why}")
 
 
-def test_what_goes_on_is_never_worth_a_run(invoke: Invoke, files: Files) -> None:
+def test_progress_notes_that_cannot_be_written_are_dropped(invoke: Invoke, files: Files) -> None:
     with redirect_stderr(Filling(0, errno.EPIPE)):
-        assert invoke("train", "gap", *files.flags, *PRIVATE, "--json").json["runs"] == 1
+        assert invoke("train gap", *files.flags, *PRIVATE, "--json").json["runs"] == 1
 
 
-def test_closed_streams_do_not_give_their_numbers_to_files() -> None:
+def test_closed_streams_do_not_pass_their_descriptors_to_files() -> None:
     probe = "import os; from graphveil.cli import _prepare_streams as p; p(); assert os.dup(0) > 2"
     shell = f'exec "{sys.executable}" -c "{probe}" >&- 2>&-'
     assert subprocess.run(["sh", "-c", shell], check=False).returncode == 0
@@ -214,16 +216,16 @@ def test_closed_streams_do_not_give_their_numbers_to_files() -> None:
 # -- what the system refuses -------------------------------------------------------------------------------
 
 
-def test_few_file_descriptors_are_called_that(
+def test_a_lack_of_file_descriptors_is_reported(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(Source, "load", refuse)
-    answer = invoke("train", "gap", *files.flags, *PRIVATE)
-    one_line(answer, 1, "Too many open files; close files, or allow more of them (ulimit -n)")
-    assert "unexpected" not in answer.err
+    answer = invoke("train gap", *files.flags, *PRIVATE)
+    one_line(answer, 1, "Too many open files. Close files, or allow more open files (ulimit -n).")
+    assert "Unexpected" not in answer.err
 
 
 def test_no_home_directory_is_an_error_with_a_fix(
@@ -232,32 +234,32 @@ def test_no_home_directory_is_an_error_with_a_fix(
     def homeless(*_: object) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
-    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 2, "XDG_STATE_HOME")
+    with environment(XDG_STATE_HOME=None):
+        one_line(invoke("train gap", *files.flags, *PRIVATE, "--out", "r"), 2, "XDG_STATE_HOME")
     assert not Path("r").exists()
 
 
 def test_names_that_are_too_long_or_look_like_markup_are_misuse(invoke: Invoke, files: Files) -> None:
     long = "a" * 300
-    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", long), 2, "choose a shorter --out")
-    one_line(invoke("train", "gap", "--dataset", "[/x]", *PRIVATE), 2, "[/x]")
+    one_line(invoke("train gap", *files.flags, *PRIVATE, "--out", long), 2, "choose a shorter --out")
+    one_line(invoke("train gap --dataset [/x]", *PRIVATE), 2, "[/x]")
     named = files.nodes.rename(files.nodes.with_name(f"{'n' * 240}.csv"))
-    assert invoke("train", "mlp", *Files(named, files.edges).flags, *PRIVATE).code == 0
+    assert invoke("train mlp", *Files(named, files.edges).flags, *PRIVATE).code == 0
     (folder,) = Path("runs").iterdir()
-    one_line(invoke("predict", folder, "--out", f"{long}.csv"), 2, "choose a")
+    one_line(invoke("predict", folder, "--out", f"{long}.csv"), 2, "Choose a shorter name.")
 
 
 # -- hostile names -----------------------------------------------------------------------------------------
 
 
-def test_no_terminal_obeys_a_name(invoke: Invoke, files: Files) -> None:
-    missing = invoke("train", "gap", *Files(Path(f"{ESCAPE}.csv"), files.edges).flags, *PRIVATE)
+def test_control_characters_in_names_are_escaped(invoke: Invoke, files: Files) -> None:
+    missing = invoke("train gap", *Files(Path(f"{ESCAPE}.csv"), files.edges).flags, *PRIVATE)
     one_line(missing, 2, "\\x1b]0;owned\\x07")
     named = files.nodes.rename(files.nodes.with_name(f"{ESCAPE}.csv"))
     head, *rows = read(named)
     write(named, [head, *([*row[:3], f"{ESCAPE}:smile:{row[3]}"] for row in rows)])
-    answers = [invoke("train", "gap", *Files(named, files.edges).flags, *PRIVATE, "--out", f"r{ESCAPE}")]
+    answers = [invoke("train gap", *Files(named, files.edges).flags, *PRIVATE, "--out", f"r{ESCAPE}")]
     answers += [invoke(command, f"r{ESCAPE}") for command in ("explain", "predict")]
     for answer in answers:
         assert answer.code == 0, answer.err
@@ -266,15 +268,15 @@ def test_no_terminal_obeys_a_name(invoke: Invoke, files: Files) -> None:
     assert "\x1b" not in Path(f"r{ESCAPE}/internal/report.html").read_text()
 
 
-def test_no_spreadsheet_computes_a_prediction(invoke: Invoke, files: Files) -> None:
+def test_formulas_in_predictions_are_escaped(invoke: Invoke, files: Files) -> None:
     head, *rows = read(files.nodes)
     formula = '=HYPERLINK("http://x","y")'
     write(files.nodes, [head, *([*row[:3], formula + row[3]] for row in rows)])
-    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
-    assert invoke("predict", "r", "--out", "p.csv").code == 0
+    assert invoke("train gap", *files.flags, *PRIVATE, "--out", "r").code == 0
+    assert invoke("predict r --out p.csv").code == 0
     assert {row[1][:2] for row in read(Path("p.csv"))[1:]} == {"'="}
-    assert f"'{formula[:6]}" in invoke("predict", "r").out
-    assert invoke("predict", "r", "--json").json["predictions"][0]["prediction"].startswith("=")
+    assert f"'{formula[:6]}" in invoke("predict r").out
+    assert invoke("predict r --json").json["predictions"][0]["prediction"].startswith("=")
 
 
 def edited(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -293,7 +295,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("case", EDITS)
-def test_what_explain_shows_follows_from_the_events(invoke: Invoke, trained: Path, case: str) -> None:
+def test_explain_rejects_a_table_that_contradicts_the_events(
+    invoke: Invoke, trained: Path, case: str
+) -> None:
     assert [line["relative_noise"] for line in invoke("explain", trained, "--json").json["releases"]] == [
         pytest.approx(6.6166, rel=1e-4)
     ] * 2
@@ -325,7 +329,7 @@ def ascii_only(folder: Path, *words: object) -> subprocess.CompletedProcess[byte
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
 
 
-def test_the_demo_passes_where_a_terminal_knows_ascii_only(tmp_path: Path) -> None:
+def test_the_demo_runs_on_an_ascii_terminal(tmp_path: Path) -> None:
     ended = ascii_only(tmp_path, "-c", DEMO, "demo", "--out", "r")
     assert ended.returncode == 0, ended.stderr.decode()
     assert ended.stdout.isascii()
@@ -334,9 +338,7 @@ def test_the_demo_passes_where_a_terminal_knows_ascii_only(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_files_have_any_name_where_the_locale_knows_ascii_only(
-    files: Files, tmp_path: Path, suffix: str
-) -> None:
+def test_unicode_file_names_work_in_an_ascii_locale(files: Files, tmp_path: Path, suffix: str) -> None:
     from pyarrow import csv
 
     folder = tmp_path / "größe"
@@ -348,29 +350,21 @@ def test_files_have_any_name_where_the_locale_knows_ascii_only(
         ended = ascii_only(tmp_path, "-m", "graphveil", *words)
         assert ended.returncode == 0, ended.stderr.decode()
     assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
-    made = [
-        "ledger",
-        "init",
-        "own",
-        "--unit",
-        "undirected-edge",
-        "--dataset",
-        "synthetic/tiny",
-    ]
+    made = ["ledger", "init", "own", "--unit", "undirected-edge", "--dataset", "synthetic/tiny"]
     assert ascii_only(tmp_path, "-m", "graphveil", *made).returncode == 0
     ended = ascii_only(tmp_path, "-m", "graphveil", "ledger", "show", "größe")
     assert (ended.returncode, b"set a locale of UTF-8" in ended.stderr) == (2, True)
 
 
-def test_a_name_that_is_no_text_is_refused_as_such(invoke: Invoke, files: Files) -> None:
+def test_a_file_name_that_is_not_utf8_is_rejected(invoke: Invoke, files: Files) -> None:
     odd = files.nodes.rename(files.nodes.with_name(os.fsdecode(b"n\xff.csv")))
-    one_line(invoke("check", "--nodes", odd, "--edges", files.edges), 2, "is not UTF-8, as names of tables")
+    one_line(invoke("check --nodes", odd, "--edges", files.edges), 2, "is not UTF-8, as names of tables")
 
 
 # -- logs --------------------------------------------------------------------------------------------------
 
 
-def test_no_log_holds_what_an_error_states(
+def test_logs_contain_no_error_messages(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, progress: Progress
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -383,10 +377,10 @@ def test_no_log_holds_what_an_error_states(
     before = set(temporary.glob("graphveil-error-*.log"))
     with monkeypatch.context() as patch:
         patch.setattr(Source, "load", fail)
-        one_line(invoke("train", "gap", *files.flags, *PRIVATE), 1, "TypeError; details are in")
+        one_line(invoke("train gap", *files.flags, *PRIVATE), 1, "TypeError. Details: ")
         (found,) = set(temporary.glob("graphveil-error-*.log")) - before
     progress.then = fail
-    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 1, "TypeError; details are in")
+    one_line(invoke("train gap", *files.flags, *PRIVATE, "--out", "r"), 1, "TypeError. Details: ")
     for log in (found, Path("r/internal/error.log")):
         assert SECRET not in log.read_text()
         assert "builtins.ValueError\n\nthen:\n\nTraceback" in log.read_text()
@@ -399,7 +393,7 @@ HUGE = 10**400
 
 
 @pytest.mark.parametrize("place", ["privacy.json", "model.json"])
-def test_a_number_beyond_all_floats_is_refused(invoke: Invoke, trained: Path, place: str) -> None:
+def test_a_number_beyond_all_floats_is_rejected(invoke: Invoke, trained: Path, place: str) -> None:
     part = "guarantee" if place == "privacy.json" else "parameters"
     edited(trained / "release" / place, lambda record: record[part].update(epsilon=HUGE))
     for command in ("explain", "predict")[place == "model.json" :]:
@@ -423,9 +417,7 @@ def halted(invoke: Invoke, prepare: Prepare) -> Iterator[list[Any]]:
 @pytest.mark.parametrize(
     "name", ["model.json", "predictions.parquet", "aggregates.safetensors", "PRIVACY.md"]
 )
-def test_a_staged_file_of_which_a_bit_flipped_is_not_published(
-    invoke: Invoke, halted: list[Any], name: str
-) -> None:
+def test_a_corrupted_staged_file_is_not_published(invoke: Invoke, halted: list[Any], name: str) -> None:
     path = Path("r", "internal", "work", "run-0", "release", name)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
@@ -442,7 +434,7 @@ def fixed(text: str) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     "damage", [*map(fixed, ("", "[]", "{}")), lambda t: t.replace("1", "2"), lambda t: t[:-9]]
 )
-def test_damaged_internal_files_are_called_that(
+def test_damaged_internal_files_are_reported(
     invoke: Invoke, halted: list[Any], name: str, damage: Callable[[str], str]
 ) -> None:
     path = Path("r/internal/work", name)
@@ -450,9 +442,7 @@ def test_damaged_internal_files_are_called_that(
     one_line(invoke(*halted), 2, f"{name} is damaged")
 
 
-def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
-    invoke: Invoke, files: Files, progress: Progress
-) -> None:
+def test_corrupted_tensors_are_not_used(invoke: Invoke, files: Files, progress: Progress) -> None:
     flags = ["train", "gap", *files.flags, *PRIVATE[:-1], "epochs=20", "--out", "r"]
     with progress.stopped_at("classifier", 12):
         assert invoke(*flags).code == 130
@@ -466,12 +456,12 @@ def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"test_accuracy": 3}'])
-def test_damaged_figures_of_a_finished_run_are_called_that(
+def test_damaged_metrics_of_a_finished_run_are_reported(
     invoke: Invoke, halted: list[Any], content: str
 ) -> None:
     assert invoke(*halted).code == 0
     Path("r/internal/metrics.json").write_text(content)
-    one_line(invoke(*halted), 2, "metrics.json is damaged; the run is finished all the same")
+    one_line(invoke(*halted), 2, "metrics.json is damaged. The run itself is finished")
 
 
 class Killed(BaseException):
@@ -479,12 +469,8 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", ["before saving", "after saving", "before erasing", "after erasing"])
-def test_a_kill_leaves_no_key_behind(
-    invoke: Invoke,
-    files: Files,
-    monkeypatch: pytest.MonkeyPatch,
-    keys: Callable[[], list[Path]],
-    moment: str,
+def test_a_killed_run_leaves_no_key(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, keys: Callable[[], list[Path]], moment: str
 ) -> None:
     when, verb = moment.split()
     name = {"saving": "save", "erasing": "erase"}[verb]

@@ -1,4 +1,4 @@
-"""Help of commands: what it names, and that it is instant."""
+"""Help of commands, options that are repeated, and tables and texts on a terminal and in a pipe."""
 
 import re
 import shlex
@@ -13,69 +13,110 @@ import typer
 from command import Invoke, environment
 
 import graphveil as gv
-from graphveil.cli import app, console
+from graphveil.cli import app
 from graphveil.cli.console import ProgressBars, Screen
-from graphveil.cli.examples import EXAMPLES
-from graphveil.cli.train import parameters_page
+from graphveil.cli.help import EXAMPLES, parameters
 from graphveil.data import datasets
+from graphveil.data.recipes import RECIPES
 from graphveil.estimators import METHODS
+from graphveil.privacy.unit import UNITS
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "demo",
-        "datasets",
-        "train",
-        "sweep",
-        "predict",
-        "perturb",
-        "compare",
-        "calibrate",
-        "explain",
-        "prepare",
-    ],
-)
-def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
-    assert command in invoke("--help").out
-    answer = invoke(command, "--help")
-    assert answer.code == 0
-    assert "--json" in answer.out
+def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
+    """Yield the words that name each command, and the command."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join((*names, name)), command
 
 
-def test_help_is_instant_because_nothing_heavy_is_imported() -> None:
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def words_of(text: str) -> str:
+    """Return help without frames and line breaks."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_options_and_ends_with_two_examples_that_the_command_accepts(
+    invoke: Invoke, name: str
+) -> None:
+    answer, command = invoke(*name.split(), "--help"), COMMANDS[name]
+    assert answer.code == 0 and "--json" in answer.out
+    assert len((command.help or "").splitlines()[0]) <= 72
+    assert re.search(
+        r"[╯.]\n\nExamples:\n  graphveil .*\n(      .*\n)*  graphveil .*\n(      .*\n)*\n$", answer.out
+    )
+    for example in EXAMPLES[name]:
+        assert example in answer.out.replace(" \\\n     ", "")
+        words = shlex.split(example)
+        assert words[1 : 1 + len(name.split())] == name.split()
+        with command.make_context(name, words[1 + len(name.split()) :]):  # raises an error for a bad option
+            pass
+    for parameter in command.params:
+        help_text = getattr(parameter, "help", None) or ""
+        assert help_text and not re.search(r"(?<!\\)\[[a-z#/@]", help_text), parameter.name  # lost as markup
+        assert not re.search(r"[\[\]]", parameter.metavar or ""), parameter.name
+
+
+def test_the_list_of_commands_is_complete_and_the_version_is_printed(invoke: Invoke) -> None:
+    groups = {"", "attack", "ledger", "collect"}
+    for group in groups:
+        listed = invoke(f"{group} --help").out
+        assert "Examples:\n  graphveil " in listed
+        inner = [name.removeprefix(group).split()[0] for name in COMMANDS if name.startswith(group)]
+        assert inner and all(name in listed for name in inner)
+    assert set(COMMANDS) | groups == set(EXAMPLES)
+    assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
+
+
+def test_help_imports_nothing_heavy() -> None:
     code = "import sys, graphveil.cli; sys.exit(any(m in sys.modules for m in ('torch', 'scipy', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_help_names_every_recipe_and_method(invoke: Invoke) -> None:
-    from graphveil.data.recipes import RECIPES
+def test_help_of_training_begins_with_what_is_required(invoke: Invoke) -> None:
+    for words in (["train"], ["train", "gap"], ["sweep"]):
+        with environment(COLUMNS="100"):
+            text = invoke(*words, "--help").out
+        panels = re.findall(r"╭─ (.*?) ─", text)
+        assert panels[:3] == ["Arguments", "Required", "Data"]
+        required = text.partition("─ Required ─")[2].partition("─ Data ─")[0]
+        assert re.findall(r"│ [* ]{0,6}(--[a-z]+)", required)[:3] == ["--unit", "--epsilon", "--dataset"]
 
-    text = invoke("train", "--help").out
-    for name in [*RECIPES, *gv.METHODS]:
+
+def test_help_names_every_recipe_method_and_unit(invoke: Invoke) -> None:
+    text = words_of(invoke("train --help").out)
+    for name in [*RECIPES, *METHODS, *UNITS]:
         assert name in text
-
-
-def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) -> None:
-    from graphveil.privacy.unit import UNITS
-
     for command in ("train", "calibrate"):
-        text = " ".join(invoke(command, "--help").out.split())
-        for name in UNITS:
-            assert name in text
-        for flag in ("--out-degree-bound", "--max-degree", "--replace-one", "--private-metrics"):
-            assert flag in text
+        text = words_of(invoke(command, "--help").out)
+        for word in [*UNITS, "--out-degree-bound", "--max-degree", "--replace-one", "--private-metrics"]:
+            assert word in text
 
 
 def test_help_states_what_out_is_of_each_command(invoke: Invoke) -> None:
-    assert "Run folder to write." in " ".join(invoke("train", "--help").out.split())
-    text = " ".join(invoke("predict", "--help").out.replace("│", " ").split())
-    assert "Table of predictions and probabilities to write, .parquet or .csv" in text
-    assert "by default a new one" not in text
+    assert "Run folder to write." in words_of(invoke("train --help").out)
+    assert "Table of predictions and probabilities to write, .parquet or .csv" in words_of(
+        invoke("predict --help").out
+    )
 
 
-def test_version(invoke: Invoke) -> None:
-    assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
+def test_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:
+    answer = invoke("train gap --help")
+    assert answer.code == 0 and re.search(r"│ hops=2 +K, the number of aggregations\.", answer.out)
+    assert "hops=2" not in invoke("train --help").out
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_parameter_is_described(method: str) -> None:
+    found = parameters(method)
+    assert found and all(found.values())
+
+
+# -- terminals and pipes -----------------------------------------------------------------------------------
 
 
 def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(
@@ -90,22 +131,7 @@ def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(
     assert lines == ["Features and labels", "are treated as", "public."]
 
 
-def test_the_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:
-    answer = invoke("train", "gap", "--help")
-    assert answer.code == 0 and "--epsilon" in answer.out
-    assert "  hops=2  K, the number of aggregations." in answer.out
-    assert "hops=2" not in invoke("train", "--help").out
-
-
-@pytest.mark.parametrize("method", list(METHODS))
-def test_every_parameter_is_described(method: str) -> None:
-    listed = [
-        line for line in parameters_page(method).splitlines()[1:] if line.startswith("  ") and line[2] != " "
-    ]
-    assert listed and not [line for line in listed if "  " not in line.strip()]
-
-
-def test_tables_hold_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_fit_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> None:
     head = ("method", "test accuracy, % [95 % CI]", "epsilon", "delta", "TPR at 1 % FPR")
     row = ("classcode", "71.23 [70.99, 71.47]", "1.0000", "1e-07", "at most 1.74 %")
     with environment(FORCE_COLOR="1", TERM="dumb", COLUMNS="60"):
@@ -116,94 +142,54 @@ def test_tables_hold_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> N
         assert any(cell in line for line in lines), cell  # none is broken
 
 
-def test_a_table_in_a_pipe_is_as_wide_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_screen_omits_bars_and_times(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("1", "2026-11-22 11:16", "gap", "0.1", "0.1", "█" * 24)]
+    heads = {}
+    for width in (100, 60, 40):
+        with environment(FORCE_COLOR="1", TERM="xterm", COLUMNS=str(width)):
+            head = ("entry", "time", "release", "epsilon", "total", "bar")
+            Screen(as_json=False).table(head, rows, spare=(5, 1))
+        heads[width] = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out.splitlines()[0]).split()
+    assert heads[100] == ["entry", "time", "release", "epsilon", "total", "bar"]
+    assert heads[60] == ["entry", "time", "release", "epsilon", "total"]
+    assert heads[40] == ["entry", "release", "epsilon", "total"]
+
+
+def test_a_table_in_a_pipe_has_its_full_width(capsys: pytest.CaptureFixture[str]) -> None:
     with environment(COLUMNS="40"):
         Screen(as_json=False).table(("a" * 30, "b" * 30, "c" * 30), [("x", "y", "z")])
     assert capsys.readouterr().out.splitlines()[0].split() == ["a" * 30, "b" * 30, "c" * 30]
 
 
-def test_a_pipe_gets_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    bars = ProgressBars(Screen(as_json=False).notes)
+def test_a_pipe_gets_a_progress_line_from_time_to_time(capsys: pytest.CaptureFixture[str]) -> None:
+    bars = ProgressBars(Screen(as_json=False).notes, clock=iter(range(0, 100, 5)).__next__)
     for done in range(1, 9):
-        now[0] += 5
         bars("encoder", done, 8)
-    assert capsys.readouterr().err.splitlines() == ["encoder: 4 of 8", "encoder: 8 of 8"]
+    printed = capsys.readouterr().err.splitlines()
+    assert printed and len(printed) < 5 and all(re.fullmatch(r"encoder: \d of 8", line) for line in printed)
 
 
-# -- flags given twice -------------------------------------------------------------------------------------
+# -- options that are repeated -----------------------------------------------------------------------------
 
 
-def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the words that name each command, and the command."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield (*names, name), command
-
-
-COMMANDS = dict(commands(typer.main.get_command(app)))
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_flag_of_one_value_is_not_given_twice(invoke: Invoke, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_option_of_one_value_is_not_given_twice(invoke: Invoke, words: str) -> None:
     taking = [flag for flag in COMMANDS[words].params if flag.opts[0][:2] == "--" and not flag.is_flag]
     for name in [flag.opts[0] for flag in taking if not flag.multiple]:
-        answer = invoke(*words, name, "1", f"{name}=2")
+        answer = invoke(*words.split(), name, "1", f"{name}=2")
         assert (answer.code, answer.out) == (2, "")
         (line,) = answer.err.splitlines()
         assert line.startswith(f"graphveil: {name} is given more than once; keep one. See `graphveil")
 
 
 def test_several_values_and_switches_may_be_repeated(invoke: Invoke) -> None:
-    many = ["--set", "hops=1", "--set", "epochs=2", "--json", "--json"]
-    answer = invoke("calibrate", "gap", "--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-7, *many)
+    calibrate = ["calibrate", "gap", "--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-7]
+    answer = invoke(*calibrate, "--set", "hops=1", "--set", "epochs=2", "--json", "--json")
     assert answer.code == 0, answer.err
-    repeated = invoke("calibrate", "gap", "--unit", "undirected-edge", "--set", "hops=1", "--set", "hops=2")
+    repeated = invoke(*calibrate, "--set", "hops=1", "--set", "hops=2")
     assert (repeated.code, "--set hops is given twice; keep one" in repeated.err) == (2, True)
 
 
-# -- folders -----------------------------------------------------------------------------------------------
-
-
-def test_no_default_lies_outside_of_the_users_folders(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in ("GRAPHVEIL_DATA", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert datasets.dataset_folders(None) == [tmp_path / ".cache" / "graphveil"]
-
-
-def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    members = getattr(command, "commands", None)
-    if members is None:
-        yield " ".join(path), command
-    for name, member in (members or {}).items():
-        yield from _commands(member, (*path, name))
-
-
-def test_the_help_of_each_command_ends_with_two_examples_that_it_accepts(invoke: Invoke) -> None:
-    commands = dict(_commands(typer.main.get_command(app)))
-    assert set(commands) == set(EXAMPLES)
-    for name, command in commands.items():
-        shown = invoke(*name.split(), "--help").out.replace(" \\\n     ", "")
-        assert len((command.help or "").splitlines()[0]) <= 72, name
-        for example in EXAMPLES[name]:
-            assert example in shown, name
-            words = shlex.split(example)
-            assert words[1 : 1 + len(name.split())] == name.split()
-            with command.make_context(name, words[1 + len(name.split()) :]):  # raises an error for a bad flag
-                pass
-
-
-def test_no_help_text_is_lost_in_markup(invoke: Invoke) -> None:
-    """Rich reads [..] as markup and prints nothing for it."""
-    for name, command in _commands(typer.main.get_command(app)):
-        for parameter in command.params:
-            help_text = getattr(parameter, "help", None) or ""
-            assert not re.search(r"(?<!\\)\[[a-z#/@]", help_text), (name, parameter.name, help_text)
+def test_default_folders_are_in_the_users_home(tmp_path: Path) -> None:
+    with environment(GRAPHVEIL_DATA=None, XDG_CACHE_HOME=None, HOME=str(tmp_path)):
+        assert datasets.dataset_folders(None) == [tmp_path / ".cache" / "graphveil"]

@@ -1,4 +1,4 @@
-"""``train heterorr`` and unit ``edge-subset``: two guarantees, and flags of what is public."""
+"""``train heterorr`` and unit ``edge-subset``: two guarantees, and options of public edges."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def trained(invoke: Invoke, prepare: Prepare) -> Iterator[dict[str, Any]]:
         yield json.loads(Path("run/internal/metrics.json").read_text())
 
 
-def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
+def test_json_has_both_budgets(trained: dict[str, Any]) -> None:
     (features,) = trained["guarantee"]["additional"]
     assert (trained["epsilon"], trained["eps_x"], trained["unit"]) == (2.0, 3.0, "edge-subset")
     assert (features["unit"], features["epsilon"], features["valid"]) == ("local-attributes", 3.0, True)
@@ -37,7 +37,7 @@ def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
 
 
 def test_pages_and_explain_describe_both(trained: dict[str, Any], invoke: Invoke) -> None:
-    explained = invoke("explain", "run")
+    explained = invoke("explain run")
     for text in (explained.out, Path("run/release/PRIVACY.md").read_text()):
         stated = " ".join(text.split())
         assert "What was released about the edges and features" in stated
@@ -47,38 +47,38 @@ def test_pages_and_explain_describe_both(trained: dict[str, Any], invoke: Invoke
     report = " ".join(Path("run/internal/report.html").read_text().split())
     assert "about edges" in report and "about records" in report
     assert "randomized on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
-    assert invoke("explain", "run", "--json").json["guarantee"]["additional"][0]["epsilon"] == 3.0
+    assert invoke("explain run --json").json["guarantee"]["additional"][0]["epsilon"] == 3.0
 
 
 def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Files) -> None:
     done = invoke("train", *HETERO, *ALL, *files.flags, "--out", "run")
     plan, shown = " ".join(done.err.split()), " ".join(done.out.split())
     assert "0 public edges; 60 of 60 nodes may have private ones" in plan
-    assert "and unit local-attributes: protects each node's own features" in plan
-    assert "epsilon 3 at delta 0, separate from the other and never added to it" in plan
-    assert "reads the released graph alone, and no true private edge, nor a true feature" in plan
-    assert "Features have a guarantee of their own, which is never added: epsilon 3." in shown
+    assert "second unit local-attributes: protects each node's own features" in plan
+    assert "epsilon 3 at delta 0, a separate guarantee that is not added to the first" in plan
+    assert "read the released graph, no true private edge, and no true feature" in plan
+    assert "Features have a separate guarantee, which is not added: epsilon 3," in shown
     assert "learns from the reported features of the method" in shown
 
 
-def test_a_finished_run_resumes_and_predicts_for_nothing(trained: dict[str, Any], invoke: Invoke) -> None:
+def test_a_finished_run_resumes_and_predicts_without_a_charge(
+    trained: dict[str, Any], invoke: Invoke
+) -> None:
     folder = Path.cwd().parent
     files = Files(folder / "nodes.csv", folder / "edges.csv")
     again = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--out", "run", "--resume", "--json")
     assert again.json["test_accuracy"] == trained["test_accuracy"]
-    assert "stored with the run, so free" in invoke("predict", "run").err
-    own = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json")
+    assert "Reading them does not spend privacy budget." in invoke("predict run").err
+    own = invoke("predict run --nodes", files.nodes, "--edges", files.edges, *ALL, "--json")
     assert (own.code, own.json["charged"]) == (0, None), own.err
     head, *rows = read(files.edges)
     write(files.edges, [head, *rows[1:]])
-    other = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json").json
+    other = invoke("predict run --nodes", files.nodes, "--edges", files.edges, *ALL, "--json").json
     assert (other["charged"]["epsilon"], other["charged"]["additional"][0]["epsilon"]) == (2.0, 3.0)
     assert other["guarantee_with_predictions"]["additional"][0]["epsilon"] == 6.0
 
 
-def test_networks_on_released_graphs_distinguish_public_edges_from_private_ones(
-    invoke: Invoke, files: Files
-) -> None:
+def test_networks_on_released_graphs_take_public_edges(invoke: Invoke, files: Files) -> None:
     head, *rows = read(files.edges)
     write(Path("public.csv"), [head, *rows[::2]])
     done = invoke("train", *GCN, *ALL, "--public-edges", "public.csv", *files.flags, "--out", "run", "--json")
@@ -125,13 +125,13 @@ def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files
 def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: Invoke, files: Files) -> None:
     for unit, epsilon in (("edge-subset", 9), ("local-attributes", 4)):
         budget = ("--unit", unit, "--epsilon", epsilon, "--delta", "0")
-        assert invoke("ledger", "init", "friends", *budget).code == 0
+        assert invoke("ledger init friends", *budget).code == 0
     done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
     assert (done.code, Path("runs").exists(), recorded()) == (2, False, [])
     assert "it needs epsilon 6, and 0 of 4" in " ".join(done.err.split())
 
 
-def test_features_that_were_reported_are_not_refunded(
+def test_reported_features_are_not_refunded(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = Release._commit
@@ -143,15 +143,15 @@ def test_features_that_were_reported_are_not_refunded(
     with monkeypatch.context() as patch:
         patch.setattr(Release, "_commit", refusing)
         assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run").code == 1  # after a charge
-    accounts = invoke("ledger", "list", "--json").json["data_sets"]
+    accounts = invoke("ledger list --json").json["data_sets"]
     releases = {one["unit"]: one["releases"] for one in accounts}
     assert releases == {"local-attributes": 1, "edge-subset": 1}
     assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run", "--resume").code == 0
-    assert [one["releases"] for one in invoke("ledger", "list", "--json").json["data_sets"]] == [1, 1]
+    assert [one["releases"] for one in invoke("ledger list --json").json["data_sets"]] == [1, 1]
 
 
 def test_calibrate_names_the_noise_of_both(invoke: Invoke) -> None:
     sizes = ("--nodes-count", 100, "--features-count", 16)
-    found = invoke("calibrate", "heterorr", *UNIT, "--set", "eps_x=3", *sizes, "--json").json
+    found = invoke("calibrate heterorr", *UNIT, "--set", "eps_x=3", *sizes, "--json").json
     assert (found["epsilon"], found["eps_x"]) == (2.0, 3.0)
     assert found["reports"] == ["features: FeatureRR, 16 of 16 features told, epsilon 3, cut to [0, 1]"]

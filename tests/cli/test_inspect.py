@@ -6,44 +6,34 @@ from pathlib import Path
 import pytest
 from command import PRIVATE, QUICK, Files, Invoke, assert_refused, other_of
 
-from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig
 
-
-def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
+def test_explain_reads_a_release_folder(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
     alone = tmp_path / "published"
     (trained / "release").rename(alone)
     answer = invoke("explain", alone)
     assert answer.code == 0
-    for words in ("1.74 in 100", "at most 1.74 %", "rows", "Not covered", "add up"):
+    for words in ("1.74 in 100", "at most 1.74 %", "noisy aggregates", "Not covered", "add up"):
         assert words in answer.out
     record = invoke("explain", alone, "--json").json
     assert record["guarantee"]["epsilon"] <= 1
     assert len(record["releases"]) == 2
 
 
-def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        EdgeReleaseConfig, "counts_neighbors", lambda *sizes: False
-    )  # sums, and counts beside them
-    calibrated = invoke("calibrate", "classcode", *PRIVATE).out
-    planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
-    other = invoke("calibrate", "gap", *PRIVATE).out
-    assert [
-        "o edge is charged for all of these in full" in text for text in (calibrated, planned, other)
-    ] == [
-        True,
-        True,
-        False,
-    ]
+def test_unequal_shares_of_releases_are_explained(invoke: Invoke, files: Files) -> None:
+    sums = [*PRIVATE, "--set", "noise=gaussian"]  # sums over neighbors, and counts of edges
+    texts = (
+        invoke("calibrate classcode", *sums).out,
+        invoke("train classcode --dry-run", *files.flags, *sums).err,
+        invoke("calibrate gap", *PRIVATE).out,
+    )
+    assert ["o edge is charged for all of these in full" in text for text in texts] == [True, True, False]
 
 
-def test_explain_refuses_anything_else(invoke: Invoke) -> None:
-    assert_refused(invoke("explain", "nowhere"), "holds no saved model")
+def test_explain_rejects_other_folders(invoke: Invoke) -> None:
+    assert_refused(invoke("explain nowhere"), "holds no saved model")
 
 
-def test_a_budget_that_a_plan_does_not_use_up_is_stated_to_be_left(invoke: Invoke, files: Files) -> None:
+def test_an_unspent_rest_of_the_budget_is_reported(invoke: Invoke, files: Files) -> None:
     flags = ["--unit", "undirected-edge", "--delta", 1e-5]
     planned = ["train", "classcode", *files.flags, *flags, "--expect-edges", 1, "--out", "r"]
     for epsilon, left in ((20, True), (8, False)):
@@ -63,7 +53,7 @@ def test_a_budget_that_a_plan_does_not_use_up_is_stated_to_be_left(invoke: Invok
         (0.5, 1e-5, 1, 7.0318),
     ],
 )
-def test_calibrate_prints_the_golden_noise(
+def test_calibrate_prints_the_known_noise(
     invoke: Invoke, epsilon: float, delta: float, hops: int, sigma: float
 ) -> None:
     base = ["calibrate", "gap", "--epsilon", epsilon, "--delta", delta, "--set", f"hops={hops}", "--json"]
@@ -79,7 +69,7 @@ def test_calibrate_prints_the_golden_noise(
     assert {"mu", "delta", "max_tpr_at_1pct_fpr", "releases"} <= set(directed)
 
 
-def test_calibrate_answers_the_budget_of_a_noise(invoke: Invoke) -> None:
+def test_calibrate_computes_the_budget_of_a_noise(invoke: Invoke) -> None:
     base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
     assert invoke(*base, "--noise-std", 5.2760, "--json").json["epsilon"] == pytest.approx(1, rel=1e-3)
 
@@ -89,12 +79,12 @@ def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke,
     printed = invoke(*base, "--noise-std", 5.2760).out  # mu 0.26804654, epsilon 1.0000473
     assert "epsilon 1.001 at delta 1e-05, mu 0.268047" in printed
     flags = ["--unit", "undirected-edge", "--epsilon", 5.99241, "--delta", 1e-5, *QUICK]
-    answer = invoke("train", "gap", *files.flags, *flags, "--out", "first")
+    answer = invoke("train gap", *files.flags, *flags, "--out", "first")
     assert "epsilon 5.993 at delta" in answer.err
     assert re.search(r"^gap .* 5\.993 ", answer.out, re.MULTILINE)
-    assert "epsilon 5.993, delta 1e-05" in invoke("explain", "first").out
+    assert "epsilon 5.993, delta 1e-05" in invoke("explain first").out
     another = [*other_of(files)]
-    assert "epsilon 5.993 at delta 1e-05" in invoke("predict", "first", *another).err
+    assert "epsilon 5.993 at delta 1e-05" in invoke("predict first", *another).err
 
 
 @pytest.mark.parametrize(
@@ -107,13 +97,13 @@ def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke,
         (["--unit", "undirected-edge", "--noise-std", 1e-9, "--delta", 1e-5], "choose another noise"),
     ],
 )
-def test_calibrate_refuses(invoke: Invoke, flags: list[str], words: str) -> None:
-    assert_refused(invoke("calibrate", "gap", *flags), words)
+def test_calibrate_rejects_invalid_arguments(invoke: Invoke, flags: list[str], words: str) -> None:
+    assert_refused(invoke("calibrate gap", *flags), words)
 
 
 def test_datasets_lists_and_describes(invoke: Invoke) -> None:
-    listed = invoke("datasets", "--json").json["datasets"]
+    listed = invoke("datasets --json").json["datasets"]
     assert {"name", "nodes", "features", "classes", "local"} <= set(listed[0])
     assert "synthetic/demo" in invoke("datasets").out
-    assert invoke("datasets", "synthetic/tiny", "--json").json["nodes"] == 300
-    assert_refused(invoke("datasets", "synthetic/tony"), "did you mean")
+    assert invoke("datasets synthetic/tiny --json").json["nodes"] == 300
+    assert_refused(invoke("datasets synthetic/tony"), "did you mean")

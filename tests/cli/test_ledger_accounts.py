@@ -1,4 +1,4 @@
-"""Which account a command charges, what every ledger command shows of it, and what rejected runs leave."""
+"""The account that a command charges, its display by ledger commands, and rejected runs."""
 
 import json
 import os
@@ -59,12 +59,12 @@ def test_every_command_reads_every_event(
         for flags in ([], ["--json"]):
             reported = invoke("ledger", *words, *flags)
             assert reported.code == 0, (words, reported.err)
-    listed = invoke("ledger", "list", "--json").json["data_sets"][0]
+    listed = invoke("ledger list --json").json["data_sets"][0]
     assert listed["limit"] == {"epsilon": 3.0, "delta": 1e-6}
     if listed["releases"] and name != "none":
         assert 0 < listed["spent"] < 1 < listed["remaining"] < 3
-    assert invoke("ledger", "export", "people", "--out", "book.jsonl").code == 0
-    assert "1e-06" in invoke("ledger", "list").out  # the delta of its epsilon
+    assert invoke("ledger export people --out book.jsonl").code == 0
+    assert "1e-06" in invoke("ledger list").out  # the delta of its epsilon
 
 
 @pytest.fixture
@@ -91,17 +91,17 @@ def commands(files: Files, epsilon: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("why", ["budget", "out"])
 def test_a_rejected_run_binds_no_name(invoke: Invoke, files: Files, name: str, why: str) -> None:
     unit = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
-    assert invoke("ledger", "init", "friends", *unit).code == 0
+    assert invoke("ledger init friends", *unit).code == 0
     out = "a" if why == "budget" else "/dev/null/a"
     rejected = invoke(*commands(files, "5" if why == "budget" else "0.5")[name], "--out", out)
     assert rejected.code == 2, rejected.err
-    assert invoke("ledger", "show", "friends", "--json").json["versions"] == []
+    assert invoke("ledger show friends --json").json["versions"] == []
     for words in (["list"], ["verify"]):
         assert invoke("ledger", *words).code == 0
     files.nodes.write_text(files.nodes.read_text().replace("t0", "t9"))
     accepted = invoke(*commands(files, "0.5")[name], "--out", "b")
     assert accepted.code == 0, accepted.err
-    assert len(invoke("ledger", "show", "friends", "--json").json["versions"]) == 1
+    assert len(invoke("ledger show friends --json").json["versions"]) == 1
 
 
 @pytest.mark.parametrize("name", ["train", "sweep", "perturb"])
@@ -109,17 +109,17 @@ def test_a_rejected_run_registers_no_data(invoke: Invoke, files: Files, name: st
     words = [word for word in commands(files, "0.5")[name] if word not in ("--ledger", "friends")]
     rejected = invoke(*words, "--out", "/dev/null/a")
     assert rejected.code == 2
-    assert invoke("ledger", "list", "--json").json["data_sets"] == []
-    assert invoke("ledger", "show", "--json").json["data_sets"] == []
+    assert invoke("ledger list --json").json["data_sets"] == []
+    assert invoke("ledger show --json").json["data_sets"] == []
 
 
 def test_a_name_is_unbound_by_command(invoke: Invoke, files: Files, gap: list[str]) -> None:
     unit = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
-    assert invoke("ledger", "init", "friends", *unit, *files.flags).code == 0
-    assert invoke("ledger", "unbind", "friends", "--json").json["name"] == "friends"
-    assert invoke("ledger", "unbind", "friends").code == 2
+    assert invoke("ledger init friends", *unit, *files.flags).code == 0
+    assert invoke("ledger unbind friends --json").json["name"] == "friends"
+    assert invoke("ledger unbind friends").code == 2
     assert invoke(*gap, "--epsilon", "0.5", "--ledger", "friends", "--out", "a").code == 0
-    refused = invoke("ledger", "unbind", "friends")
+    refused = invoke("ledger unbind friends")
     assert (refused.code, "has releases" in refused.err) == (2, True)
 
 
@@ -168,31 +168,31 @@ def test_changed_data_of_the_same_people_stay_in_their_account(
 ) -> None:
     more = ["--epsilon", "1", "--json", "--out"]
     assert invoke(*gap, *more, "a").json["ledger"]["releases"] == 1
-    reported = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
+    reported = invoke("train gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
     assert reported.json["ledger"]["releases"] == 2, reported.err
     plan = " ".join(reported.err.split())
     assert "nothing of these" not in plan
     part = "about 98 %" if how == "a node more" else "all"
     assert f"1 release before this one, with {part} of these nodes" in plan
-    assert invoke("ledger", "list", "--json").json["data_sets"][0]["name"] == "data-1"
-    assert invoke("ledger", "verify").code == 0
+    assert invoke("ledger list --json").json["data_sets"][0]["name"] == "data-1"
+    assert invoke("ledger verify").code == 0
 
 
-def test_row_numbers_are_no_people(invoke: Invoke, files: Files, gap: list[str]) -> None:
+def test_row_numbers_do_not_identify_people(invoke: Invoke, files: Files, gap: list[str]) -> None:
     """Two data sets whose nodes are counted are told apart by their features, which one of them keeps."""
     numbered = changed(files, "row numbers")
     more = [*gap[gap.index("--unit") :], "--epsilon", "1", "--json", "--out"]
-    assert invoke("train", "gap", *numbered, *more, "a").json["ledger"]["data_set"] == "data-1"
+    assert invoke("train gap", *numbered, *more, "a").json["ledger"]["data_set"] == "data-1"
     lines = Path(numbered[3]).read_text().splitlines(keepends=True)
     Path(numbered[3]).write_text("".join(lines[:-1]))
-    again = invoke("train", "gap", *numbered, *more, "b").json["ledger"]
+    again = invoke("train gap", *numbered, *more, "b").json["ledger"]
     assert (again["data_set"], again["releases"]) == ("data-1", 2)
     taller(Path(numbered[1]))
-    other = invoke("train", "gap", *numbered, *more, "c").json["ledger"]
+    other = invoke("train gap", *numbered, *more, "c").json["ledger"]
     assert other["data_set"] == "data-1"  # the same edges, still
     Path(numbered[3]).write_text("".join(lines[:-7]))
     taller(Path(numbered[1]))
-    other = invoke("train", "gap", *numbered, *more, "d").json["ledger"]
+    other = invoke("train gap", *numbered, *more, "d").json["ledger"]
     assert (other["data_set"], other["releases"]) == ("data-2", 1)
 
 
@@ -208,21 +208,21 @@ def test_other_people_have_their_own_account(
 ) -> None:
     more = ["--epsilon", "1", "--json", "--out"]
     assert invoke(*gap, *more, "a").json["ledger"]["releases"] == 1
-    reported = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
+    reported = invoke("train gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
     assert (reported.json["ledger"]["data_set"], reported.json["ledger"]["releases"]) == ("data-2", 1)
     plan = " ".join(reported.err.split())
     assert words in plan and ("nothing of these edges was released" in plan) == (how == "others")
 
 
-def test_the_user_states_that_predicted_data_are_disjoint(
+def test_predicted_data_asserted_as_disjoint_are_charged_apart(
     invoke: Invoke, files: Files, gap: list[str]
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
     flags = changed(files, "an edge more")[:4]
-    reported = invoke("predict", "a", *flags, "--assume-disjoint-edges", "--json", "--out", "p.csv").json
+    reported = invoke("predict a", *flags, "--assume-disjoint-edges", "--json", "--out", "p.csv").json
     assert reported["ledger"]["data_set"] == "data-2"
     assert reported["training_ledger"]["releases"] == 2  # the ids do not show that the statement is true
-    again = invoke("predict", "a", *flags, "--json", "--out", "q.csv").json
+    again = invoke("predict a", *flags, "--json", "--out", "q.csv").json
     assert again["ledger"]["data_set"] == "data-2"
 
 
@@ -243,7 +243,7 @@ def test_the_user_states_that_predicted_data_are_disjoint(
         ["backup", "copy.sqlite"],
     ],
 )
-def test_a_misspelt_place_makes_no_ledger(invoke: Invoke, tmp_path: Path, words: list[str]) -> None:
+def test_a_misspelled_location_creates_no_ledger(invoke: Invoke, tmp_path: Path, words: list[str]) -> None:
     for place in ("misspelt.sqlite", f"sqlite:///{tmp_path / 'deep' / 'misspelt.sqlite'}"):
         refused = invoke("ledger", *words, "--ledger", place)
         assert (refused.code, "there is no ledger at" in refused.err) == (2, True)
@@ -251,7 +251,7 @@ def test_a_misspelt_place_makes_no_ledger(invoke: Invoke, tmp_path: Path, words:
 
 
 @pytest.mark.parametrize("name", ["train", "sweep", "perturb"])
-def test_a_misspelt_place_of_a_budget_makes_no_ledger(
+def test_a_misspelled_location_of_a_budget_creates_no_ledger(
     invoke: Invoke, files: Files, tmp_path: Path, name: str
 ) -> None:
     words = commands(files, "0.5")[name]
@@ -266,10 +266,10 @@ def test_receipts_backups_and_older_copies_by_command(
 ) -> None:
     place = Path(os.environ["GRAPHVEIL_LEDGER"])
     assert invoke(*gap, "--epsilon", "1", "--out", "runs/a").code == 0
-    assert invoke("ledger", "backup", "copy.sqlite").code == 0
-    assert invoke("ledger", "backup", "copy.sqlite").code == 2
+    assert invoke("ledger backup copy.sqlite").code == 0
+    assert invoke("ledger backup copy.sqlite").code == 2
     assert invoke(*gap, "--epsilon", "1", "--out", "runs/b").code == 0
-    whole = invoke("ledger", "check-runs", "runs", "--json")
+    whole = invoke("ledger check-runs runs --json")
     assert (whole.code, whole.json["receipts"], whole.json["breaks"]) == (0, 2, [])
     shutil.copy("copy.sqlite", place)
     for words in (["list"], ["verify"], ["show"]):
@@ -277,15 +277,15 @@ def test_receipts_backups_and_older_copies_by_command(
         assert (noticed.code, "older copy was put back" in noticed.err) == (1, True)
     assert invoke(*gap, "--epsilon", "1", "--out", "runs/c").code == 1
     Path(f"{place}-mark").unlink()
-    lacking = invoke("ledger", "check-runs", "runs/a", "runs/b", "--json")
+    lacking = invoke("ledger check-runs runs/a runs/b --json")
     assert lacking.code == 1
     assert [one["why"] for one in lacking.json["breaks"]] == ["the ledger has no such entry"]
-    refused = invoke("ledger", "restore", "copy.sqlite", "--runs", "runs")
+    refused = invoke("ledger restore copy.sqlite --runs runs")
     assert (refused.code, "which a run has a receipt of" in refused.err) == (2, True)
-    forced = invoke("ledger", "restore", "copy.sqlite", "--runs", "runs", "--force", "--json")
+    forced = invoke("ledger restore copy.sqlite --runs runs --force --json")
     assert (forced.code, forced.json["data_sets"]) == (0, ["data-1"])
     Path("runs/b/internal/receipts.json").write_text(json.dumps({"receipts": [1]}))
-    assert invoke("ledger", "check-runs", "runs/b").code == 2
+    assert invoke("ledger check-runs runs/b").code == 2
 
 
 # -- surveys -----------------------------------------------------------------------------------------------
@@ -295,13 +295,13 @@ ANSWER = ["collect", "randomize", "--protocol", "s.json", "--id", "user", "--lab
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_a_survey_account_is_read_by_every_command(invoke: Invoke, files: Files, delta: str) -> None:
+def test_every_command_reads_the_account_of_a_protocol(invoke: Invoke, files: Files, delta: str) -> None:
     assert invoke(*FEATURES).code == 0
     limit = ["--unit", UNIT, "--epsilon", "0.5", "--delta", delta]
-    assert invoke("ledger", "init", "people", *limit).code == 0
+    assert invoke("ledger init people", *limit).code == 0
     answer = [*ANSWER, str(files.nodes), "--ledger", "people", "--json", "--out"]
     assert invoke(*answer, "/dev/null/m.csv").code == 2
-    assert invoke("ledger", "show", "people", "--json").json["versions"] == []
+    assert invoke("ledger show people --json").json["versions"] == []
     answered = invoke(*answer, "m.csv")
     assert answered.json["ledger"]["epsilon"] == pytest.approx(0.39)
     head, *rows = read(files.nodes)
@@ -311,19 +311,17 @@ def test_a_survey_account_is_read_by_every_command(invoke: Invoke, files: Files,
     for words in (["list"], ["show"], ["verify"]):
         assert invoke("ledger", *words).code == 0
         assert invoke("ledger", *words, "--json").code == 0
-    (listed,) = invoke("ledger", "list", "--json").json["data_sets"]
+    (listed,) = invoke("ledger list --json").json["data_sets"]
     assert (listed["spent"], listed["remaining"]) == (pytest.approx(0.39), pytest.approx(0.11))
-    raised = invoke(
-        "ledger", "raise", "people", *limit[:2], "--epsilon", "2", *limit[4:], "--reason", "r", "--json"
-    )
+    raised = invoke("ledger raise people --epsilon 2", *limit[:2], *limit[4:], "--reason", "r", "--json")
     assert (raised.code, raised.json["remaining"]) == (0, pytest.approx(1.61))
     assert invoke(*answer, "n.csv").json["ledger"]["epsilon"] == pytest.approx(0.78)
 
 
-def test_a_rejected_survey_binds_no_name(invoke: Invoke, files: Files) -> None:
+def test_a_rejected_collection_binds_no_name(invoke: Invoke, files: Files) -> None:
     assert invoke(*FEATURES).code == 0
     limit = ["--unit", UNIT, "--epsilon", "0.1", "--delta", "0"]
-    assert invoke("ledger", "init", "people", *limit).code == 0
+    assert invoke("ledger init people", *limit).code == 0
     refused = invoke(*ANSWER, str(files.nodes), "--ledger", "people", "--out", "m.csv")
     assert refused.code == 2
-    assert invoke("ledger", "show", "people", "--json").json["versions"] == []
+    assert invoke("ledger show people --json").json["versions"] == []

@@ -1,4 +1,4 @@
-"""Two tables without feature columns on the command line: check, train, sweep, predict, and what is said."""
+"""Tables without feature columns: check, train, sweep, predict."""
 
 import shlex
 from pathlib import Path
@@ -26,7 +26,7 @@ def tables(invoke: Invoke) -> None:
     write(Path("knows.csv"), [["a", "b"], *([ids[u], ids[v]] for u, v in pairs)])
 
 
-def test_check_notes_it_and_its_command_trains(invoke: Invoke) -> None:
+def test_check_notes_missing_features_and_its_command_trains(invoke: Invoke) -> None:
     checked = invoke("check", *TABLES, "--label", "team", "--json")
     assert checked.code == 0
     assert any("every node gets one constant feature" in note for note in checked.json["notes"])
@@ -39,11 +39,11 @@ def test_check_notes_it_and_its_command_trains(invoke: Invoke) -> None:
     assert "every node gets one constant feature" in plan and "1 features" not in plan
     page = next(Path("run").rglob("report.html")).read_text()
     assert "every node gets one constant feature" in page and "predicts the most frequent class" in page
-    assert invoke("predict", "run", "--out", "own.csv").code == 0
+    assert invoke("predict run --out own.csv").code == 0
     assert [row[0] for row in read(Path("own.csv"))[1:]] == [f"{number:04d}" for number in range(NODES)]
 
 
-def test_a_table_of_text_alone_is_offered_a_command_without_it(invoke: Invoke) -> None:
+def test_check_suggests_to_drop_the_only_text_column(invoke: Invoke) -> None:
     rows = read(Path("people.csv"))
     write(Path("people.csv"), [[*row, f"note {place}"] for place, row in enumerate(rows)])
     checked = invoke("check", *TABLES, "--label", "team", "--json")
@@ -56,7 +56,7 @@ def test_a_table_of_text_alone_is_offered_a_command_without_it(invoke: Invoke) -
 
 @pytest.mark.parametrize("where", ["run", "run/release"])
 def test_another_graph_is_predicted_from_a_run_and_from_a_release(invoke: Invoke, where: str) -> None:
-    trained = invoke("train", "gap", *TABLES, "--label", "team", *PRIVATE, *QUICK, "--out", "run")
+    trained = invoke("train gap", *TABLES, "--label", "team", *PRIVATE, *QUICK, "--out", "run")
     assert trained.code == 0, trained.err
     rows = read(Path("people.csv"))[: NODES // 2]
     write(Path("fewer.csv"), [["id"], *([row[0]] for row in rows[1:])])
@@ -68,17 +68,17 @@ def test_another_graph_is_predicted_from_a_run_and_from_a_release(invoke: Invoke
     assert len(read(Path("other.csv"))) == NODES // 2
 
 
-def test_a_sweep_takes_them(invoke: Invoke) -> None:
+def test_tables_without_features_can_be_swept(invoke: Invoke) -> None:
     budgets = ["--unit", "undirected-edge", "--epsilon", "1,2", "--delta", 1e-6]
-    swept = invoke("sweep", "gap", *TABLES, "--label", "team", *budgets, *QUICK, "--out", "swept")
+    swept = invoke("sweep gap", *TABLES, "--label", "team", *budgets, *QUICK, "--out", "swept")
     assert swept.code == 0, swept.err
 
 
-def test_a_survey_of_features_states_why_it_needs_columns(invoke: Invoke) -> None:
-    made = invoke("collect", "protocol", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
+def test_a_protocol_of_features_needs_feature_columns(invoke: Invoke) -> None:
+    made = invoke("collect protocol --dim 1 --eps-x 2 --out survey.json")
     assert made.code == 0, made.err
     request = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
-    refused = invoke("collect", "randomize", *request, "--out", "messages.csv")
+    refused = invoke("collect randomize", *request, "--out", "messages.csv")
     assert refused.code == 2
     assert "has no feature column, and the protocol collects 1 feature" in " ".join(refused.err.split())

@@ -1,4 +1,4 @@
-"""No outcome of the whole command depends on a record: each one nulled, and each one replaced.
+"""No outcome of a whole run depends on a record: each one nulled, and each one replaced.
 
 A run under a unit of records either ends well for all data that differ in one record, or for none: an error,
 a file that is there or not, or a line more would tell about the record, and no noise would cover it.
@@ -59,10 +59,7 @@ OWNER = ["--unit", "node-record", "--epsilon", "8", "--delta", "1e-3"]
 BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
 BUDGET, SHORT, COUNTED = ["--out-degree-bound", "2"], ["--set", "epochs=1"], ["--private-metrics"]
 FEW = ["--set", "epochs=1", "--set", "batch_size=6"]
-QUICK = {
-    "double owner": ["double", *OWNER, *BUDGET],
-    "double promise": ["double", *BOUNDED],
-}
+QUICK = {"double owner": ["double", *OWNER, *BUDGET], "double promise": ["double", *BOUNDED]}
 SHIPPED = {
     "mlp owner counted": ["mlp", *OWNER, *SHORT, *COUNTED],
     "mlp promise": ["mlp", *BOUNDED, *SHORT],
@@ -132,7 +129,7 @@ def test_no_outcome_of_a_shipped_method_depends_on_any_record(invoke: Invoke, ca
         assert invoke("explain", folder / "run").code == invoke("predict", folder / "run").code == 0
 
 
-def test_an_accuracy_on_no_nodes_is_absent(invoke: Invoke, double: type[Any]) -> None:
+def test_an_accuracy_without_labeled_nodes_is_absent(invoke: Invoke, double: type[Any]) -> None:
     *others, last = RECORDS
     Path("r").mkdir()
     method, *rest = QUICK["double owner"]

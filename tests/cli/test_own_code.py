@@ -1,4 +1,4 @@
-"""``--module FILE.py:NAME``: a module or a method of the user's own, and refusals in our words."""
+"""``--module FILE.py:NAME``: custom modules and methods."""
 
 import json
 import subprocess
@@ -79,7 +79,7 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
     invoke: Invoke, own: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    done = invoke("train", "gnn", *DATA, *OWNER, "--module", f"{own}:MyGNN", "--out", str(out))
+    done = invoke("train gnn", *DATA, *OWNER, "--module", f"{own}:MyGNN", "--out", str(out))
     assert done.code == 0, done.err
     found = done.json
     assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 8
@@ -91,7 +91,7 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
 def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     given = ["--set", "neighborhood=neighbors", "--module", f"{own}:MyGNN"]
-    done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", str(out))
+    done = invoke("train gnn", *DATA, *OWNER, *given, "--out", str(out))
     assert done.code == 0, done.err
     assert "the released weights are" in done.json["statement"] and not done.json["test_accuracy"]["mean"]
     assert (out / "release" / "model.safetensors").exists() and not (out / "per_node").exists()
@@ -100,7 +100,7 @@ def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Pa
     assert "MODEL_CARD.md" in {path.name for path in (out / "release").iterdir()}
 
 
-def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_path: Path) -> None:
+def test_a_custom_method_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     edges = [
         "--unit",
         "undirected-edge",
@@ -111,16 +111,16 @@ def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, 
         "--out",
         str(tmp_path / "run"),
     ]
-    done = invoke("train", "mine", *DATA, *edges, "--module", f"{own}:Mine")
+    done = invoke("train mine", *DATA, *edges, "--module", f"{own}:Mine")
     assert done.code == 0, done.err
     assert done.json["hops"] == 1
     estimators._REGISTERED.clear()
-    refused = invoke("train", "mine", *DATA, *edges)
+    refused = invoke("train mine", *DATA, *edges)
     assert refused.code == 2 and "METHOD" in refused.err
 
 
 def test_a_module_is_calibrated_and_swept(invoke: Invoke, own: Path, tmp_path: Path) -> None:
-    request = invoke("calibrate", "gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
+    request = invoke("calibrate gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
     assert request.code == 0, request.err
     assert 7 < request.json["epsilon"] <= 8
     grid = ["gnn,mlp", *DATA[:2], *OWNER, "--module", f"{own}:MyGNN", "--out", str(tmp_path / "s"), "--json"]
@@ -148,13 +148,13 @@ def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
         (None, "pass module="),
     ],
 )
-def test_what_cannot_be_trained_exits_two_and_leaves_no_run(
+def test_an_invalid_module_leaves_no_run(
     invoke: Invoke, own: Path, tmp_path: Path, named: str | None, why: str
 ) -> None:
     own.rename("own.py")
     Path("broken.py").write_text("1 / 0")
     given = [] if named is None else ["--module", named]
-    done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", "run")
+    done = invoke("train gnn", *DATA, *OWNER, *given, "--out", "run")
     assert done.code == 2, done.err
     assert why in " ".join(done.err.split())
     assert not Path("run/release").exists()

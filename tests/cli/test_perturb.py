@@ -1,4 +1,4 @@
-"""``graphveil perturb``: the plan first, then a folder that may be published."""
+"""``perturb``: the plan, and the folder of the released graph."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_the_plan_is_shown_before_and_the_statement_after(
 ) -> None:
     done = invoke(*request(files, tmp_path / "out"))
     assert done.code == 0, done.err
-    assert "Plan, before anything is spent" in done.err
+    assert "Plan (no privacy budget has been spent)" in done.err
     assert "each of 1,770 slots is flipped with probability 0.00669285" in done.err
     assert "12 edges from noise alone" in done.err
     assert "the released graph and everything computed from it" in done.out
@@ -31,15 +31,15 @@ def test_the_plan_is_shown_before_and_the_statement_after(
     ]
 
 
-def test_a_release_that_takes_a_whole_delta_is_marked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_a_release_that_uses_all_of_delta_is_marked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     tree = request(files, tmp_path / "out")
     tree[1] = "priv-hrg"
     done = invoke(*tree)
     assert done.code == 0, done.err
-    assert "its delta is all of this release's" in " ".join(done.err.split())
+    assert "this release uses all of its delta" in " ".join(done.err.split())
     assert "r times the epsilon, at r times the delta." in " ".join(done.out.split())
     other = invoke(*request(files, tmp_path / "other"))
-    assert "all of this release" not in other.err and "times the delta" not in other.out
+    assert "uses all of its delta" not in other.err and "times the delta" not in other.out
 
 
 def test_json_has_the_documented_keys(invoke: Invoke, files: Files, tmp_path: Path) -> None:
@@ -85,18 +85,16 @@ def test_misuse_is_refused_before_anything_is_spent(
 
 
 def test_an_unknown_mechanism_is_refused(invoke: Invoke, tmp_path: Path) -> None:
-    done = invoke(
-        "perturb", "edge-rnd", "--dataset", "cora", *UNIT, "--epsilon", 1, "--out", tmp_path / "out"
-    )
+    done = invoke("perturb edge-rnd --dataset cora", *UNIT, "--epsilon", 1, "--out", tmp_path / "out")
     assert done.code == 2 and "edge-rand" in done.err
 
 
-def test_a_folder_in_use_or_in_no_place_is_refused_before_anything_is_spent(
+def test_an_unusable_folder_is_rejected_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
-    refused = [("out", "is there already")]
-    refused += [(str(place), "cannot be made there") for place in (files.nodes / "out", "o" * 250)]
+    refused = [("out", "already exists")]
+    refused += [(str(place), "Cannot create") for place in (files.nodes / "out", "o" * 250)]
     for out, words in refused:
         done = invoke(*request(files, tmp_path / out))
         assert done.code == 2 and words in done.err and not recorded()
@@ -109,9 +107,7 @@ def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
     assert tuple(MECHANISMS) == GRAPH_MECHANISMS
 
 
-def test_neighboring_graphs_are_planned_in_the_same_words(
-    invoke: Invoke, files: Files, tmp_path: Path
-) -> None:
+def test_neighboring_graphs_have_the_same_plan(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     plans = []
     for name in ("a", "b"):
         with environment(GRAPHVEIL_LEDGER=str(tmp_path / f"{name}.sqlite")):  # each its owner's first data
@@ -125,7 +121,7 @@ def test_train_on_a_released_graph_prints_its_plan_and_statement(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     flags = [*files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr", "--set", "epochs=3"]
-    done = invoke("train", "gcn", *flags, "--runs", 2, "--out", tmp_path / "run", "--json")
+    done = invoke("train gcn", *flags, "--runs", 2, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     assert "epsilon 4 at delta 0 (a released graph needs none)" in done.err
     assert "number of edges: noise standard deviation" in done.err
@@ -136,9 +132,7 @@ def test_train_on_a_released_graph_prints_its_plan_and_statement(
     assert "no prediction reads a true edge" in explained.out
 
 
-def test_paper_mode_states_what_is_wrong_before_and_after(
-    invoke: Invoke, files: Files, tmp_path: Path
-) -> None:
+def test_paper_mode_lists_its_deviations(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     command = request(files, tmp_path / "out", "--mode", "paper", "--set", "chunk=30", "--json")
     command[1] = "arr"
     done = invoke(*command)
@@ -151,26 +145,24 @@ def test_paper_mode_states_what_is_wrong_before_and_after(
     assert "has no such parameter" in invoke(*strict).err
 
 
-def test_a_papers_graph_is_trained_on(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_a_graph_released_in_paper_mode_is_trained_on(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     flags = [*files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr", "--mode", "paper", "--set", "epochs=3"]
-    done = invoke("train", "sage", *flags, "--out", tmp_path / "run", "--json", "--no-baseline")
+    done = invoke("train sage", *flags, "--out", tmp_path / "run", "--json", "--no-baseline")
     assert done.code == 0, done.err
     assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["epsilon"] == pytest.approx(8)
     explained = invoke("explain", tmp_path / "run")
     assert "both directions of an undirected edge are randomized on their own" in explained.out
 
 
-def test_methods_with_noise_of_their_own_take_no_released_graph(invoke: Invoke, files: Files) -> None:
-    done = invoke("train", "gap", *files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr")
+def test_private_methods_take_no_released_graph(invoke: Invoke, files: Files) -> None:
+    done = invoke("train gap", *files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr")
     assert done.code == 2 and "'perturb' is not a parameter of gap" in done.err
 
 
-def test_training_on_the_folder_of_a_released_graph_spends_nothing_more(
-    invoke: Invoke, files: Files, tmp_path: Path
-) -> None:
+def test_training_on_a_released_graph_spends_no_budget(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     assert invoke(*request(files, tmp_path / "out")).code == 0
     flags = ["--nodes", files.nodes, "--edges", tmp_path / "out", *files.flags[4:], "--unit", "none"]
-    done = invoke("train", "gcn", *flags, "--set", "epochs=3", "--out", tmp_path / "run", "--json")
+    done = invoke("train gcn", *flags, "--set", "epochs=3", "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
-    assert "nothing more: the edges were released at epsilon 5" in done.err
+    assert "not charged: the edges were already released at epsilon 5" in done.err
     assert done.json["guarantee"]["epsilon"] == 5 and done.json["guarantee"]["valid"]

@@ -1,4 +1,4 @@
-"""``predict``: stored predictions, and other graphs at a price."""
+"""``predict``: stored predictions, and the privacy cost of other graphs."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import graphveil as gv
 from graphveil.estimators.gap.method import TrainedGap
 
 
-def test_saved_predictions_are_free_and_always_the_same(invoke: Invoke, trained: Path) -> None:
+def test_stored_predictions_are_not_charged_and_constant(invoke: Invoke, trained: Path) -> None:
     before = recorded()
     for name in ("one.csv", "two.csv", "one.parquet", "two.parquet"):
         assert invoke("predict", trained, "--out", name).code == 0
@@ -23,10 +23,10 @@ def test_saved_predictions_are_free_and_always_the_same(invoke: Invoke, trained:
     assert recorded() == before
 
 
-def test_predictions_are_not_written_over_what_is_there(invoke: Invoke, trained: Path) -> None:
+def test_predictions_do_not_overwrite_files(invoke: Invoke, trained: Path) -> None:
     Path("p.csv").write_text("mine")
     answer = invoke("predict", trained, "--out", "p.csv")
-    assert (answer.code, "p.csv is there already" in answer.err) == (2, True)
+    assert (answer.code, "p.csv already exists" in answer.err) == (2, True)
     assert Path("p.csv").read_text() == "mine"
 
 
@@ -43,17 +43,17 @@ def test_another_graph_is_priced_and_recorded(invoke: Invoke, trained: Path, fil
     assert answer.code == 0, answer.err
     assert len({row["reference"] for row in recorded() if row not in before}) == 1
     assert "epsilon 1 at delta 1e-07" in answer.err
-    assert "epsilon 1.448 at delta 1e-07, as the two graphs may share edges" in " ".join(answer.err.split())
+    assert "epsilon 1.448 at delta 1e-07, since the graphs may share edges" in " ".join(answer.err.split())
     assert answer.json["charged"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert answer.json["guarantee_with_predictions"]["epsilon"] == pytest.approx(1.448, abs=2e-3)
     assert len(read(Path("p.csv"))) == NODES + 1
 
 
-def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Path, files: Files) -> None:
+def test_disjoint_edges_are_charged_by_the_maximum(invoke: Invoke, trained: Path, files: Files) -> None:
     another = ["predict", trained, *other_of(files), "--json"]
     answer = invoke(*another, "--assume-disjoint-edges")
     assert answer.code == 0, answer.err
-    assert "on your word that the graphs share no edge" in " ".join(answer.err.split())
+    assert "since you assert that the graphs share no edge" in " ".join(answer.err.split())
     whole = answer.json["guarantee_with_predictions"]
     assert whole["epsilon"] == pytest.approx(1, abs=1e-3)
     assert "asserted to share no edge" in whole["statement"]
@@ -62,9 +62,9 @@ def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Pa
     assert "--allow-spend, --ledger and --backend are about another graph" in refused.err
 
 
-def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:
+def test_classcode_predicts_another_graph(invoke: Invoke, files: Files) -> None:
     flags = [*PRIVATE, "--set", "weights=half_cos"]
-    assert invoke("train", "classcode", *files.flags, *flags, "--no-baseline", "--out", "code").code == 0
+    assert invoke("train classcode", *files.flags, *flags, "--no-baseline", "--out", "code").code == 0
     another = ["predict", "code", *other_of(files), "--json"]
     answer = invoke(*another, "--assume-disjoint-edges")
     assert answer.code == 0, answer.err
@@ -94,9 +94,7 @@ def test_another_graph_needs_no_labels(
 
 
 @pytest.mark.parametrize("kept", [[], ["fold"], ["team", "fold"]])
-def test_columns_that_were_no_features_in_training_are_none_in_another_graph(
-    invoke: Invoke, files: Files, kept: list[str]
-) -> None:
+def test_only_the_features_of_training_are_features(invoke: Invoke, files: Files, kept: list[str]) -> None:
     head, *rows = read(files.nodes)
     parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
     write(files.nodes, [[*head, "fold"], *([*row, part] for row, part in zip(rows, parts, strict=True))])
@@ -104,33 +102,31 @@ def test_columns_that_were_no_features_in_training_are_none_in_another_graph(
     assert invoke(*base, "--out", "first").code == 0
     columns = [read(files.nodes)[0].index(name) for name in ("user", "age", "height", *kept)]
     edit(files.nodes, lambda rows: [[row[column] for column in columns] for row in rows])
-    answer = invoke("predict", "first", *other_of(files), "--out", "p.csv")
+    answer = invoke("predict first", *other_of(files), "--out", "p.csv")
     assert answer.code == 0, answer.err
     assert "60 nodes, 2 features" in answer.err
     assert len(read(Path("p.csv"))) == NODES + 1
 
 
-def test_labels_of_another_graph_may_be_of_classes_that_training_never_saw(
-    invoke: Invoke, trained: Path, files: Files
-) -> None:
+def test_labels_of_another_graph_may_have_new_classes(invoke: Invoke, trained: Path, files: Files) -> None:
     edit(files.nodes, lambda rows: [rows[0], *([*row[:3], "t9"] for row in rows[1:])])
     assert invoke("predict", trained, *other_of(files)).code == 0
 
 
 def test_missing_columns_of_another_graph_are_required(invoke: Invoke, files: Files) -> None:
-    assert invoke("train", "gap", "--dataset", "synthetic/tiny", *PRIVATE, *QUICK, "--out", "t").code == 0
-    answer = invoke("predict", "t", *other_of(files))
+    assert invoke("train gap --dataset synthetic/tiny", *PRIVATE, *QUICK, "--out", "t").code == 0
+    answer = invoke("predict t", *other_of(files))
     assert answer.code == 2
     assert answer.err.strip().endswith("add --id, --source, --target")
 
 
-def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_shown(
+def test_an_unusable_graph_is_rejected_before_the_privacy_cost(
     invoke: Invoke, trained: Path, files: Files
 ) -> None:
     records = ["--unit", "node-record", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
-    assert invoke("train", "classcode", *files.flags, *records, "--out", "code").code == 0
+    assert invoke("train classcode", *files.flags, *records, "--out", "code").code == 0
     another = [*other_of(files)]
-    refusals = {"code": invoke("predict", "code", *another)}
+    refusals = {"code": invoke("predict code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
     refusals["narrow"] = invoke("predict", trained, *another)
     for words, answer in zip(("use gap", "no column 'height'"), refusals.values(), strict=True):
@@ -140,20 +136,19 @@ def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_sho
 
 
 @pytest.mark.parametrize("flags", [["--unsafe-noise-seed", 3], ["--mode", "paper"]])
-def test_what_is_charged_is_no_more_valid_than_the_model(
-    invoke: Invoke, files: Files, flags: list[object]
-) -> None:
-    assert invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, *flags, "--out", "first").code == 0
-    answer = invoke("predict", "first", *other_of(files), "--json")
+def test_a_charge_is_as_valid_as_the_model(invoke: Invoke, files: Files, flags: list[object]) -> None:
+    assert invoke("train gap", *files.flags, *PRIVATE, *QUICK, *flags, "--out", "first").code == 0
+    answer = invoke("predict first", *other_of(files), "--json")
     assert answer.json["charged"]["valid"] is False
     assert answer.json["charged"]["deviations"] == answer.json["guarantee"]["deviations"]
     assert all(deviation in answer.err for deviation in answer.json["charged"]["deviations"])
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "words"), [(KeyboardInterrupt, 130, "stopped; "), (ZeroDivisionError, 1, "failure")]
+    ("error", "code", "words"),
+    [(KeyboardInterrupt, 130, "Stopped. "), (ZeroDivisionError, 1, "Unexpected error")],
 )
-def test_a_prediction_that_ends_early_states_what_it_has_cost(
+def test_an_interrupted_prediction_states_its_charge(
     invoke: Invoke,
     trained: Path,
     files: Files,
@@ -173,12 +168,12 @@ def test_a_prediction_that_ends_early_states_what_it_has_cost(
         line = answer.err.strip().splitlines()[-1]
         assert (answer.code, answer.out) == (code, "")
         assert words in line
-        assert ("was recorded and stays charged" in line) is spent
-        assert ("nothing was spent" in line) is (code == 130 and not spent)
+        assert ("was spent and cannot be refunded" in line) is spent
+        assert ("No privacy budget was spent." in line) is (code == 130 and not spent)
 
 
 @pytest.mark.parametrize("name", ["letter.txt/p.csv", "folder.csv"])
-def test_predictions_that_cannot_be_written_cost_nothing(
+def test_predictions_that_cannot_be_written_are_not_charged(
     invoke: Invoke, trained: Path, files: Files, name: str
 ) -> None:
     Path("letter.txt").write_text("dear")

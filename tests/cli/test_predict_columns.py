@@ -1,4 +1,4 @@
-"""A bare release predicts another table by the names of its columns, as training encoded them."""
+"""A release folder predicts another table by the names of its columns, as training encoded them."""
 
 import shlex
 
@@ -50,7 +50,7 @@ def test_a_release_matches_columns_by_name(name, folder, invoke: Invoke) -> None
     if answer.code != 0:
         words = answer.err.strip().splitlines()[-1]
         assert "missing values" in words
-        assert invoke(*shlex.split(words.split("this passes: graphveil ")[1])).code == 0
+        assert invoke(*shlex.split(words.split("Suggested command: graphveil ")[1])).code == 0
     assert (pd.read_csv("out.csv").prediction.values == NODES.team.values).mean() > 0.98
 
 

@@ -1,4 +1,4 @@
-"""A run knows the graph that it was trained on: what is stored is answered, and nothing is booked."""
+"""A run recognizes its training graph: predictions are read from the folder, and nothing is charged."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def again(files: Files) -> gv.Graph:
     return gv.data.random_split(graph, train=0.6, val=0.2, seed=1)
 
 
-def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Files) -> None:
+def test_a_loaded_run_scores_its_graph_without_a_charge(trained: Path, files: Files) -> None:
     model, graph = gv.load_model(trained), again(files)
     assert 0 <= model.score(graph) <= 1
     assert model.predict(graph).equal(model.predict())
@@ -38,16 +38,16 @@ def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Fil
     assert model.guarantee_with_predictions.epsilon == model.guarantee.epsilon
 
 
-def test_the_command_states_that_the_own_graph_has_no_price(
+def test_a_prediction_of_the_training_graph_is_not_charged(
     trained: Path, files: Files, invoke: Invoke
 ) -> None:
     done = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json")
     assert done.code == 0, done.err
     assert done.json["charged"] is None
-    assert "The privacy cost of predicting this graph" in done.err and "the graph of the training" in done.err
+    assert "Privacy cost of predicting this graph" in done.err and "this is the training graph" in done.err
 
 
-def test_a_copied_release_refuses_until_the_price_is_accepted(
+def test_a_copied_release_needs_allow_spend(
     trained: Path, files: Files, invoke: Invoke, tmp_path: Path
 ) -> None:
     shutil.copytree(trained / "release", tmp_path / "copy")
@@ -62,7 +62,7 @@ def test_a_copied_release_refuses_until_the_price_is_accepted(
     assert accepted.json["charged"]["epsilon"] > 0
 
 
-def test_the_fingerprint_stays_inside(trained: Path) -> None:
+def test_the_fingerprint_is_internal(trained: Path) -> None:
     (found,) = trained.rglob("graph_fingerprint.json")
     assert found.parent.name == "internal"
     assert found.parent.stat().st_mode & 0o077 == 0

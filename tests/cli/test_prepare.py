@@ -1,4 +1,4 @@
-"""``prepare`` as it is called: one object, nothing that a table holds, and a graph that opens."""
+"""``prepare``: one JSON object, and a graph that can be opened."""
 
 from pathlib import Path
 
@@ -32,29 +32,21 @@ def test_prepare_writes_a_graph_that_opens(invoke: Invoke, files: Files, tmp_pat
     assert again.code == 0 and "as private as the tables" in again.out
 
 
-def test_what_is_missing_is_misuse(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    done = invoke("prepare", "--nodes", files.nodes, "--out", tmp_path / "graph")
+def test_missing_options_are_rejected(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    done = invoke("prepare --nodes", files.nodes, "--out", tmp_path / "graph")
     assert done.code == 2 and "--edges" in done.err and not (tmp_path / "graph").exists()
     done = invoke("prepare", *files.flags, "--edges", "none-*.csv", "--out", tmp_path / "g")
     assert done.code != 0 and "no file is called" in done.err
 
 
-def test_training_on_the_folder_is_training_on_the_tables(
+def test_training_on_the_folder_equals_training_on_the_tables(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     out = tmp_path / "graph"
     assert invoke("prepare", *files.flags, "--out", out).code == 0
-    shared = (
-        "--unit",
-        "undirected-edge",
-        "--epsilon",
-        2,
-        "--unsafe-noise-seed",
-        1,
-        "--no-baseline",
-    )
+    shared = ("--unit", "undirected-edge", "--epsilon", 2, "--unsafe-noise-seed", 1, "--no-baseline")
     runs = {
-        name: invoke("train", "gap", *data, *shared, "--json", "--out", tmp_path / name)
+        name: invoke("train gap", *data, *shared, "--json", "--out", tmp_path / name)
         for name, data in (
             ("tables", files.flags),
             ("folder", ("--graph", out)),
@@ -76,14 +68,14 @@ def test_training_on_the_folder_is_training_on_the_tables(
     assert tags[0] == tags[1] and {"edges", "records", "people"} <= set(tags[0])  # one account in a ledger
 
 
-def test_a_folder_and_tables_or_an_engine_that_cannot_read_are_misuse(
+def test_a_folder_excludes_tables_and_needs_a_backend_that_reads_it(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     out, unit = tmp_path / "graph", ("--unit", "undirected-edge", "--epsilon", 2)
-    done = invoke("train", "gap", *files.flags, *unit, "--backend", "disk", "--out", tmp_path / "run")
+    done = invoke("train gap", *files.flags, *unit, "--backend", "disk", "--out", tmp_path / "run")
     assert done.code == 2 and "graphveil prepare" in done.err and not (tmp_path / "run").exists()
     assert invoke("prepare", *files.flags, "--out", out).code == 0
-    done = invoke("train", "gap", "--graph", out, *files.flags, *unit)
+    done = invoke("train gap --graph", out, *files.flags, *unit)
     assert done.code == 2 and "--graph and --nodes" in done.err
-    done = invoke("train", "gap", "--graph", tmp_path, *unit)
+    done = invoke("train gap --graph", tmp_path, *unit)
     assert done.code != 0 and "holds no prepared graph" in done.err

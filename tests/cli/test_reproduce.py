@@ -1,4 +1,4 @@
-"""``graphveil reproduce``: the list, one target end to end, and misuse that computes nothing."""
+"""``reproduce``: the list, one target end to end, and misuse."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from command import Invoke
 TABLE = ["reproduce", "gap:table1", "--datasets", "synthetic/tiny", "--runs", "1", "--out", "r"]
 
 
-def test_the_list_states_what_is_needed_and_how_long(invoke: Invoke) -> None:
-    listed = invoke("reproduce", "list", "--json")
+def test_the_list_states_data_and_minutes(invoke: Invoke) -> None:
+    listed = invoke("reproduce list --json")
     assert listed.code == 0, listed.err
     rows = {row["target"]: row for row in listed.json["targets"]}
     assert rows["gap:table2"]["cells"] > 100 and "UIllinois20" in rows["gap:table2"]["needs"]
-    one = invoke("reproduce", "list", "gap:figure8")
+    one = invoke("reproduce list gap:figure8")
     assert "one hop, noise of K" in one.out
 
 
@@ -32,7 +32,7 @@ REFUSED = {
     "unknown target": (["gap:tabel2"], "gap:table2"),
     "unknown data": (["gap:table1", "--datasets", "karat"], "karate"),
     "unknown mode": (["gap:table1", "--mode", "papper"], "paper"),
-    "two targets": (["gap:table1", "gap:table2"], "one at a time"),
+    "two targets": (["gap:table1", "gap:table2"], "Name one target"),
     "no axis": (["gap:table1", "--at", "1"], "no axis"),
     "a place that is not there": (["gap:figure8", "--at", "1,9"], "which has 1, 2, 3, 4, 5"),
     "a place that is no number": (["gap:figure8", "--at", "one"], "list of numbers"),
@@ -49,8 +49,8 @@ def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
 
 
 def test_unpublished_data_are_reported_missing(invoke: Invoke) -> None:
-    listed = invoke("reproduce", "list", "heterorr:flickr-mir")
+    listed = invoke("reproduce list heterorr:flickr-mir")
     assert "not here" in listed.out and "nodes.parquet" in listed.out
-    done = invoke("reproduce", "heterorr:flickr-mir", "--runs", "1", "--jobs", "1", "--out", "r")
+    done = invoke("reproduce heterorr:flickr-mir --runs 1 --jobs 1 --out r")
     assert done.code == 2 and "read_graph" in done.err
     assert not Path("r").exists()

@@ -1,15 +1,15 @@
 """Interrupted and failed runs: what is printed, and that they resume to the same bytes."""
 
 import errno
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from command import PRIVATE, QUICK, RELEASE, SECRET, Files, Invoke, Progress, read, write
-
-from graphveil.cli.console import Screen
 
 
 @pytest.mark.parametrize(("stage", "done"), [("encoder", 15), ("aggregate", 1), ("classifier", 12)])
@@ -22,7 +22,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
         stopped = invoke(*base, "--out", "parts")
         again = invoke(*base, "--out=parts", "--resume")
     assert stopped.code == again.code == 130
-    assert "stopped; to finish it: graphveil train gap" in stopped.err
+    assert "Stopped. Finish the run with: graphveil train gap" in stopped.err
     assert "--out parts --resume" in stopped.err
     assert again.err.rstrip().endswith("--out=parts --resume")  # a flag is not given twice
     assert not Path("parts/release").exists()
@@ -59,7 +59,7 @@ def test_resumed_runs_have_the_data_of_the_first(
     assert not list((tmp_path / "state" / "graphveil" / "keys").iterdir())
 
 
-def test_where_the_key_of_the_data_is_gone_nothing_is_resumed(
+def test_a_run_without_its_data_key_is_not_resumed(
     invoke: Invoke, files: Files, progress: Progress, tmp_path: Path
 ) -> None:
     base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "r"]
@@ -72,23 +72,26 @@ def test_where_the_key_of_the_data_is_gone_nothing_is_resumed(
     assert "is gone, so its runs cannot be resumed" in refused.err
 
 
-def test_a_run_that_is_stopped_while_it_is_shown_is_not_called_unspent(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object, **__: object) -> None:
+class Interrupting(io.StringIO):
+    """A stream that is interrupted by Ctrl-C when it is written to."""
+
+    def write(self, text: str) -> int:
         raise KeyboardInterrupt
 
+
+def test_an_interrupt_during_output_does_not_claim_that_nothing_was_spent(
+    invoke: Invoke, files: Files
+) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first"]
-    with monkeypatch.context() as patch:
-        patch.setattr(Screen, "table", stop)
+    with redirect_stdout(Interrupting()):
         stopped = invoke(*base)
     assert stopped.code == 130
-    assert "nothing was spent" not in stopped.err
+    assert "No privacy budget was spent" not in stopped.err
     assert "--resume" in stopped.err
     assert invoke(*base, "--resume").code == 0
 
 
-def test_an_interrupt_after_the_end_changes_nothing() -> None:
+def test_an_interrupt_after_the_end_has_no_effect() -> None:
     late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
     ended = subprocess.run(
         [sys.executable, "-c", f"{late}; from graphveil.cli import main; main(['--version'])"],
@@ -105,7 +108,7 @@ def test_a_complete_run_is_shown_again(invoke: Invoke, files: Files) -> None:
     assert invoke(*base).json == invoke(*base, "--resume").json
 
 
-def test_a_failure_is_one_line_with_a_log_and_a_way_on(
+def test_a_failure_is_one_line_with_a_log_and_a_command(
     invoke: Invoke, files: Files, progress: Progress
 ) -> None:
     def fail(name: str, position: int) -> None:
@@ -113,7 +116,7 @@ def test_a_failure_is_one_line_with_a_log_and_a_way_on(
             raise ZeroDivisionError(SECRET)
 
     progress.then = fail
-    answer = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    answer = invoke("train gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
     assert answer.code == 1
     (line,) = [line for line in answer.err.splitlines() if line.startswith("graphveil: ")]
     assert "ZeroDivisionError" in line
@@ -123,14 +126,14 @@ def test_a_failure_is_one_line_with_a_log_and_a_way_on(
     assert "Traceback" in Path("first/internal/error.log").read_text()
 
 
-def test_a_full_disk_is_called_that(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphveil.artifacts import release_folder as storage
 
     def full(path: Path, _: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr(storage, "write_atomic", full)
-    answer = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    answer = invoke("train mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first")
     assert answer.code == 1
-    assert "the run failed: No space left on device: " in answer.err
+    assert "The run failed: No space left on device: " in answer.err
     assert "model.safetensors" in answer.err

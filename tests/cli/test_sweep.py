@@ -1,4 +1,4 @@
-"""``graphveil sweep``: the price first, one JSON object, and a ledger that has room or not."""
+"""``sweep``: the privacy cost first, one JSON object, and the ledger limit."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def sweep(files: Files) -> list[str]:
     return ["sweep", "gap,mlp", *files.flags, *SWEEP]
 
 
-def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, sweep: list[str]) -> None:
+def test_a_sweep_shows_its_privacy_cost_first_and_prints_its_cells(invoke: Invoke, sweep: list[str]) -> None:
     done = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--include-nonprivate", "--out", "s", "--json")
     assert done.code == 0, done.err
     found = done.json
@@ -26,9 +26,9 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     assert all(len(cell["test_accuracy"]["values"]) == 2 for cell in found["cells"])
     total = found["total"]
     assert total["releases"] == 4  # two cells, two runs
-    privacy_cost, table = done.err.index("total price"), done.err.index("test accuracy")
+    privacy_cost, table = done.err.index("total privacy cost"), done.err.index("test accuracy")
     assert privacy_cost < table
-    assert "keep table and figure inside" in done.err  # a ceiling is exact
+    assert "do not publish the table or the figure" in done.err  # the reference is not private
     ledger = found["cells"][1]["ledger"]
     assert ledger["epsilon"] == pytest.approx(total["epsilon"], rel=1e-6)
     assert [len(cell["ledger"]["receipts"]) for cell in found["cells"][:2]] == [2, 2]
@@ -45,9 +45,9 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     assert again.json == found
 
 
-def test_a_ledger_without_room_for_the_whole_grid_refuses_it(invoke: Invoke, sweep: list[str]) -> None:
+def test_a_grid_beyond_the_ledger_limit_is_rejected(invoke: Invoke, sweep: list[str]) -> None:
     budget = ("--unit", "undirected-edge", "--epsilon", "1.3", "--delta", "1e-7")
-    assert invoke("ledger", "init", "friends", *budget).code == 0
+    assert invoke("ledger init friends", *budget).code == 0
     refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
     assert (refused.code, Path("s").exists(), recorded()) == (2, False, [])
     assert "of 1.3" in refused.err
@@ -59,7 +59,7 @@ def test_a_ledger_without_room_for_the_whole_grid_refuses_it(invoke: Invoke, swe
 REFUSED = {
     "unknown method": (["gaap"], "gaap"),
     "unknown setting": (["gap", "--set", "hoops=1,2"], "hoops"),
-    "no value": (["gap", "--set", "hops"], "key=a,b,c"),
+    "no value": (["gap", "--set", "hops"], "name=a,b,c"),
     "a setting twice": (["gap", "--set", "hops=1", "--set", "hops=2"], "given twice"),
     "no number": (["gap", "--epsilon", "1,x"], "epsilon"),
     "no method": ([","], "empty item"),

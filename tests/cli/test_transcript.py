@@ -1,20 +1,20 @@
-"""What a command prints and publishes follows from what it was told: answers, public data, and nothing else.
+"""Published files and printed output depend on noisy query answers and public data only.
 
 Two data sets that what is protected tells apart get the same noisy answers, and everything that may be
 published must then be the same to the last byte.
 """
 
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import CLASSES, Files, Invoke, read, write
+from command import CLASSES, Files, Invoke, read, recorded, write
 
 import graphveil as gv
-from graphveil.ledger import DataSetLedger, Entry
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
@@ -82,7 +82,9 @@ OF_RECORDS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("case", OF_EDGES)
-def test_an_edge_reaches_a_release_through_answers_alone(invoke: Invoke, files: Files, case: str) -> None:
+def test_an_edge_affects_a_release_only_through_query_answers(
+    invoke: Invoke, files: Files, case: str
+) -> None:
     first, flags = Transcript(), [*OF_EDGES[case], *files.flags]
     with first.in_place():
         before = published(invoke, flags, "before")
@@ -94,7 +96,9 @@ def test_an_edge_reaches_a_release_through_answers_alone(invoke: Invoke, files: 
 
 @pytest.mark.parametrize("case", OF_RECORDS)
 @pytest.mark.usefixtures("double")
-def test_a_record_reaches_a_release_through_answers_alone(invoke: Invoke, files: Files, case: str) -> None:
+def test_a_record_affects_a_release_only_through_query_answers(
+    invoke: Invoke, files: Files, case: str
+) -> None:
     head, *rows = read(files.nodes)
     split = [[*head, "fold"], *([*row, PARTS[n % 3]] for n, row in enumerate(rows))]
     write(files.nodes, split)
@@ -150,12 +154,12 @@ def shifted(team: str, by: int) -> str:
     return f"t{(int(team[1]) + by) % CLASSES}"
 
 
-def test_every_method_is_here() -> None:
+def test_every_method_is_tested() -> None:
     assert {flags[0] for flags in METHODS.values()} == set(gv.METHODS)
 
 
 @pytest.mark.parametrize("case", METHODS)
-def test_no_method_learns_from_a_label_that_it_is_tested_on(invoke: Invoke, files: Files, case: str) -> None:
+def test_no_method_reads_test_labels(invoke: Invoke, files: Files, case: str) -> None:
     def with_test_labels(shift: int, out: str) -> tuple[bytes, Any]:
         rows = [[*row[:3], row[3] if n % 3 else shifted(row[3], shift), PARTS[n % 3]] for n, row in known]
         write(files.nodes, [[*head, "fold"], *rows])
@@ -170,21 +174,26 @@ def test_no_method_learns_from_a_label_that_it_is_tested_on(invoke: Invoke, file
     assert with_test_labels(0, "as they are") == with_test_labels(1, "shifted")
 
 
-def test_what_a_command_will_spend_is_shown_before_it_is_spent(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown: list[str] = []
-    record = DataSetLedger.record
+class Notes(io.StringIO):
+    """Standard error; it keeps what is written before the ledger has a number of releases."""
 
-    def recording(self: DataSetLedger, entry: Entry) -> None:
-        shown.append(capsys.readouterr().err)
-        record(self, entry)
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: dict[int, str] = {}
 
-    monkeypatch.setattr(DataSetLedger, "record", recording)
-    invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
-    with_edges(files, lambda rows: rows[:-1])  # its own graph would cost nothing
-    invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)
-    plan, privacy_cost = shown[0], next(text for text in shown[1:] if text)
-    assert plan.startswith("Plan, before anything is spent")
+    def write(self, text: str) -> int:
+        releases = len(recorded())
+        self.before[releases] = self.before.get(releases, "") + text
+        return len(text)
+
+
+def test_the_privacy_cost_is_shown_before_it_is_spent(invoke: Invoke, files: Files) -> None:
+    notes = Notes()
+    with redirect_stderr(notes):
+        invoke("train gap", *EDGE, *SHORT, *files.flags, "--out", "r")
+        with_edges(files, lambda rows: rows[:-1])  # the training graph has no privacy cost
+        invoke("predict r --nodes", files.nodes, "--edges", files.edges)
+    plan, privacy_cost = notes.before[0], notes.before[1].lstrip()
+    assert plan.startswith("Plan (no privacy budget has been spent)")
     assert "noise standard deviation" in plan
-    assert privacy_cost.startswith("The privacy cost of querying another graph's edges")
+    assert privacy_cost.startswith("Privacy cost of querying another graph's edges")

@@ -1,4 +1,4 @@
-"""Two CSV files as they come: `check`, the command that it prints, `predict`, and a join by id."""
+"""Two CSV files: `check`, its suggested command, `predict`, and a join by id."""
 
 import csv
 import re
@@ -48,8 +48,8 @@ def test_the_command_that_check_prints_trains_and_no_id_is_lost(invoke: Invoke, 
     trained = invoke(*words[1:], "--out", "run", "--seed", 0, "--set", "self_training=false")
     assert trained.code == 0, trained.err
     assert re.search(r"classes.*2 classes: north, south", trained.out + trained.err)
-    assert invoke("predict", "run", "--out", "predictions.csv").code == 0
-    assert invoke("predict", "run", "--out", "predictions.parquet").code == 0
+    assert invoke("predict run --out predictions.csv").code == 0
+    assert invoke("predict run --out predictions.parquet").code == 0
     with Path("predictions.csv").open() as file:
         assert [row["node"] for row in csv.DictReader(file)] == ids
     people = pd.read_csv("people.csv", dtype=str)
@@ -69,7 +69,7 @@ def test_the_command_that_check_prints_trains_and_no_id_is_lost(invoke: Invoke, 
     assert f"Scaling: {scaled[1]} by median and spread, outliers clipped" in notes  # as the plan says
 
 
-def test_awkward_columns_cost_the_baseline_nothing(invoke: Invoke, tmp_path: Path) -> None:
+def test_additional_columns_do_not_reduce_the_baseline_accuracy(invoke: Invoke, tmp_path: Path) -> None:
     people, (x, team) = 3000, _signal(3000)
     rng = np.random.default_rng(2)
     ids = [f"{number:06d}" for number in range(people)]
@@ -116,7 +116,7 @@ def _signal(people: int) -> tuple[dict[str, object], "np.ndarray[tuple[int], np.
     return {f"x{k}": (rng.normal(size=people) + 3.0 * (team == k)).round(3) for k in range(3)}, team
 
 
-def test_the_trained_words_for_missing_values_hold_in_predict(invoke: Invoke, ids: list[str]) -> None:
+def test_predict_uses_the_null_values_of_training(invoke: Invoke, ids: list[str]) -> None:
     text = Path("people.csv").read_text().replace("NULL", "unknown")
     Path("people.csv").write_text(text)
     columns = ["--id", "customer_id", "--source", "from", "--target", "to"]
@@ -124,9 +124,9 @@ def test_the_trained_words_for_missing_values_hold_in_predict(invoke: Invoke, id
     choice = ["--null-values", "unknown,N/A", "--drop", "notes,note,country", "--missing", "indicator"]
     private = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6, "--no-baseline"]
     quick = ["--set", "epochs=2", "--set", "encoder_epochs=2"]
-    trained = invoke("train", "gap", *tables, "--label", "team", *choice, *private, *quick, "--out", "run")
+    trained = invoke("train gap", *tables, "--label", "team", *choice, *private, *quick, "--out", "run")
     assert trained.code == 0, trained.err
-    answer = invoke("predict", "run", *tables, "--out", "again.csv")
+    answer = invoke("predict run", *tables, "--out", "again.csv")
     assert answer.code == 0, answer.err
     with Path("again.csv").open() as file:
         assert [row["node"] for row in csv.DictReader(file)] == ids

@@ -3130,7 +3130,7 @@ BUGS = [
                 'dataset=f"{experiment.source.published_name} ({experiment.source.load().num_edges} edges)",',
             )
         ],
-        test="tests/cli/test_transcript.py::test_an_edge_reaches_a_release_through_answers_alone[mlp]",
+        test="tests/cli/test_transcript.py::test_an_edge_affects_a_release_only_through_query_answers[mlp]",
     ),
     dict(
         name="methods_on_edges_train_on_all_labels",
@@ -3142,8 +3142,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap]",
-            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp]",
+            "tests/cli/test_transcript.py::test_no_method_reads_test_labels[gap]",
+            "tests/cli/test_transcript.py::test_no_method_reads_test_labels[mlp]",
         ],
     ),
     dict(
@@ -3155,7 +3155,7 @@ BUGS = [
                 "torch.arange(graph.num_nodes)",
             )
         ],
-        test="tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[classcode]",
+        test="tests/cli/test_transcript.py::test_no_method_reads_test_labels[classcode]",
     ),
     dict(
         name="methods_on_records_train_on_all_labels",
@@ -3167,8 +3167,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap owner]",
-            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp owner]",
+            "tests/cli/test_transcript.py::test_no_method_reads_test_labels[gap owner]",
+            "tests/cli/test_transcript.py::test_no_method_reads_test_labels[mlp owner]",
         ],
     ),
     dict(
@@ -3181,11 +3181,11 @@ BUGS = [
             ),
             (
                 "graphveil.cli.train:",
-                "            show_summary(outcome.metrics, folder, screen)\n",
-                "            screen.print_facts(_RESUMED if resume else _PLAN, facts)\n            show_summary(outcome.metrics, folder, screen)\n",
+                "            show(outcome.metrics, folder, screen)\n",
+                "            screen.print_facts(_RESUMED if resume else _PLAN, facts)\n            show(outcome.metrics, folder, screen)\n",
             ),
         ],
-        test="tests/cli/test_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
+        test="tests/cli/test_transcript.py::test_the_privacy_cost_is_shown_before_it_is_spent",
     ),
     # -- the command line, and checks of arguments ----------
     dict(
@@ -3204,22 +3204,22 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.failures:report_charge_on_failure",
-                'raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None',
+                'raise CommandError(FAILED, f"{sentence(failure)} {charged}", failure.kind) from None',
                 "raise",
             ),
         ],
-        test="tests/cli/test_endings.py::test_a_disk_that_is_full_after_the_charge_is_a_failure[decode]",
+        test="tests/cli/test_endings.py::test_a_full_disk_after_the_charge_is_a_failure[decode]",
     ),
     dict(
         name="decode_writes_over_files",
         edits=[
             (
                 "graphveil.cli.collect:decode",
-                'check_not_existing(out, "decode writes a file of its own. Choose another --out")',
+                'check_not_existing(out, "Choose another --out.")',
                 "pass",
             ),
         ],
-        test="tests/cli/test_endings.py::test_a_file_that_is_there_is_never_written_over[decode]",
+        test="tests/cli/test_endings.py::test_existing_files_are_never_overwritten[decode]",
     ),
     dict(
         name="graphs_are_released_at_any_budget",
@@ -3230,7 +3230,7 @@ BUGS = [
                 "if self.epsilon > 1e308:",
             ),
         ],
-        test="tests/cli/test_endings.py::test_a_budget_that_does_not_protect_is_rejected[1e300-edge-rand]",
+        test="tests/cli/test_endings.py::test_a_budget_that_protects_nothing_is_rejected[1e300-edge-rand]",
     ),
     dict(
         name="the_fingerprint_of_the_graph_is_readable",
@@ -3241,18 +3241,18 @@ BUGS = [
                 'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
             ),
         ],
-        test="tests/cli/test_endings.py::test_internal_files_are_private_and_none_is_writable_for_others[0]",
+        test="tests/cli/test_endings.py::test_internal_files_are_private_and_no_file_is_writable_for_others[0]",
     ),
     dict(
         name="a_value_may_be_an_option",
         edits=[
             (
-                "graphveil.cli.options:Command._check_values",
+                "graphveil.cli.help:Command._check_values",
                 'if following is not None and (following.startswith("--") or following in names):',
                 "if following is not None and following is ctx:",
             ),
         ],
-        test="tests/cli/test_endings.py::test_the_value_of_an_option_is_never_another_option[reason]",
+        test="tests/cli/test_endings.py::test_an_option_is_never_read_as_a_value[reason]",
     ),
     # -- the ledger ----------
     dict(
