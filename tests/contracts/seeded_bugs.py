@@ -2119,7 +2119,7 @@ BUGS = [
                 "math.ceil(value / unit) if not up else",
             )
         ],
-        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+        test="tests/ledger/test_costs.py::test_cached_compositions_grant_as_much_as_exact_ones[1e-8]",
     ),
     dict(
         name="a_kept_composition_forgets_its_delta",
@@ -2135,7 +2135,7 @@ BUGS = [
                 "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
         ],
-        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+        test="tests/ledger/test_costs.py::test_cached_compositions_grant_as_much_as_exact_ones[1e-8]",
     ),
     dict(
         name="a_kept_composition_forgets_how_often",
@@ -2151,7 +2151,7 @@ BUGS = [
                 "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
         ],
-        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+        test="tests/ledger/test_costs.py::test_cached_compositions_grant_as_much_as_exact_ones[1e-8]",
     ),
     dict(
         name="releases_of_a_kind_count_once",
@@ -2162,12 +2162,12 @@ BUGS = [
                 "others[kind] = 1",
             )
         ],
-        test="tests/ledger/test_totals.py::test_a_budget_is_never_refused_or_passed_by_a_rounding[0.1-3-0.3]",
+        test="tests/ledger/test_costs.py::test_decimal_budgets_are_compared_without_rounding[0.1-3-0.3]",
     ),
     dict(
         name="the_resolution_of_noise_is_forgotten",
         edits=[("graphveil.ledger.costs:PrivacyCost.from_entry", "exact(float(entry.slack))", "Fraction(0)")],
-        test="tests/ledger/test_totals.py::test_the_resolution_of_noise_uses_up_delta",
+        test="tests/ledger/test_costs.py::test_limits_account_for_slack_and_delta[total1-limit1-False]",
     ),
     dict(
         name="all_of_a_kind_is_given_back_at_once",
@@ -2178,7 +2178,7 @@ BUGS = [
                 "{kind: count for kind, count in left.items() if kind not in other.others}",
             )
         ],
-        test="tests/ledger/test_totals.py::test_totals_cost_what_the_book_in_memory_says[pure]",
+        test="tests/ledger/test_costs.py::test_totals_agree_with_the_ledger_in_memory[pure]",
     ),
     dict(
         name="no_limit_is_asked",
@@ -2189,7 +2189,7 @@ BUGS = [
                 "return True\n        left = exact(limit.delta) - self.slack",
             )
         ],
-        test="tests/ledger/test_book.py::test_a_budget_of_three_grants_three[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_budget_of_three_grants_three[sqlite]",
     ),
     dict(
         name="what_is_reserved_does_not_count",
@@ -2200,7 +2200,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/ledger/test_book.py::test_a_budget_of_three_grants_three[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_budget_of_three_grants_three[sqlite]",
     ),
     dict(
         name="a_release_is_booked_again_at_another_price",
@@ -2211,7 +2211,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/ledger/test_book.py::test_what_is_asked_twice_is_paid_once[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_repeated_release_is_charged_once[sqlite]",
     ),
     dict(
         name="what_was_drawn_is_given_back",
@@ -2222,7 +2222,7 @@ BUGS = [
                 "if RESERVE not in states:",
             )
         ],
-        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_release_can_be_refunded_until_it_is_committed[sqlite]",
     ),
     dict(
         name="what_was_given_back_is_drawn",
@@ -2233,7 +2233,7 @@ BUGS = [
                 "if RESERVE not in states:",
             )
         ],
-        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_release_can_be_refunded_until_it_is_committed[sqlite]",
     ),
     dict(
         name="what_was_given_back_stands_as_booked",
@@ -2244,14 +2244,14 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_release_can_be_refunded_until_it_is_committed[sqlite]",
     ),
     dict(
         name="nobody_notes_that_noise_is_drawn",
         edits=[
             ("graphveil.ledger.reservations:DataSetLedger.commit", "if COMMIT not in states:", "if False:")
         ],
-        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_release_can_be_refunded_until_it_is_committed[sqlite]",
     ),
     dict(
         name="what_a_second_book_refuses_is_released",
@@ -2267,7 +2267,7 @@ BUGS = [
                 "                if not recorded:\n                    raise",
             ),
         ],
-        test="tests/ledger/test_book.py::test_several_books_take_a_release_together_or_not_at_all[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_joint_ledgers_record_a_release_in_all_or_none[sqlite]",
     ),
     dict(
         name="a_sweep_costs_its_dearest_cell",
@@ -3264,7 +3264,7 @@ BUGS = [
                 "_MU",
             ),
         ],
-        test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-pure]",
+        test="tests/ledger/test_costs.py::test_remaining_epsilon_is_all_that_fits_and_no_more[hop-pure]",
     ),
     dict(
         name="room_is_not_one_sided",
@@ -3275,7 +3275,7 @@ BUGS = [
                 "return 1.06 * _round_down(one._scaled(share)",
             ),
         ],
-        test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-gaussian]",
+        test="tests/ledger/test_costs.py::test_remaining_epsilon_is_all_that_fits_and_no_more[hop-gaussian]",
     ),
     dict(
         name="reports_cost_nothing_beside_other_events",
@@ -3286,7 +3286,7 @@ BUGS = [
                 "pass",
             ),
         ],
-        test="tests/ledger/test_totals.py::test_reports_mix_with_every_other_event",
+        test="tests/ledger/test_costs.py::test_ldp_reports_add_their_epsilon_to_other_events[gaussian]",
     ),
     dict(
         name="name_is_bound_by_a_check",
@@ -3297,7 +3297,7 @@ BUGS = [
                 "self.bind_data()\n        if not new:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_name_is_bound_with_the_first_release[sqlite]",
         reason="these are not the data",
     ),
     dict(
@@ -3309,7 +3309,7 @@ BUGS = [
                 "self.bind_data()\n        receipt = self._attempt(",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_name_is_bound_with_the_first_release[sqlite]",
         reason="these are not the data",
     ),
     dict(
@@ -3321,7 +3321,7 @@ BUGS = [
                 "if False:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_key_that_was_lost_or_changed_is_found[change_key-sqlite]",
+        test="tests/ledger/test_ledger_files.py::test_a_lost_or_changed_key_is_detected[change_key-sqlite]",
     ),
     dict(
         name="fork_of_a_memory_ledger_records",
@@ -3332,7 +3332,7 @@ BUGS = [
                 "if False:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_fork_of_a_ledger_in_memory_is_refused[record-without]",
+        test="tests/ledger/test_memory_ledger.py::test_rejects_calls_in_a_forked_process[record-unlimited]",
         reason="granted",
     ),
     dict(
@@ -3344,7 +3344,7 @@ BUGS = [
                 "if content is None:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_ledger_of_another_version_is_refused[3-of version 3-sqlite]",
+        test="tests/ledger/test_ledger_files.py::test_rejects_a_ledger_of_another_version[3-of version 3-sqlite]",
     ),
     dict(
         name="older_copy_of_a_ledger_is_continued",
@@ -3355,7 +3355,7 @@ BUGS = [
                 "seen[1] >= 0",
             ),
         ],
-        test="tests/ledger/test_states.py::test_an_older_copy_that_is_put_back_is_noticed[renamed]",
+        test="tests/ledger/test_ledger_files.py::test_rejects_an_older_copy_that_was_put_back[renamed]",
     ),
     dict(
         name="entries_of_unknown_kinds_verify",
@@ -3366,7 +3366,7 @@ BUGS = [
                 "return None",
             ),
         ],
-        test="tests/ledger/test_states.py::test_an_entry_of_an_unknown_kind_does_not_verify[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_verify_finds_impossible_entries_in_a_rewritten_chain[an unknown kind-sqlite]",
         reason="not enough values to unpack",
     ),
     dict(
@@ -3389,7 +3389,7 @@ BUGS = [
                 "journal_mode=WAL",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_plain_copy_of_the_file_has_every_release[killed]",
+        test="tests/ledger/test_ledger_files.py::test_a_plain_copy_of_the_file_has_every_release[killed]",
     ),
     dict(
         name="restore_ignores_receipts",
@@ -3400,7 +3400,7 @@ BUGS = [
                 "if False:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_an_older_backup_is_restored_by_force_alone[a receipt]",
+        test="tests/ledger/test_ledger_files.py::test_an_older_backup_is_restored_with_force_only[a receipt]",
     ),
     dict(
         name="data_set_with_releases_is_unbound",
@@ -3411,7 +3411,7 @@ BUGS = [
                 "if False:",
             ),
         ],
-        test="tests/ledger/test_states.py::test_a_name_without_releases_can_be_unbound[sqlite]",
+        test="tests/ledger/test_sql_ledger.py::test_a_name_without_releases_can_be_unbound[sqlite]",
     ),
     # -- custom modules ----------
     dict(

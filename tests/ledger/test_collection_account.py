@@ -1,6 +1,4 @@
-"""What answers to a survey cost: once as long as messages and records stay as they were."""
-
-from pathlib import Path
+"""LDP reports are charged once as long as reports and records stay the same."""
 
 import pytest
 from collect.surveys import SURVEYS
@@ -12,25 +10,20 @@ RECORDS = [b"1.0;2.0", b"3.0;4.0"]
 
 
 @pytest.mark.parametrize(
-    ("sent", "records", "bookings"),
+    ("sent", "records", "releases"),
     [
         (SENT, RECORDS, 1),
-        (SENT, [RECORDS[0], b"3.0;4.5"], 2),  # the new value happened to be sent as the old one was
+        (SENT, [RECORDS[0], b"3.0;4.5"], 2),  # a changed value happened to be reported like the old one
         ([SENT[0], ("bob", "third")], RECORDS, 2),
         ([("ann", "second"), ("bob", "first")], RECORDS, 2),
     ],
-    ids=["nothing changed", "a record", "a message", "whose message"],
+    ids=["unchanged", "another record", "another report", "exchanged reports"],
 )
-def test_answers_are_booked_by_messages_and_records(
-    sent: list[tuple[object, str]],
-    records: list[bytes],
-    bookings: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_changed_reports_or_records_are_charged_again(
+    sent: list[tuple[object, str]], records: list[bytes], releases: int
 ) -> None:
-    monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     protocol = SURVEYS["label"]
-    for told, about in ((SENT, RECORDS), (sent, records)):
-        known = CollectionAccount.from_records(["ann", "bob"], protocol.guarantee, protocol.digest, None)
-        known.charge_reports(told, about)
-    assert len(known.account.ledger.entries) == bookings
+    for reports, about in ((SENT, RECORDS), (sent, records)):
+        account = CollectionAccount.from_records(["ann", "bob"], protocol.guarantee, protocol.digest, None)
+        account.charge_reports(reports, about)
+    assert len(account.account.ledger.entries) == releases

@@ -1,14 +1,16 @@
-"""Totals are exact, cost what the book in memory says, and are compared with limits without any rounding."""
+"""Totals of releases are exact, agree with the ledger in memory, and meet limits without rounding."""
 
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 
 from graphveil.ledger import Entry, Limit, MemoryLedger, PrivacyCost, costs
-from graphveil.ledger.costs import total_of
-from graphveil.privacy import UndirectedEdge, compose
+from graphveil.privacy import UndirectedEdge, compose, privacy_curve
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,
@@ -42,31 +44,34 @@ def entry(event: Event, name: str = "a", slack: float = 0.0) -> Entry:
     return Entry(name, "rows", event, slack, UNIT)
 
 
+def total_of(entries: Iterable[Entry]) -> PrivacyCost:
+    return reduce(PrivacyCost.plus, map(PrivacyCost.from_entry, entries), PrivacyCost())
+
+
 @pytest.mark.parametrize("name", MIXTURES)
-def test_totals_cost_what_the_book_in_memory_says(name: str) -> None:
+def test_totals_agree_with_the_ledger_in_memory(name: str) -> None:
     events = MIXTURES[name]
-    total, book = total_of(map(entry, events)), MemoryLedger()
+    total, ledger = total_of(map(entry, events)), MemoryLedger()
     for number, event in enumerate(events):
-        book.record(entry(event, str(number)))
-    there, here = book.curve().epsilon(1e-6), total.epsilon(1e-6)
-    assert here == pytest.approx(there, rel=1e-9) or here < there  # adding up is a bound too
+        ledger.record(entry(event, str(number)))
+    composed, found = ledger.curve().epsilon(1e-6), total.epsilon(1e-6)
+    assert found == pytest.approx(composed, rel=1e-9) or found < composed  # a sum is also a bound
     assert PrivacyCost.from_plain(total.as_plain()) == total
     assert total.minus(PrivacyCost.from_entry(entry(events[0]))) == total_of(map(entry, events[1:]))
 
 
 def test_sums_are_exact() -> None:
-    one = PrivacyCost.from_entry(entry(Gaussian(0.1)))
-    assert PrivacyCost().plus(one, 100_000).mu_squared == 100_000 * Fraction(0.1) ** 2
-    assert PrivacyCost().plus(
-        PrivacyCost.from_entry(entry(PureDP(0.1), slack=1e-9)), 7
-    ).slack == 7 * Fraction(Decimal("1e-9"))
+    gaussian = PrivacyCost.from_entry(entry(Gaussian(0.1)))
+    assert PrivacyCost().plus(gaussian, 100_000).mu_squared == 100_000 * Fraction(0.1) ** 2
+    with_slack = PrivacyCost.from_entry(entry(PureDP(0.1), slack=1e-9))
+    assert PrivacyCost().plus(with_slack, 7).slack == 7 * Fraction(Decimal("1e-9"))
 
 
 @pytest.mark.parametrize(
     ("single", "copies", "limit"),
     [("0.0245", 1, "0.0245"), ("0.1", 3, "0.3"), ("0.7", 10, "7"), ("1e-3", 1000, "1")],
 )
-def test_a_budget_is_never_refused_or_passed_by_a_rounding(single: str, copies: int, limit: str) -> None:
+def test_decimal_budgets_are_compared_without_rounding(single: str, copies: int, limit: str) -> None:
     one = PrivacyCost.from_entry(entry(ApproximateDP(float(single))))
     allowed = Limit(Decimal(limit), Decimal("1e-7"))
     assert PrivacyCost().plus(one, copies).fits(allowed)
@@ -74,10 +79,29 @@ def test_a_budget_is_never_refused_or_passed_by_a_rounding(single: str, copies: 
 
 
 @pytest.mark.parametrize("epsilon", [0.0245, 0.1, 0.5, 1.0, 4.0, 8.0])
-def test_what_is_calibrated_to_a_budget_fits_it(epsilon: float) -> None:
-    calibrated, allowed = entry(Gaussian(mu_of(epsilon, 1e-7))), Limit(Decimal(str(epsilon)), Decimal("1e-7"))
-    assert PrivacyCost.from_entry(calibrated).fits(allowed)
-    assert not PrivacyCost.from_entry(calibrated).plus(PrivacyCost.from_entry(calibrated)).fits(allowed)
+def test_a_release_fits_the_budget_that_it_was_calibrated_for(epsilon: float) -> None:
+    one, allowed = PrivacyCost.from_entry(entry(Gaussian(mu_of(epsilon, 1e-7)))), limit_of(epsilon)
+    assert one.fits(allowed) and not one.plus(one).fits(allowed)
+
+
+def limit_of(epsilon: float, delta: str = "1e-7") -> Limit:
+    return Limit(Decimal(str(epsilon)), Decimal(delta))
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "fits"),
+    [
+        (entry(Gaussian(0.1), slack=5e-8), limit_of(10), True),
+        (entry(Gaussian(0.1), slack=1e-7), limit_of(10), False),  # slack uses up delta
+        (entry(Gaussian(0.1), slack=2e-7), limit_of(10), False),
+        (entry(Gaussian(1e7)), limit_of(10**8), False),  # no finite epsilon
+        (entry(compose(PureDP(0.5), PureDP(0.5))), limit_of(1, "0"), True),
+        (entry(Gaussian(1e-6)), limit_of(1, "0"), False),  # at delta 0 only pure releases fit
+    ],
+)
+def test_limits_account_for_slack_and_delta(total: Entry, limit: Limit, fits: bool) -> None:
+    cost = PrivacyCost.from_entry(total)
+    assert cost.fits(limit) is fits is (cost.epsilon(limit.delta) <= limit.epsilon)
 
 
 ONE_OF_EACH: dict[str, Event] = {
@@ -106,8 +130,8 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("before", "like"), PAIRS)
-def test_room_is_all_that_fits_and_no_more(before: str, like: str) -> None:
-    """Of a limit of 3 something is left, whatever was released before and whatever is asked for."""
+def test_remaining_epsilon_is_all_that_fits_and_no_more(before: str, like: str) -> None:
+    """Of a limit of 3 some budget remains, for all earlier releases and all requested ones."""
     spent, asked = PrivacyCost.from_entry(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
     limit = Limit(Decimal(3), Decimal("1e-6"))
     remaining_epsilon = spent.remaining_epsilon(limit, entry(asked))
@@ -147,7 +171,7 @@ def of_size(asked: Event, epsilon: float, delta: float) -> PrivacyCost:
         ([], ("3", "1e-6"), Gaussian(1e6), 2.999),
     ],
 )
-def test_room_of_cases(
+def test_remaining_epsilon_of_edge_cases(
     before: list[Event], limit: tuple[str, str], like: Event, remaining_epsilon: float
 ) -> None:
     found = total_of(map(entry, before)).remaining_epsilon(Limit(*map(Decimal, limit)), entry(like))
@@ -155,7 +179,7 @@ def test_room_of_cases(
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_what_remains_without_a_release_to_compare_with(name: str) -> None:
+def test_remaining_epsilon_without_a_requested_release(name: str) -> None:
     total, limit = PrivacyCost.from_entry(entry(ONE_OF_EACH[name])), Limit(Decimal(3), Decimal("1e-6"))
     remaining_epsilon = total.remaining_epsilon(limit)
     assert 1 < remaining_epsilon < 3
@@ -164,91 +188,58 @@ def test_what_remains_without_a_release_to_compare_with(name: str) -> None:
     assert total.plus(PrivacyCost.from_entry(entry(more))).fits(limit)
 
 
-def test_reports_mix_with_every_other_event() -> None:
-    """What mixes is a bound: the sum of the reports on top of the others."""
-    for name, event in ONE_OF_EACH.items():
-        both = total_of([entry(event), entry(LocalReport("label", 0.25))])
-        assert both.epsilon(1e-6) == pytest.approx(
-            PrivacyCost.from_entry(entry(event)).epsilon(1e-6) + 0.25, abs=1e-3
-        ), name
-    assert math.isinf(total_of([entry(Gaussian(0.1)), entry(LocalReport("label", math.inf))]).epsilon(1e-6))
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_ldp_reports_add_their_epsilon_to_other_events(name: str) -> None:
+    both = total_of([entry(ONE_OF_EACH[name]), entry(LocalReport("label", 0.25))])
+    alone = PrivacyCost.from_entry(entry(ONE_OF_EACH[name])).epsilon(1e-6)
+    assert both.epsilon(1e-6) == pytest.approx(alone + 0.25, abs=1e-3)
+    unprotected = total_of([entry(ONE_OF_EACH[name]), entry(LocalReport("label", math.inf))])
+    assert math.isinf(unprotected.epsilon(1e-6))
 
 
-def test_many_prices_are_composed_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Composing one after the other takes seconds for a thousand prices; the result is the same bound."""
-    from graphveil.privacy import accountant
-
-    total = total_of([entry(PureDP(0.01 + number * 1e-3)) for number in range(60)])
-    accountant._halves.cache_clear()
-    together = total.epsilon(1e-6)
-    assert accountant._halves.cache_info().misses > 60
-    monkeypatch.setattr(accountant, "MAX_KINDS", 1000)
-    for kept in (accountant._losses, accountant._cached_curve):
-        kept.cache_clear()
-    again = PrivacyCost.from_plain(total.as_plain())
-    assert again.epsilon(1e-6) == pytest.approx(together, abs=1e-5)
-    assert together < sum(0.01 + number * 1e-3 for number in range(60))
-    more = again.plus(PrivacyCost.from_entry(entry(PureDP(0.7))))
-    assert more.epsilon(1e-6) > together
-
-
-def test_the_resolution_of_noise_uses_up_delta() -> None:
-    allowed = Limit(Decimal(10), Decimal("1e-7"))
-    assert PrivacyCost.from_entry(entry(Gaussian(0.1), slack=5e-8)).fits(allowed)
-    assert not PrivacyCost.from_entry(entry(Gaussian(0.1), slack=1e-7)).fits(allowed)
-    assert math.isinf(PrivacyCost.from_entry(entry(Gaussian(0.1), slack=2e-7)).epsilon(1e-7))
-
-
-def test_a_total_without_a_finite_epsilon_fits_no_limit() -> None:
-    total = PrivacyCost(Fraction(10) ** 14)
-    assert math.isinf(total.epsilon(1e-7))
-    assert not total.fits(Limit(Decimal(10**8), Decimal("1e-7")))
-
-
-def test_a_limit_at_delta_zero_takes_pure_releases_alone() -> None:
-    allowed = Limit(Decimal(1), Decimal(0))
-    assert PrivacyCost.from_entry(entry(compose(PureDP(0.5), PureDP(0.5)))).fits(allowed)
-    assert not PrivacyCost.from_entry(entry(Gaussian(1e-6))).fits(allowed)
+def test_many_kinds_of_releases_agree_with_an_independent_composition() -> None:
+    """More kinds than ``MAX_KINDS`` are composed in halves; dp-accounting composes one after the other."""
+    epsilons = [0.01 + number * 1e-3 for number in range(60)]
+    total = total_of([entry(PureDP(epsilon)) for epsilon in epsilons])
+    responses = (
+        privacy_loss_distribution.from_randomized_response(
+            2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=1e-4
+        )
+        for epsilon in epsilons
+    )
+    reference = reduce(lambda one, other: one.compose(other), responses)
+    rounded_up = reference.get_epsilon_for_delta(1e-6)  # it rounds each loss up to a multiple of 1e-4
+    assert rounded_up - 60 * 1e-4 <= total.epsilon(1e-6) <= rounded_up
+    assert total.epsilon(1e-6) < sum(epsilons)
+    assert total.plus(PrivacyCost.from_entry(entry(PureDP(0.7)))).epsilon(1e-6) > total.epsilon(1e-6)
 
 
 @pytest.mark.parametrize(
     "value", [Fraction(1), Fraction(17), Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction("1e-7")]
 )
-def test_what_is_rounded_for_keeping_errs_on_the_safe_side(value: Fraction) -> None:
+def test_cached_totals_are_rounded_towards_a_larger_cost(value: Fraction) -> None:
     below, above = (costs._rounded(value, up=up) for up in (False, True))
     assert below <= value <= above <= value * Fraction(9, 8) and below >= value * Fraction(7, 8)
 
 
-def test_training_steps_are_composed_anew_only_near_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    composed = list[PrivacyCost]()
-    real = PrivacyCost._composed
-    monkeypatch.setattr(
-        PrivacyCost, "_composed", lambda self, delta: (composed.append(self), real(self, delta))[1]
-    )
+def test_training_steps_are_composed_a_few_times_for_many_entries() -> None:
     costs._epsilon_of_larger.cache_clear()
-    one, allowed = (
-        PrivacyCost.from_entry(entry(PoissonGaussian(4.0, 0.01, 10))),
-        Limit(Decimal(3), Decimal("1e-6")),
-    )
+    one = PrivacyCost.from_entry(entry(PoissonGaussian(4.0, 0.01, 10)))
+    allowed = limit_of(3, "1e-6")
     assert all(PrivacyCost().plus(one, copies).fits(allowed) for copies in range(1, 400))
-    assert len(composed) < 60  # a few in the beginning, then eight in a doubling
-    most = max(copies for copies in range(1, 20_000, 500) if PrivacyCost().plus(one, copies).fits(allowed))
-    assert (
-        real(PrivacyCost().plus(one, most), Fraction("1e-6"))
-        <= 3
-        < real(PrivacyCost().plus(one, most + 500), Fraction("1e-6"))
-    )
+    assert costs._epsilon_of_larger.cache_info().misses < 60  # about eight in a doubling
 
 
 NEAR = (25, 28, 29)  # times ten steps: a limit ends at the second, which has four bits
 
 
-def test_what_is_kept_grants_as_much_as_all_of_it_composed_anew() -> None:
+@pytest.mark.parametrize("delta", ["1e-3", "1e-8"])
+def test_cached_compositions_grant_as_much_as_exact_ones(delta: str) -> None:
+    """Near a limit the exact total decides; the loop over one delta fills the cache for the other."""
     costs._epsilon_of_larger.cache_clear()
     one = PrivacyCost.from_entry(entry(PoissonGaussian(2.0, 0.05, 10)))
-    for delta in ("1e-3", "1e-8"):
-        spent = [PrivacyCost().plus(one, copies)._composed(Fraction(delta)) for copies in NEAR]
+    for current in ("1e-3", delta):
+        spent = [privacy_curve(PrivacyCost().plus(one, n).event).epsilon(float(current)) for n in NEAR]
         for copies, epsilon in zip(NEAR, spent, strict=True):
-            allowed = Limit(Decimal(repr(float(spent[1]))), Decimal(delta))
-            granted = PrivacyCost().plus(one, copies).fits(allowed)
-            assert granted == (epsilon <= spent[1]), f"{copies} at {delta}: granted is {granted}"
+            granted = PrivacyCost().plus(one, copies).fits(limit_of(spent[1], current))
+            assert granted == (epsilon <= spent[1]), f"{copies} at {current}: granted is {granted}"
