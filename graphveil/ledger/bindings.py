@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from shlex import quote
 from typing import NamedTuple
@@ -74,11 +74,8 @@ def _hashes(sketches: Iterable[str]) -> set[bytes]:
     return set(heapq.nsmallest(SIZE, found))
 
 
-SAME_NODES_SHARE = (
-    0.5  # share of the smaller of two data sets from which on their people are taken to be the same
-)
-
-
+# Share of the smaller of two datasets from which on their people are taken to be the same.
+SAME_NODES_SHARE = 0.5
 _EXACT = {"edges", "records"}  # parts that no two data sets share unless they share edges or records
 
 
@@ -115,13 +112,6 @@ def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = Fals
     found = shared_with(connection, fingerprints, apart=apart)
     best = max(found, key=lambda name: found[name], default=None)
     return best if best is not None and found[best] >= SAME_NODES_SHARE else None
-
-
-def names_of(connection: sa.Connection, fingerprints: Tags) -> Iterator[str]:
-    """Yield the datasets that these are data of."""
-    return (
-        name for name, share in shared_with(connection, fingerprints).items() if share >= SAME_NODES_SHARE
-    )
 
 
 def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
@@ -162,15 +152,6 @@ def same_data(fingerprints: Tags, version: Tags) -> bool:
     return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
 
 
-def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
-    """Whether data match some version, among the versions with the most fingerprint parts in common.
-
-    A version with a fingerprint of the people alone would otherwise match any edges of these people.
-    """
-    most = max((len(_common(fingerprints, one)) for one in known), default=0)
-    return any(same_data(fingerprints, one) for one in known if len(_common(fingerprints, one)) == most)
-
-
 def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
     """Return fingerprints of data under the ledger's key, which does not leave it."""
     key = store.read(store.key)
@@ -194,7 +175,10 @@ def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
         ConfigError: The dataset is bound to other data.
     """
     known = versions(connection, name)
-    if known and not is_bound_to(data, known):
+    # Among the versions with the most fingerprint parts in common: a version with a fingerprint of the
+    # people alone would otherwise match any edges of these people.
+    most = max((len(_common(data, one)) for one in known), default=0)
+    if known and not any(same_data(data, one) for one in known if len(_common(data, one)) == most):
         raise ConfigError(
             f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
             "the files as they were, or, if the data have grown, register the new version: graphveil "

@@ -7,7 +7,7 @@ decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
@@ -279,14 +279,6 @@ class PrivacyCost:
         return exact(found) if found < math.inf else math.inf
 
 
-def total_of(entries: Iterable[Entry]) -> PrivacyCost:
-    """Return the total of some releases."""
-    total = PrivacyCost()
-    for entry in entries:
-        total = total.plus(PrivacyCost.from_entry(entry))
-    return total
-
-
 @lru_cache(maxsize=1024)
 def _epsilon_of_larger(
     mu_squared: Fraction, counts: tuple[tuple[str, int], ...], delta: Fraction
@@ -354,7 +346,7 @@ def _repeated(kind: str, count: int) -> list[Event]:
     """Return an event that happened so often, as few events as there can be."""
     part = _parsed(kind)
     if isinstance(part, PoissonGaussian | PoissonRoots):
-        return [_repeat_steps(part, count)]
+        return [replace(part, steps=part.steps * count)]
     if isinstance(part, PairwiseGaussian):
         table = tuple(tuple(count * value for value in row) for row in part.mu_squared)
         return [PairwiseGaussian(part.partition, table)]
@@ -371,7 +363,7 @@ def _repeat_event(event: Event, count: int) -> Event:
     parts = [
         Gaussian(part.mu * math.sqrt(count))
         if isinstance(part, Gaussian)
-        else _repeat_steps(part, count)
+        else replace(part, steps=part.steps * count)
         if isinstance(part, PoissonGaussian | PoissonRoots)
         else None
         for part in compose(event).events
@@ -379,10 +371,6 @@ def _repeat_event(event: Event, count: int) -> Event:
     if None in parts:
         return compose(*[event] * count)
     return compose(*(part for part in parts if part is not None))
-
-
-def _repeat_steps(part: PoissonGaussian | PoissonRoots, count: int) -> Event:
-    return replace(part, steps=part.steps * count)
 
 
 _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the numbers of a limit

@@ -144,7 +144,10 @@ class Store:
         self._high_water_mark = None if self._file is None else HighWaterMark(self._file)
         weakref.finalize(self, self._connections.close)
         if self._file is not None:
-            if not create and not _exists(self._file):
+            size = 0
+            with suppress(OSError):
+                size = self._file.stat().st_size
+            if not create and not size:
                 raise self._missing()
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -306,7 +309,10 @@ class Store:
             try:
                 return self._run_once(task, writing=writing)
             except DBAPIError as error:
-                lost = error.connection_invalidated or _transient(error)
+                # The server went away, or chose a victim: the same task may succeed.
+                state = getattr(error.orig, "sqlstate", None) or ""
+                transient = state[:2] in ("08", "40", "57") or "connection" in str(error.orig)
+                lost = error.connection_invalidated or (isinstance(error, OperationalError) and transient)
                 if not lost or attempt == _TRIES - 1:
                     raise LedgerError(_database_message(error, self)) from None
                 time.sleep(0.05 * 2**attempt)
@@ -481,14 +487,6 @@ def move_aside(file: Path) -> None:
             part.replace(file.with_name(f"{file.name}.replaced-{number}{suffix}"))
 
 
-def _exists(file: Path) -> bool:
-    """Whether there is a file with something in it."""
-    try:
-        return file.stat().st_size > 0
-    except OSError:
-        return False
-
-
 def _identity(file: Path) -> tuple[int, int] | None:
     """Return device and inode of a file, which change if it is replaced; None if it is missing."""
     try:
@@ -508,14 +506,6 @@ def _create_private_file(file: Path) -> None:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     if not os.access(file, os.R_OK | os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _transient(error: DBAPIError) -> bool:
-    """Whether it may go through if it is tried again: the server went away, or chose a victim."""
-    state = getattr(error.orig, "sqlstate", None) or ""
-    return isinstance(error, OperationalError) and (
-        state[:2] in ("08", "40", "57") or "connection" in str(error.orig)
-    )
 
 
 def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:

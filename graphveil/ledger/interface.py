@@ -120,13 +120,27 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             BudgetError: It exceeds the limit, or another process created the ledger (a fork has a copy).
         """
         with _RECORDING:
-            self._check(entry)
+            self.check(entry)
             self._entries.append(entry)
 
     def check(self, entry: Entry) -> None:
         """Raise what recording the entry would raise."""
+        self._check_process()
         with _RECORDING:
-            self._check(entry)
+            if self.contains(entry.release_id):
+                raise BudgetError(
+                    f"release {entry.release_id} is already recorded; a new release needs a new id"
+                )
+            if self._epsilon is None or self._delta is None:
+                return
+            after = _epsilon([*self._entries, entry], self._delta)
+            if not after <= self._epsilon:  # not `>`: NaN fits no limit
+                spent = _epsilon(self._entries, self._delta)
+                raise BudgetError(
+                    f"the release {entry.label!r} would bring the total to epsilon "
+                    f"{format_upper_bound(after)} at delta {self._delta:g}; the limit is {self._epsilon:g}, "
+                    f"spent so far {format_upper_bound(spent)}; ask for a smaller epsilon, or raise the limit"
+                )
 
     def contains(self, release_id: str) -> bool:
         """Whether a release is recorded."""
@@ -179,21 +193,6 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             raise BudgetError(
                 "this ledger is a copy, in a forked process, of one in memory, so its releases would not add "
                 "up. Attach a ledger in a file (graphveil.ledger.Ledger). No privacy budget was spent."
-            )
-
-    def _check(self, entry: Entry) -> None:
-        self._check_process()
-        if self.contains(entry.release_id):
-            raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
-        if self._epsilon is None or self._delta is None:
-            return
-        after = _epsilon([*self._entries, entry], self._delta)
-        if not after <= self._epsilon:  # what is no number fits no limit
-            spent = _epsilon(self._entries, self._delta)
-            raise BudgetError(
-                f"the release {entry.label!r} would bring the total to epsilon {format_upper_bound(after)} "
-                f"at delta {self._delta:g}; the limit is {self._epsilon:g}, spent so far "
-                f"{format_upper_bound(spent)}; ask for a smaller epsilon, or raise the limit"
             )
 
 

@@ -20,8 +20,20 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.s
 
 def default_location() -> str:
     """Return the location of the user's own ledger: GRAPHVEIL_LEDGER, or a file in the data folder."""
-    named = os.environ.get(VARIABLE)
-    return url_of(named or _data_folder() / "graphveil" / "ledger.sqlite")
+    if named := os.environ.get(VARIABLE):
+        return url_of(named)
+    try:
+        if folder := os.environ.get("XDG_DATA_HOME"):
+            data = Path(folder)
+        elif sys.platform == "darwin":
+            data = Path.home() / "Library" / "Application Support"
+        else:
+            data = Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise ConfigError(
+            f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
+        ) from None
+    return url_of(data / "graphveil" / "ledger.sqlite")
 
 
 def url_of(location: str | Path) -> str:
@@ -137,21 +149,6 @@ def _file_system(folder: Path) -> str:
         if folder.is_relative_to(where) and len(where) > longest:
             kind, longest = found, len(where)
     return kind
-
-
-def _data_folder() -> Path:
-    """Return the user's folder for data that programs keep."""
-    named = os.environ.get("XDG_DATA_HOME")
-    try:
-        if named:
-            return Path(named)
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Application Support"
-        return Path.home() / ".local" / "share"
-    except RuntimeError:
-        raise ConfigError(
-            f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
-        ) from None
 
 
 _DIGITS, _LETTERS = 20, 16  # of a fixed width: a mark is overwritten in place

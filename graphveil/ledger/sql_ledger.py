@@ -12,11 +12,11 @@ import sqlalchemy as sa
 
 from graphveil.errors import ArtifactError, ConfigError, LedgerError
 from graphveil.ledger.bindings import (
+    SAME_NODES_SHARE,
     add_version,
     check_binding,
     fingerprints_of,
     name_of,
-    names_of,
     next_unnamed_data_set,
     overlap,
     shared_with,
@@ -40,12 +40,19 @@ from graphveil.ledger.chain import (
     update_account,
 )
 from graphveil.ledger.costs import Limit, limit_of, limit_plain, limit_words
-from graphveil.ledger.database import Store, copy_file, data_sets, entries, move_aside
+from graphveil.ledger.database import (
+    Store,
+    copy_file,
+    data_sets,
+    entries,
+    key_fault,
+    move_aside,
+    state_of,
+)
 from graphveil.ledger.locations import HighWaterMark, default_location, file_of, url_of
 from graphveil.ledger.reservations import DataSetLedger, Receipt, accounts_of
 from graphveil.ledger.verify import (
     IntegrityViolation,
-    find_key_violations,
     find_violations,
     stored_data_set_names,
 )
@@ -149,7 +156,8 @@ class Ledger:
 
     def other_names(self, name: str, tags: Tags) -> list[str]:
         """Return the other datasets of the same data, whose releases do not count under this name."""
-        return sorted({*self._store.read(lambda connection: list(names_of(connection, tags)))} - {name})
+        found = self._store.read(lambda connection: shared_with(connection, tags))
+        return sorted(other for other, share in found.items() if share >= SAME_NODES_SHARE and other != name)
 
     def shared_nodes(self, tags: Tags) -> dict[str, float]:
         """Return the share of the people in some data that each dataset was bound with, if any.
@@ -332,7 +340,11 @@ class Ledger:
             known = receipt.data_set.isprintable() and 0 < receipt.entry < 1 << 31
             here = (entries.c.data_set == receipt.data_set) & (entries.c.number == receipt.entry)
             query = sa.select(entries).where(here)
-            row = self._store.read(partial(_first, query=query)) if known else None
+            row = (
+                self._store.read(lambda connection, query=query: connection.execute(query).one_or_none())
+                if known
+                else None
+            )
             if row is None:
                 found.append(
                     IntegrityViolation(receipt.data_set, receipt.entry, "the ledger has no such entry")
@@ -350,7 +362,8 @@ class Ledger:
         names = self._store.read(stored_data_set_names)
         if name is not None:
             names = [name] if name in names else [self.data_set(name).name]
-        found = self._store.read(find_key_violations)
+        fault = self._store.read(lambda connection: key_fault(state_of(connection)))
+        found = [] if fault is None else [IntegrityViolation("", 0, fault)]
         return found + [
             each for one in names for each in self._store.read(partial(find_violations, name=one))
         ]
@@ -419,7 +432,3 @@ def _older(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation])
         what = "another ledger" if seen[0] != ident else f"{seen[1]:,} entries, and this one has {count:,}"
         return f"there was {what}"
     return ""
-
-
-def _first(connection: sa.Connection, *, query: "sa.Select[Any]") -> sa.Row[Any] | None:
-    return connection.execute(query).one_or_none()

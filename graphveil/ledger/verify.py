@@ -29,7 +29,7 @@ from graphveil.ledger.chain import (
     tags_in,
 )
 from graphveil.ledger.costs import Limit, PrivacyCost, limit_from_plain
-from graphveil.ledger.database import UNREADABLE, accounts, data_sets, entries, key_fault, state_of
+from graphveil.ledger.database import UNREADABLE, accounts, data_sets, entries, state_of
 
 _UNREADABLE = (*UNREADABLE, GraphveilError)
 
@@ -57,11 +57,8 @@ def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViola
         return [
             IntegrityViolation(name, 1, "its entries or totals are here, and it is not registered any more")
         ]
-    chain, head, replay = (
-        HashChain.read(connection, name),
-        START,
-        _AccountReplay(name, state_of(connection).checked),
-    )
+    chain, head = HashChain.read(connection, name), START
+    replay = _AccountReplay(name, state_of(connection).checked)
     for number, row in enumerate(rows_of(connection, name), 1):
         head = link(head, row.body)
         if row.number != number:
@@ -74,8 +71,12 @@ def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViola
             return [IntegrityViolation(name, number, why)]
     if (replay.length, head) != (chain.length, chain.head):
         return [IntegrityViolation(name, replay.length + 1, "the chain ends before the head that was kept")]
-    query = sa.select(accounts).where(accounts.c.data_set == name)
-    kept, counted = {row.unit: _account(row) for row in connection.execute(query)}, replay.accounts()
+    kept, counted = dict[str, Account | None](), replay.accounts()
+    for row in connection.execute(sa.select(accounts).where(accounts.c.data_set == name)):
+        try:
+            kept[row.unit] = account_of(row)
+        except _UNREADABLE:
+            kept[row.unit] = None
     return [
         IntegrityViolation(
             name, chain.length, f"the total kept under unit {unit!r} does not follow from the entries"
@@ -83,20 +84,6 @@ def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViola
         for unit in sorted(kept.keys() | counted.keys())
         if kept.get(unit) != counted.get(unit)
     ]
-
-
-def find_key_violations(connection: sa.Connection) -> list[IntegrityViolation]:
-    """Return that the key of the fingerprints is not the ledger's, if so."""
-    fault = key_fault(state_of(connection))
-    return [] if fault is None else [IntegrityViolation("", 0, fault)]
-
-
-def _account(row: Row) -> Account | None:
-    """Return the stored account; None if it cannot be read."""
-    try:
-        return account_of(row)
-    except _UNREADABLE:
-        return None
 
 
 @dataclass
@@ -139,7 +126,15 @@ class _AccountReplay:
                 return "a release is recorded in an account that was not opened"
             self._live[body["reference"]] = body["unit"], PrivacyCost.from_entry(entry_of(body))
         elif kind in (COMMIT, REFUND):
-            return self._end(kind, body["reference"])
+            reference = body["reference"]
+            if reference not in self._live:
+                return f"there is a {kind} entry for a release that was not recorded"
+            if kind == COMMIT:
+                self._drawn.add(reference)
+            elif reference in self._drawn:
+                return "a release is given back for which noise may have been drawn"
+            else:
+                del self._live[reference]
         elif kind == BIND:
             if tags_in(body) and body.get("key", self.key) != self.key:
                 return "the data were bound under another key of fingerprints, so they are not recognized"
@@ -148,17 +143,6 @@ class _AccountReplay:
                 return "a data set with releases is unbound from its data"
         else:
             return f"an entry is of the unknown kind {kind[:20]!r}"
-        return None
-
-    def _end(self, kind: str, reference: str) -> str | None:
-        if reference not in self._live:
-            return f"there is a {kind} entry for a release that was not recorded"
-        if kind == COMMIT:
-            self._drawn.add(reference)
-        elif reference in self._drawn:
-            return "a release is given back for which noise may have been drawn"
-        else:
-            del self._live[reference]
         return None
 
     def accounts(self) -> dict[str, Account]:
@@ -233,7 +217,7 @@ class History:
         """Read the entries of a dataset, in order."""
         rows = list(rows)
         raised = [
-            LimitChange(*_when(row), row["unit"], limit, row["reason"])
+            LimitChange(row["number"], row["time"], row["unit"], limit, row["reason"])
             for row in rows
             if row["kind"] == RAISE_LIMIT
             and (limit := limit_from_plain(row["epsilon"], row["delta"])) is not None
@@ -254,10 +238,6 @@ def over_time(steps: Sequence[HistoryEntry], parts: int) -> list[PrivacyCost]:
     return [steps[count - 1].total for count in (*reached, len(steps))]
 
 
-def _when(row: Mapping[str, Any]) -> tuple[int, str]:
-    return row["number"], row["time"]
-
-
 def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEntry]:
     gone = {row["reference"] for row in rows if row["kind"] == REFUND}
     totals = dict[str, PrivacyCost]()
@@ -265,8 +245,8 @@ def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEntry]:
         if row["kind"] == RESERVE and row["reference"] not in gone:
             unit, privacy_cost = row["unit"], PrivacyCost.from_entry(entry_of(row))
             totals[unit] = totals.get(unit, PrivacyCost()).plus(privacy_cost)
-            about = unit, row["label"], row["reference"], row["hash"]
-            yield HistoryEntry(*_when(row), *about, privacy_cost, totals[unit])
+            about = row["number"], row["time"], unit, row["label"], row["reference"], row["hash"]
+            yield HistoryEntry(*about, privacy_cost, totals[unit])
 
 
 def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[DataVersion]:
@@ -276,5 +256,5 @@ def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[DataVersion]:
     for row in rows:
         if row["kind"] == BIND and row["number"] > unbound:
             if not any(same_data(row["fingerprints"], one) for one in known):
-                yield DataVersion(*_when(row))
+                yield DataVersion(row["number"], row["time"])
             known.append(row["fingerprints"])

@@ -849,7 +849,7 @@ BUGS = [
         name="a_refusal_is_ignored",
         edits=[
             (
-                "graphveil.ledger.interface:MemoryLedger._check",
+                "graphveil.ledger.interface:MemoryLedger.check",
                 "if not after <= self._epsilon:",
                 "if False:",
             )
