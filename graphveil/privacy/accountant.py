@@ -7,7 +7,7 @@ papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from types import ModuleType
@@ -200,8 +200,16 @@ class PureCurve(Curve):
         """Return the curve of releases: how many there are at each epsilon."""
         masses = {0.0: 1.0}
         for epsilon, count in releases:
-            if epsilon:
-                masses = _convolve_pure(masses, epsilon, count)
+            if not epsilon:
+                continue
+            won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
+            spread: dict[float, float] = defaultdict(float)
+            for loss_before, mass in masses.items():
+                for wins, share in enumerate(won):
+                    # An exact sum of floats: 0.1 three times is 0.3, so equal losses meet in one place.
+                    more = [math.copysign(epsilon, 2 * wins - count)] * abs(2 * wins - count)
+                    spread[float(exact_sum([loss_before, *more]))] += mass * share
+            masses = spread
         ordered = sorted(masses, reverse=True)
         return cls(tuple(ordered), tuple(masses[each] for each in ordered))
 
@@ -487,8 +495,11 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
         return GaussianCurve(math.sqrt(total.mu_squared))
     if all(isinstance(part, LocalReport | ApproximateDP) for part in total.rest) and not total.mu_squared:
         return _local_curve(total.rest)
-    if any(isinstance(part, ApproximateDP) for part in total.rest):
-        return _shifted_curve(total, interval)
+    bounded: Counter[Event] = Counter()
+    bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
+    if bounded:
+        sums, others = _local_curve(bounded), CanonicalComposition(total.mu_squared, total.rest - bounded)
+        return ShiftedCurve(_curve(others, interval), sums.total, sums.least)
     if all(isinstance(part, PureDP) for part in total.rest) and not total.mu_squared:
         if _pure_epsilon(total) > MAX_LOSS:
             return LocalCurve(_pure_epsilon(total))  # their sum, at any delta
@@ -504,17 +515,6 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
     if total.mu_squared:
         composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
     return PldCurve(composed, _ROUNDING * sum(total.rest.values()))
-
-
-def _convolve_pure(masses: dict[float, float], epsilon: float, count: int) -> dict[float, float]:
-    """Return the losses and their probabilities after a number of further releases; sums are exact."""
-    won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
-    spread: dict[float, float] = defaultdict(float)
-    for loss_before, mass in masses.items():
-        for wins, share in enumerate(won):
-            more = [math.copysign(epsilon, 2 * wins - count)] * abs(2 * wins - count)
-            spread[float(exact_sum([loss_before, *more]))] += mass * share
-    return spread
 
 
 def _pure_epsilon(total: CanonicalComposition) -> float:
@@ -535,16 +535,6 @@ def _local_curve(reports: Counter[Event]) -> LocalCurve:
     epsilons = [epsilon for part, count in found for epsilon in [part.epsilon] * count]
     deltas = [delta for part, count in found for delta in [part.delta] * count]
     return LocalCurve(float(exact_sum(epsilons)), float(exact_sum(deltas)))
-
-
-def _shifted_curve(total: CanonicalComposition, interval: float | None) -> Curve:
-    """Return the curve of a total that contains (epsilon, delta) releases among others."""
-    bounded: Counter[Event] = Counter()
-    bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
-    sums = _local_curve(bounded)
-    return ShiftedCurve(
-        _curve(CanonicalComposition(total.mu_squared, total.rest - bounded), interval), sums.total, sums.least
-    )
 
 
 def _out_of_bounds(total: CanonicalComposition) -> bool:
@@ -581,17 +571,14 @@ def _double_interval(interval: float, total: CanonicalComposition) -> float:
 
     Any interval gives a pessimistic curve; where one step loses so much, doubling it hardly raises epsilon.
     """
-    longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
+    sampled = [part for part in total.rest if isinstance(part, PoissonGaussian | PoissonRoots)]
+    longest = max((_module_of(part).width(part) for part in sampled), default=0.0)
     while interval < CERTIFY_INTERVAL and longest > interval * _MAX_POINTS:
         interval *= 2
     widest = max((loss.width(part) for part in total.rest if isinstance(part, PoissonGaussian)), default=0.0)
     while interval >= CERTIFY_INTERVAL and widest > interval * _MOST_WIDE_POINTS:
         interval *= 2
     return interval
-
-
-def _sampled(total: CanonicalComposition) -> list[PoissonGaussian | PoissonRoots]:
-    return [part for part in total.rest if isinstance(part, PoissonGaussian | PoissonRoots)]
 
 
 def _module_of(part: PoissonGaussian | PoissonRoots) -> ModuleType:
@@ -624,9 +611,6 @@ def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any
     if isinstance(kind, PoissonRoots):
         return root_loss.step_loss(kind, interval)
     return loss.step_loss(kind, interval)
-
-
-_LARGE = 500.0  # of a loss: beyond, no delta is left
 
 
 def node_group_epsilon(
@@ -662,23 +646,18 @@ def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -
     mu = longest * math.sqrt(total.mu_squared)
     if not total.rest:
         return epsilon_of(mu, delta)
-    return privacy_curve(compose(Gaussian(mu), *_repeated(total, edges))).epsilon(delta)
-
-
-def _repeated(total: CanonicalComposition, edges: int) -> Iterator[Event]:
-    """Yield the non-Gaussian events, for a number of differing edges."""
+    events: list[Event] = [Gaussian(mu)]
     for part, count in total.rest.items():
         if isinstance(part, ApproximateDP):
-            yield from [_group(part, edges)] * count
-            continue
-        if isinstance(part, PureDP):  # one edge after the other: each costs epsilon once more
-            yield PureDP(edges * count * part.epsilon)
-            continue
-        if not isinstance(part, PoissonGaussian):
-            yield NonPrivate()  # no bound is proved for several edges of any other kind of event
-            continue
-        noise = part.noise_multiplier / math.sqrt(edges)
-        yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)
+            events += [_group(part, edges)] * count
+        elif isinstance(part, PureDP):  # one edge after the other: each costs epsilon once more
+            events.append(PureDP(edges * count * part.epsilon))
+        elif isinstance(part, PoissonGaussian):
+            noise = part.noise_multiplier / math.sqrt(edges)
+            events.append(replace(part, noise_multiplier=noise, steps=part.steps * count * edges))
+        else:
+            events.append(NonPrivate())  # no bound is proved for several edges of any other kind of event
+    return privacy_curve(compose(*events)).epsilon(delta)
 
 
 def _group(part: ApproximateDP, edges: int) -> ApproximateDP:
@@ -688,7 +667,7 @@ def _group(part: ApproximateDP, edges: int) -> ApproximateDP:
     """
     if not part.delta:
         return ApproximateDP(edges * part.epsilon)
-    if edges * part.epsilon > _LARGE:
+    if edges * part.epsilon > MAX_LOSS:  # no delta is left, and its exponential overflows later
         return ApproximateDP(edges * part.epsilon, 1.0)
     factor = math.expm1(edges * part.epsilon) / math.expm1(part.epsilon) if part.epsilon else edges
     return ApproximateDP(edges * part.epsilon, min(1.0, factor * part.delta))

@@ -559,6 +559,13 @@ def _summary_of_records(guarantee: Guarantee) -> str:
     record = _RECORD[guarantee.unit]
     attacker_question = f"which of two records ({record}) a particular person has"
     classes = "people with the one record", "those with the other"
+    condition = " An edge that both nodes declare is in two records and is protected less well."
+    if guarantee.edge_use == "never":
+        condition = ""
+    elif guarantee.unit == NodeBoundedDegree.name:
+        condition = (
+            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
+        )
     if not guarantee.replace_one:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
@@ -566,7 +573,7 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
         "sees all that this run gives out, except what was made for that person alone. Accepting a false "
         f"alarm for 1 in 100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} "
-        f"in 100 of {classes[1]}; guessing blindly finds 1. {_ATTACKS}.{_proviso(guarantee)}"
+        f"in 100 of {classes[1]}; guessing blindly finds 1. {_ATTACKS}.{condition}"
     )
 
 
@@ -595,16 +602,6 @@ def _summary_of_features(guarantee: Guarantee) -> str:
         f"in 100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         "those with the other; guessing blindly finds 1."
     )
-
-
-def _proviso(guarantee: Guarantee) -> str:
-    if guarantee.edge_use == "never":
-        return ""
-    if guarantee.unit == NodeBoundedDegree.name:
-        return (
-            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
-        )
-    return " An edge that both nodes declare is in two records and is protected less well."
 
 
 Part = Literal["features", "label"]

@@ -191,7 +191,13 @@ def _pure(epsilon: float, alpha: float) -> float:
 def _sampled(part: PoissonGaussian | PoissonRoots, alpha: float) -> float:
     """Return the divergence of one sampled step, in the larger one of its two directions."""
     if isinstance(part, PoissonRoots):
-        return _of_roots(part, alpha)
+        furthest = alpha * part.change / part.noise_multiplier + _REACH
+        x = np.arange(-furthest, furthest, _STEP)
+        p, q = RootPair.from_event(part).log_densities(x)
+        forth, back = (
+            float(logsumexp(alpha * one + (1 - alpha) * other - x**2 / 2)) for one, other in ((p, q), (q, p))
+        )
+        return max(0.0, max(forth, back) + _LOG_WEIGHT) / (alpha - 1)
     mu = 1 / part.noise_multiplier
     x = np.arange(-_REACH, alpha * mu + _REACH, _STEP)  # the integrand peaks below alpha mu
     one, other = _log_density(part, x), np.zeros_like(x)
@@ -199,17 +205,6 @@ def _sampled(part: PoissonGaussian | PoissonRoots, alpha: float) -> float:
         other = _log_density(part, -x)
     whole = logsumexp(alpha * one + (1 - alpha) * other - x**2 / 2) + _LOG_WEIGHT
     return max(0.0, float(whole)) / (alpha - 1)
-
-
-def _of_roots(part: PoissonRoots, alpha: float) -> float:
-    """Return the divergence of the pair that dominates one step on roots."""
-    furthest = alpha * part.change / part.noise_multiplier + _REACH
-    x = np.arange(-furthest, furthest, _STEP)
-    one, other = RootPair.from_event(part).log_densities(x)
-    whole = max(
-        float(logsumexp(alpha * p + (1 - alpha) * q - x**2 / 2)) for p, q in ((one, other), (other, one))
-    )
-    return max(0.0, whole + _LOG_WEIGHT) / (alpha - 1)
 
 
 def _log_density(part: PoissonGaussian, x: Floats) -> Floats:

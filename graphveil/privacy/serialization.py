@@ -79,7 +79,14 @@ def events_from_plain(records: object) -> Composed:
     >>> events_from_plain([{"kind": "gaussian", "mu": 0.5}])
     Composed(events=(Gaussian(mu=0.5),))
     """
-    return compose(*map(_event, _listed(records)))
+    return compose(
+        *(
+            OneOf(tuple(compose(*map(_case, _listed(case))) for case in _several(record)))
+            if isinstance(record, dict) and record.get("kind") == _CASES
+            else _case(record)
+            for record in _listed(records)
+        )
+    )
 
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
@@ -170,12 +177,6 @@ def _record(part: Event) -> dict[str, Any]:
         raise TypeError("a composition inside a composition cannot be stored; compose() flattens them")
     values = {name: None if value == math.inf else value for name, value in asdict(part).items()}
     return {"kind": _NAMES[type(part)], **values}  # JSON has no infinity
-
-
-def _event(record: object) -> Event:
-    if isinstance(record, dict) and record.get("kind") == _CASES:
-        return OneOf(tuple(compose(*map(_case, _listed(case))) for case in _several(record)))
-    return _case(record)
 
 
 def _case(record: object) -> Event:

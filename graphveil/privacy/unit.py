@@ -247,7 +247,12 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     if name == NodeRecord.name:
         return NodeRecord(replace_one=replace_one)
     if name == NodeBoundedDegree.name:
-        return _node_bounded_degree(replace_one, max_degree)
+        if max_degree is None:
+            raise UnitError(
+                "unit 'node-bounded-degree' rests on an assumption of the data owner about degrees: pass "
+                "max_degree= (--max-degree), or use 'node-record', which needs no such assumption"
+            )
+        return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)
     if replace_one:
         why = "compares any two already" if name == LocalAttributes.name else "protects none"
         raise UnitError(f"replace_one is about records, and unit {name!r} {why}; drop it")
@@ -284,12 +289,3 @@ def _unknown_unit(name: object) -> str:
     listed = [f"{unit!r} ({what})" for kind in kinds for unit, what in _CANDIDATES[kind].items()]
     choices = "; ".join(listed) if len(kinds) == 1 else ", ".join(protecting)
     return f"unit={name!r} is not a privacy unit. Choose one of: {choices}."
-
-
-def _node_bounded_degree(replace_one: bool, max_degree: int | None) -> NodeBoundedDegree:
-    if max_degree is None:
-        raise UnitError(
-            "unit 'node-bounded-degree' rests on an assumption of the data owner about degrees: pass "
-            "max_degree= (--max-degree), or use 'node-record', which needs no such assumption"
-        )
-    return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)
