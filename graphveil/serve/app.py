@@ -3,8 +3,9 @@
 The page shows the OpenAPI description. It loads nothing from other sites and runs no script.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from graphveil import __version__
+from graphveil._util.escape import html
 from graphveil.errors import ConfigError
 from graphveil.serve import schemas
 from graphveil.serve.access import Key
@@ -21,11 +23,6 @@ from graphveil.serve.schemas import Invocation, PredictRequest, RequestError, id
 
 if TYPE_CHECKING:
     from graphveil.serve.releases import ReleaseService
-import json
-from collections.abc import Iterable, Iterator
-from typing import Any
-
-from graphveil._util.escape import html
 
 _ABOUT = (
     "Released predictions. The same request returns the same bytes and does not spend privacy budget. "
@@ -240,6 +237,12 @@ def render_docs(described: dict[str, Any]) -> str:
         f'<a href="#{html(one["operationId"])}"><code>{html(path)}</code></a>' for path, _, one in operation
     )
     sections = "".join(_section(described, *one) for one in operation)
+    statuses = {
+        status: one["description"]
+        for *_, each in operation
+        for status, one in each["responses"].items()
+        if status >= "400"
+    }
     about = described["info"]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
@@ -249,7 +252,7 @@ def render_docs(described: dict[str, Any]) -> str:
         f"<p>{html(about['description'])}</p>"
         f'<nav>{links}<a href="#errors">errors</a><a href="openapi.json">openapi.json</a></nav>{sections}'
         f'<section id="errors"><h2>Errors</h2>{_pre({"error": {"kind": "..", "message": ".."}})}'
-        f"{_table(_refusals(described))}</section></html>"
+        f"{_table(sorted(statuses.items()))}</section></html>"
     )
 
 
@@ -279,15 +282,6 @@ def _shape(described: dict[str, Any], body: dict[str, Any]) -> str:
     schema = described["components"]["schemas"][reference.rpartition("/")[2]]
     fields = ((name, one.get("description", "")) for name, one in schema["properties"].items())
     return "".join(map(_pre, schema.get("examples", ()))) + _table(fields)
-
-
-def _refusals(described: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each error status of some endpoint, and its reason."""
-    found = dict[str, str]()
-    for methods in described["paths"].values():
-        for operation in methods.values():
-            found |= {status: one["description"] for status, one in operation["responses"].items()}
-    yield from sorted((status, text) for status, text in found.items() if status >= "400")
 
 
 def _pre(record: object) -> str:

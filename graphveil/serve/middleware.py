@@ -201,7 +201,12 @@ class RequestMiddleware:
                 fault = type(error).__name__
                 error = RequestError("internal_error")
             if not status:
-                await _send_error(error, send_recorded)
+                lines = {**error.headers, "Content-Type": "application/json"}
+                lines["Content-Length"] = str(len(error.body))
+                headers = [(name.lower().encode(), value.encode()) for name, value in lines.items()]
+                start = {"type": "http.response.start", "status": error.status, "headers": headers}
+                await send_recorded(start)
+                await send_recorded({"type": "http.response.body", "body": error.body})
         self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
 
     async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -284,11 +289,3 @@ class RequestMiddleware:
         if size > most:
             raise RequestError("body_too_large", most=most)
         return bytes(body)
-
-
-async def _send_error(error: RequestError, send: Send) -> None:
-    """Send an error as JSON."""
-    headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(error.body)).encode())]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": error.body})

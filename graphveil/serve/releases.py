@@ -4,37 +4,28 @@ New records of a request become a graph, whose release is made one at a time, ea
 run for repeated requests.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
-
-from graphveil.data.tables.encoding import ColumnRule, encode
-from graphveil.data.tables.labels import text
-from graphveil.errors import GraphError
-from graphveil.serve.schemas import LARGEST, Identity, RequestError, other_features, to_json_bytes
-
-if TYPE_CHECKING:
-    from graphveil.data import Graph
-    from graphveil.data.tables.files import Column
-    from graphveil.serve.runs import Id, ServedRun
 import asyncio
 import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from graphveil._util.files import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
+from graphveil.data.tables.encoding import ColumnRule, encode
+from graphveil.data.tables.labels import text
 from graphveil.errors import (
     ArtifactError,
     BudgetError,
     ConfigError,
+    GraphError,
     LedgerError,
     NotImplementedGuaranteeError,
     UnitError,
@@ -55,10 +46,13 @@ from graphveil.privacy import Guarantee
 from graphveil.runs.charges import also_charged_ledgers, record_prediction
 from graphveil.serve.access import Key, ReleaseBudget
 from graphveil.serve.runs import Id, ServedRun
+from graphveil.serve.schemas import LARGEST, Identity, RequestError, other_features, to_json_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from graphveil.data import Graph
+    from graphveil.data.tables.files import Column
     from graphveil.estimators.base import Estimator
 
 Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
@@ -93,7 +87,7 @@ class NewRecordsGraph:
     edges: Sequence[tuple[Id, Id]]
 
     @classmethod
-    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecordsGraph":
+    def read(cls, records: object, edges: object, run: ServedRun, *, directed: bool) -> "NewRecordsGraph":
         """Read both lists.
 
         Raises:
@@ -136,7 +130,7 @@ class NewRecordsGraph:
         )
 
 
-def _features(found: Sequence[NewNodeRecord], run: "ServedRun") -> list[list[float]]:
+def _features(found: Sequence[NewNodeRecord], run: ServedRun) -> list[list[float]]:
     """Return the features of each record as the model reads them, in 32 bits, for every encoding.
 
     Raises:
@@ -307,7 +301,20 @@ class ReleaseService:
 
     def __init__(self, folder: Path, run: ServedRun, release_budget: ReleaseBudget, max_waiting: int) -> None:
         """Open the ledgers."""
-        _check(folder, run)
+        if run.guarantee.unit not in _UNITS:
+            raise ConfigError(
+                f"New releases need an edge-level privacy unit, and the run has {run.guarantee.unit!r}. "
+                "Remove --allow-releases."
+            )
+        if not run.guarantee.valid:
+            raise ConfigError(
+                "The run has no guarantee, so it makes no new releases. Remove --allow-releases."
+            )
+        if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
+            raise ConfigError(
+                "New releases are stored in the internal part of the run. Serve the run folder, not its "
+                "release."
+            )
         self._folder, self._run, self._most, self._waiting = folder, run, max_waiting, 0
         self._place = folder / INTERNAL / "served"
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -418,21 +425,6 @@ class ReleaseService:
 
     def _other_charged_ledgers(self) -> list[DataSetLedger]:
         return also_charged_ledgers(self._folder, self._server_ledger.account.ledger, self._run.guarantee)
-
-
-def _check(folder: Path, run: ServedRun) -> None:
-    guarantee = run.guarantee
-    if guarantee.unit not in _UNITS:
-        raise ConfigError(
-            f"New releases need an edge-level privacy unit, and the run has {guarantee.unit!r}. Remove "
-            "--allow-releases."
-        )
-    if not guarantee.valid:
-        raise ConfigError("The run has no guarantee, so it makes no new releases. Remove --allow-releases.")
-    if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
-        raise ConfigError(
-            "New releases are stored in the internal part of the run. Serve the run folder, not its release."
-        )
 
 
 def _digest(release: Path) -> bytes:

@@ -296,22 +296,18 @@ class Invocation(_RequestBody):
         """Return the column of ids."""
         if (self.dataframe_split is None) == (self.dataframe_records is None):
             raise RequestError("invalid_body")
-        records = self.dataframe_records if self.dataframe_split is None else _records(self.dataframe_split)
-        if any(record.keys() != {ID} for record in records or ()):
+        records = self.dataframe_records or []
+        if (frame := self.dataframe_split) is not None:
+            widths = {len(row) for row in frame.data} | {len(set(frame.columns))}
+            if widths != {len(frame.columns)}:
+                raise RequestError("invalid_body")
+            records = [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
+        if any(record.keys() != {ID} for record in records):
             raise RequestError("release_required")
         try:
-            return _IDS.validate_python([record[ID] for record in records or ()])
+            return _IDS.validate_python([record[ID] for record in records])
         except ValidationError:
             raise RequestError("invalid_body") from None
-
-
-def _records(frame: SplitFrame) -> list[dict[str, Any]]:
-    """Return a table's rows by column."""
-    if len(set(frame.columns)) < len(frame.columns) or any(
-        len(row) != len(frame.columns) for row in frame.data
-    ):
-        raise RequestError("invalid_body")
-    return [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
 
 
 class PredictionRow(BaseModel):

@@ -184,7 +184,14 @@ def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[]
 
 def _worker_app(service: Service) -> FastAPI:
     """Return the application of one worker. An error stops the supervisor, which would start others."""
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
+
+    def stop_with_parent() -> None:
+        """Finish the requests and exit if the supervisor is killed; else workers would keep the port."""
+        if (parent := parent_process()) is not None:
+            wait([parent.sentinel])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
     folder = Path(os.environ[SHARED_FOLDER])
     try:
         forget_dead_workers(folder)
@@ -192,14 +199,6 @@ def _worker_app(service: Service) -> FastAPI:
     except Exception as error:
         LOG.info(json.dumps({"worker": os.getpid(), "fault": type(error).__name__}))
         raise SystemExit(STARTUP_FAILURE) from None
-
-
-def _stop_with_parent() -> None:
-    """Finish the requests and exit if the supervisor is killed; else workers would keep the port."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def log_startup(listener: socket.socket, host: str, workers: int) -> None:

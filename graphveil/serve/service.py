@@ -43,24 +43,21 @@ class Service:
             MissingDependencyError: the extra ``serve`` is not installed.
         """
         keys = None if self.keys is None else Keys.read(self.keys)
-        runs = read_runs(self.runs)
-        return make_app(runs, keys, self.limits, self._release_service(runs), shared)
+        runs, release_service = read_runs(self.runs), None
+        if self.release_budget is not None:
+            if len(runs) != 1:
+                raise ConfigError(
+                    "--allow-releases needs exactly one run. Serve the others with their own servers."
+                )
+            if keys is None:
+                raise ConfigError(
+                    "--allow-releases needs API keys, because each caller is charged for its own requests. "
+                    "Make one with `graphveil keys FILE --releases` and pass --keys FILE."
+                )
+            from graphveil.serve.releases import ReleaseService
 
-    def _release_service(self, runs: tuple[ServedRun, ...]) -> "ReleaseService | None":
-        if self.release_budget is None:
-            return None
-        if len(runs) != 1:
-            raise ConfigError(
-                "--allow-releases needs exactly one run. Serve the others with their own servers."
-            )
-        if self.keys is None:
-            raise ConfigError(
-                "--allow-releases needs API keys, because each caller is charged for its own requests. Make "
-                "one with `graphveil keys FILE --releases` and pass --keys FILE."
-            )
-        from graphveil.serve.releases import ReleaseService
-
-        return ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
+            release_service = ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
+        return make_app(runs, keys, self.limits, release_service, shared)
 
 
 def make_app(
