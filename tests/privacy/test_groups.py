@@ -1,4 +1,4 @@
-"""Records in groups: the accountant against a walk through every combination of groups."""
+"""Records in groups: the accountant against an enumeration of every combination of groups."""
 
 import math
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphveil.errors import BudgetError
 from graphveil.ledger import Entry, MemoryLedger
 from graphveil.privacy import (
     ByGroup,
@@ -48,19 +49,19 @@ def events(plain: st.SearchStrategy[Event]) -> st.SearchStrategy[Composed]:
 
 
 def records(event: Event) -> Iterator[list[Event]]:
-    """Yield what every single record and pair meets: one list of plain events for each combination."""
+    """Yield the plain events of every record and pair, one list for each combination of groups."""
     pairs = [(0, 0), (0, 1), (1, 1)]
     for pair, *groups in product(pairs, *(range(size) for size in SIZES.values())):
         chosen = dict(zip(SIZES, groups, strict=True))
-        met: list[Event] = []
+        own: list[Event] = []
         for part in compose(event).events:
             if isinstance(part, ByGroup):
-                met += compose(part.events[chosen[part.partition]]).events
+                own += compose(part.events[chosen[part.partition]]).events
             elif isinstance(part, PairwiseGaussian):
-                met.append(Gaussian(math.sqrt(part.mu_squared[pair[0]][pair[1]])))
+                own.append(Gaussian(math.sqrt(part.mu_squared[pair[0]][pair[1]])))
             else:
-                met.append(part)
-        yield met
+                own.append(part)
+        yield own
 
 
 def curve_of(met: list[Event]) -> Curve:
@@ -75,24 +76,24 @@ def curve_of(met: list[Event]) -> Curve:
 
 
 @given(events(gaussians))
-def test_the_worst_record_of_gaussian_releases_has_exactly_the_mu(event: Event) -> None:
+def test_total_mu_is_that_of_the_worst_record(event: Event) -> None:
     worst = max(sum(part.mu**2 for part in met if isinstance(part, Gaussian)) for met in records(event))
     assert total_mu(event) == pytest.approx(math.sqrt(worst), abs=1e-12)
 
 
 @settings(deadline=None, max_examples=40)
 @given(events(st.one_of(gaussians, trainings)))
-def test_no_record_costs_more_than_the_curve_and_one_costs_as_much(event: Event) -> None:
+def test_the_curve_is_the_maximum_over_all_records(event: Event) -> None:
     curve = privacy_curve(event, interval=COARSE)
     worst = max(curve_of(met).delta(0.3) for met in records(event))
     assert curve.delta(0.3) >= worst * (1 - 1e-9) - 1e-15
-    assert math.prod(SIZES.values()) <= MAX_CASES  # so many combinations are told apart:
+    assert math.prod(SIZES.values()) <= MAX_CASES  # so all combinations are tracked separately:
     assert curve.delta(0.3) == pytest.approx(worst, rel=1e-6, abs=1e-12)
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(events(st.one_of(gaussians, trainings)), min_size=2, max_size=2))
-def test_two_splits_cover_every_relabeling_of_the_groups(runs: list[Event]) -> None:
+def test_two_splits_cover_every_combination_of_their_groups(runs: list[Event]) -> None:
     """A record may be in any group of the first split and in any of the second."""
     named = [within_partition(run, str(number)) for number, run in enumerate(runs)]
     bound = privacy_curve(compose(*named), interval=COARSE)
@@ -100,7 +101,7 @@ def test_two_splits_cover_every_relabeling_of_the_groups(runs: list[Event]) -> N
         assert curve_of([part for met in together for part in met]).delta(0.3) <= bound.delta(0.3) + 1e-12
 
 
-def test_more_combinations_than_are_told_apart_are_bounded() -> None:
+def test_more_combinations_than_are_tracked_are_bounded() -> None:
     kinds = [PoissonGaussian(2.0, 0.01 * k, 5) for k in range(1, 4)]
     event = compose(*(ByGroup(name, tuple(kinds)) for name in ("a", "b", "c", "d")))  # 15 distinct sums
     worst = max(
@@ -110,24 +111,24 @@ def test_more_combinations_than_are_told_apart_are_bounded() -> None:
     assert worst <= privacy_curve(event, interval=COARSE).epsilon(1e-5) < math.inf
 
 
-def test_a_book_adds_what_a_record_can_meet_in_two_splits() -> None:
+def test_a_ledger_composes_the_worst_record_of_two_splits() -> None:
     training, selection = PoissonGaussian(2.0, 0.0128, 500), Gaussian(0.2)
     event = ByGroup("train/val", (training, selection))
-    book = MemoryLedger()
+    ledger = MemoryLedger()
     for run in ("one", "two"):
-        book.record(Entry(run, "gap", within_partition(event, run)))
-    both = [(training, training), (training, selection), (selection, selection)]
-    worst = max(privacy_curve(compose(*pair)).epsilon(1e-5) for pair in both)
-    assert book.curve().epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
+        ledger.record(Entry(run, "gap", within_partition(event, run)))
+    pairs = [(training, training), (training, selection), (selection, selection)]
+    worst = max(privacy_curve(compose(*pair)).epsilon(1e-5) for pair in pairs)
+    assert ledger.curve().epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
     both_in_each = privacy_curve(compose(*[training, selection] * 2)).epsilon(1e-5)
-    assert worst < both_in_each  # but nobody trains and selects in one split
+    assert worst < both_in_each  # but no record is in training and selection of one split
 
 
-def test_a_book_with_a_limit_refuses_the_worst_record() -> None:
+def test_a_ledger_with_a_limit_rejects_the_worst_record() -> None:
     event = ByGroup("train/val", (Gaussian(0.3), Gaussian(0.1)))
     limit = privacy_curve(Gaussian(0.5)).epsilon(1e-5)  # above sqrt(2) 0.3, below sqrt(3) 0.3
-    book = MemoryLedger(epsilon=limit, delta=1e-5)
+    ledger = MemoryLedger(epsilon=limit, delta=1e-5)
     for run in ("one", "two"):
-        book.record(Entry(run, "gap", within_partition(event, run)))
-    with pytest.raises(Exception, match="would bring the total"):
-        book.record(Entry("three", "gap", within_partition(event, "three")))
+        ledger.record(Entry(run, "gap", within_partition(event, run)))
+    with pytest.raises(BudgetError, match="would bring the total"):
+        ledger.record(Entry("three", "gap", within_partition(event, "three")))

@@ -1,4 +1,4 @@
-"""Unit local-attributes: what reports cost, their curve, the statement, and the way through a file."""
+"""Unit local-attributes: cost and curve of LDP reports, the statement, and serialization."""
 
 import json
 import math
@@ -22,14 +22,14 @@ from graphveil.privacy.accountant import LocalCurve
 from graphveil.privacy.serialization import events_from_plain, guarantee_from_plain, guarantee_to_plain
 
 
-def promise(*reports: LocalReport) -> Guarantee:
+def guarantee_of(*reports: LocalReport) -> Guarantee:
     delta = sum(report.delta for report in reports)
     return Guarantee.from_event(LocalAttributes(), compose(*reports), delta=delta, releases=len(reports))
 
 
-ONE = promise(LocalReport("features", 0.1), LocalReport("label", 0.2))
-GAUSSIAN = promise(LocalReport("features", 1.0, 1e-10), LocalReport("label", 1.0))
-OPEN = promise(LocalReport("features", 1.0), LocalReport("label", math.inf))
+ONE = guarantee_of(LocalReport("features", 0.1), LocalReport("label", 0.2))
+GAUSSIAN = guarantee_of(LocalReport("features", 1.0, 1e-10), LocalReport("label", 1.0))
+OPEN = guarantee_of(LocalReport("features", 1.0), LocalReport("label", math.inf))
 
 
 def test_budgets_and_deltas_add_up_exactly() -> None:
@@ -55,14 +55,14 @@ def test_randomized_response_attains_the_curve() -> None:
         assert np.maximum(ones[0] - math.exp(epsilon) * ones[1], 0).sum() <= curve.delta(epsilon) + 1e-12
 
 
-def test_below_their_delta_reports_promise_nothing() -> None:
+def test_reports_have_no_epsilon_below_their_delta() -> None:
     curve = LocalCurve(1.0, 1e-10)
     assert (curve.epsilon(1e-10), curve.epsilon(0.0)) == (1.0, math.inf)
     assert LocalCurve(math.inf).tpr(0.01) == 1.0
     assert LocalCurve(0.0).tpr(0.01) == pytest.approx(0.01)
 
 
-def test_the_statement_has_both_budgets_in_full() -> None:
+def test_the_statement_has_both_budgets() -> None:
     assert (
         "eps_x = 0.1 and its label at eps_y = 0.2 (total 0.3; inf = not protected)" in ONE.formal_statement()
     )
@@ -72,7 +72,7 @@ def test_the_statement_has_both_budgets_in_full() -> None:
     assert "mu" not in ONE.formal_statement().split()
 
 
-def test_nothing_of_it_is_claimed_about_edges() -> None:
+def test_edges_are_not_covered() -> None:
     assert ONE.as_dict()["eps_x"] == 0.1
     assert "edges" in ONE.not_covered
     with pytest.raises(UnitError, match="before any sum"):
@@ -80,22 +80,24 @@ def test_nothing_of_it_is_claimed_about_edges() -> None:
     assert parse_unit("local-attributes") == LocalAttributes()
 
 
-def test_people_of_one_data_set_each_have_told_the_most_of_each_part() -> None:
-    dearer = promise(LocalReport("features", 0.3), LocalReport("features", 0.4), LocalReport("label", 0.1))
-    whole = Guarantee.compose_parallel([ONE, dearer])  # 0.1 and 0.2, 0.7 and 0.1
+def test_parallel_composition_is_the_maximum_of_each_part() -> None:
+    larger = guarantee_of(
+        LocalReport("features", 0.3), LocalReport("features", 0.4), LocalReport("label", 0.1)
+    )
+    whole = Guarantee.compose_parallel([ONE, larger])  # 0.1 and 0.2, 0.7 and 0.1
     assert whole.local_budgets == (0.7, 0.2)
     assert whole.epsilon == pytest.approx(0.9)
-    assert (whole.releases, whole.valid, whole.delta) == (ONE.releases + dearer.releases, True, 0.0)
-    only = promise(LocalReport("features", 0.05))
+    assert (whole.releases, whole.valid, whole.delta) == (ONE.releases + larger.releases, True, 0.0)
+    only = guarantee_of(LocalReport("features", 0.05))
     assert Guarantee.compose_parallel([ONE, only]).local_budgets == ONE.local_budgets
     assert Guarantee.compose_parallel([only, only]).local_budgets == (0.05, 0.0)
     mixed = Guarantee.compose_parallel([GAUSSIAN, ONE])
     assert mixed.delta == GAUSSIAN.delta and mixed.epsilon < float("inf")
-    void = Guarantee.compose_parallel([ONE, dearer.with_deviations("a flaw")])
-    assert (void.valid, void.deviations) == (False, ("a flaw",))
+    invalid = Guarantee.compose_parallel([ONE, larger.with_deviations("a flaw")])
+    assert (invalid.valid, invalid.deviations) == (False, ("a flaw",))
 
 
-def test_records_in_sums_over_several_data_sets_have_no_worst_one() -> None:
+def test_rejects_parallel_composition_of_records() -> None:
     owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
     with pytest.raises(PrivacyError, match="what protects records"):
         Guarantee.compose_parallel([owner, owner])
@@ -104,7 +106,7 @@ def test_records_in_sums_over_several_data_sets_have_no_worst_one() -> None:
 
 
 @pytest.mark.parametrize("guarantee", [ONE, GAUSSIAN, OPEN], ids=["pure", "delta", "open"])
-def test_the_way_through_a_file(guarantee: Guarantee) -> None:
+def test_guarantees_of_reports_survive_json(guarantee: Guarantee) -> None:
     text = json.dumps(guarantee_to_plain(guarantee), allow_nan=False)
     assert guarantee_from_plain(json.loads(text)) == guarantee
 
@@ -112,17 +114,17 @@ def test_the_way_through_a_file(guarantee: Guarantee) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"part": "edges"}, {"epsilon": -1.0}, {"epsilon": "1"}, {"delta": 2.0}, {"sigma": 1.0}]
 )
-def test_a_hostile_record_is_refused(wrong: dict[str, object]) -> None:
+def test_rejects_hostile_reports(wrong: dict[str, object]) -> None:
     record = {"kind": "local_report", "part": "label", "epsilon": 1.0, "delta": 0.0}
     with pytest.raises((ArtifactError, ConfigError)):
         events_from_plain([{**record, **wrong}])
 
 
-def test_a_book_adds_reports_up_and_mixes_them_with_nothing() -> None:
-    book = MemoryLedger(epsilon=0.5, delta=1e-9)
-    book.record(Entry("a", "lpgnn", ONE.event, unit=LocalAttributes()))
-    assert book.curve().epsilon(0.0) == 0.3
+def test_a_ledger_adds_reports_and_mixes_them_with_no_other_event() -> None:
+    ledger = MemoryLedger(epsilon=0.5, delta=1e-9)
+    ledger.record(Entry("a", "lpgnn", ONE.event, unit=LocalAttributes()))
+    assert ledger.curve().epsilon(0.0) == 0.3
     with pytest.raises(PrivacyError, match="would bring the total to epsilon"):
-        book.record(Entry("b", "lpgnn", ONE.event, unit=LocalAttributes()))
+        ledger.record(Entry("b", "lpgnn", ONE.event, unit=LocalAttributes()))
     with pytest.raises(PrivacyError, match="no accounting is known"):
         privacy_curve(compose(ONE.event, Gaussian(1.0))).epsilon(1e-5)

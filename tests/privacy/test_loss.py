@@ -1,4 +1,4 @@
-"""The loss of sampled steps: against an independent implementation, and the worst pair of records."""
+"""The privacy loss of sampled steps, against an independent implementation and the worst pair of records."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ FIXED_SIZE = (1.3, 256 / 17976, 1000, 9.2726)  # noise, batch over records, step
 )
 @pytest.mark.parametrize("rate", [1e-4, 0.0128, 0.3])
 @pytest.mark.parametrize("noise", [0.3, 1.0, 8.0])
-def test_the_closed_forms_are_those_of_an_independent_implementation(
+def test_closed_forms_agree_with_dp_accounting(
     ours: Any, theirs: AdjacencyType, rate: float, noise: float
 ) -> None:
     oracle = GaussianPrivacyLoss(noise, sampling_prob=rate, adjacency_type=theirs)
@@ -34,7 +34,7 @@ def test_the_closed_forms_are_those_of_an_independent_implementation(
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-def test_a_composed_step_agrees_with_an_independent_implementation(relation: Relation) -> None:
+def test_composed_steps_agree_with_dp_accounting(relation: Relation) -> None:
     oracle = plds.from_gaussian_mechanism(
         1.3,
         value_discretization_interval=1e-3,
@@ -49,7 +49,7 @@ def test_a_composed_step_agrees_with_an_independent_implementation(relation: Rel
         assert curve.epsilon(delta) == pytest.approx(known, rel=1e-5)
 
 
-def test_a_null_record_costs_the_worse_of_adding_and_removing() -> None:
+def test_a_null_record_has_the_larger_cost_of_adding_and_removing() -> None:
     # A null record contributes nothing when it is sampled: as if it were not there, in either direction.
     ours = privacy_curve(PoissonGaussian(1.0, 0.01, 300), interval=1e-3)
     oracle = {
@@ -70,7 +70,7 @@ def test_a_null_record_costs_the_worse_of_adding_and_removing() -> None:
         assert ours.epsilon(1e-5) == pytest.approx(known, rel=1e-7)
 
 
-def test_no_pair_of_records_is_worse_than_two_opposite_ones() -> None:
+def test_two_opposite_records_are_the_worst_pair() -> None:
     """Gradients x and x' of norm at most one, by quadrature in the plane that they span."""
     mu, rate = 0.9, 0.15
     axis = np.linspace(-9, 9, 241)
@@ -98,7 +98,7 @@ def test_no_pair_of_records_is_worse_than_two_opposite_ones() -> None:
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 2.5])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
-def test_a_gaussian_on_the_grid_is_pessimistic_by_less_than_a_ten_thousandth(mu: float, delta: float) -> None:
+def test_a_gaussian_on_the_grid_is_a_close_upper_bound(mu: float, delta: float) -> None:
     exact = privacy_curve(Gaussian(mu)).epsilon(delta)
     assert exact <= gaussian_loss(mu, 1e-4).get_epsilon_for_delta(delta) <= exact * (1 + 1e-4)
 
@@ -111,13 +111,13 @@ def test_a_gaussian_on_the_grid_is_pessimistic_by_less_than_a_ten_thousandth(mu:
         compose(PoissonGaussian(3.0, 0.0128, 1562), Gaussian(0.5)),
     ],
 )
-def test_a_certified_epsilon_is_within_a_thousandth_of_a_ten_times_finer_one(event: Event) -> None:
+def test_a_certified_epsilon_is_close_to_that_of_a_finer_grid(event: Event) -> None:
     finer = privacy_curve(event, interval=1e-5).epsilon(1e-5)
     assert finer <= privacy_curve(event).epsilon(1e-5) <= finer * 1.001
 
 
-def test_batches_of_fixed_size_would_cost_three_times_as_much() -> None:
-    """Why no event stands for them: shuffled or fixed batches must not be booked as Poisson samples."""
+def test_batches_of_fixed_size_cost_three_times_as_much() -> None:
+    """Why there is no event for them: shuffled or fixed batches are not Poisson samples."""
     noise, rate, steps, epsilon = FIXED_SIZE
     # The record that leaves the batch makes room for another one: a shift of 2C, amplified as by Balle et al.
     grid = LossGrid(-12, 12, 1e-3)
@@ -132,7 +132,7 @@ def test_batches_of_fixed_size_would_cost_three_times_as_much() -> None:
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 @pytest.mark.parametrize("noise", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 0.9])
-def test_the_expected_loss_is_bounded(relation: Relation, noise: float, rate: float) -> None:
+def test_the_expected_loss_is_an_upper_bound(relation: Relation, noise: float, rate: float) -> None:
     x = np.linspace(-12 * noise, 3 + 12 * noise, 40001)
 
     def mixture(shift: float) -> npt.NDArray[np.float64]:
@@ -146,7 +146,7 @@ def test_the_expected_loss_is_bounded(relation: Relation, noise: float, rate: fl
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1e-9, 0.5, 1), (0.01, 1e-9, 1), (1.0, 0.5, 10**9)])
-def test_hopeless_training_is_called_so_without_computing_it(
+def test_training_without_privacy_is_detected_without_composing_it(
     noise: float, rate: float, steps: int, relation: Relation
 ) -> None:
     curve = privacy_curve(PoissonGaussian(noise, rate, steps, relation))
@@ -163,12 +163,12 @@ def test_extreme_rates_are_accounted_without_a_warning(noise: float, rate: float
     assert 0 <= epsilon <= plain * (1 + 1e-3) + 1e-2
 
 
-def test_steps_on_everybody_are_plain_gaussian_releases() -> None:
+def test_steps_on_all_records_are_gaussian_releases() -> None:
     assert privacy_curve(PoissonGaussian(4.0, 1.0, 9)) == privacy_curve(Gaussian(0.75))
     assert privacy_curve(PoissonGaussian(4.0, 1.0, 9, "replace")) == privacy_curve(Gaussian(1.5))
 
 
-def test_a_long_grid_holds_the_masses_of_dp_accounting() -> None:
+def test_a_long_grid_has_the_masses_of_dp_accounting() -> None:
     from dp_accounting.pld import pld_pmf
 
     grid = LossGrid(-1.0, 2.0, 1e-3)

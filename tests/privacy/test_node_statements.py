@@ -1,4 +1,4 @@
-"""Statements about records: the words of the specification, with true figures, and no word more."""
+"""Statements about node-level privacy units: exact wording, numbers, and no claim beyond the unit."""
 
 import json
 import math
@@ -17,6 +17,7 @@ from graphveil.privacy import (
     Guarantee,
     NodeBoundedDegree,
     NodeRecord,
+    NodeUnit,
     PoissonGaussian,
     UndirectedEdge,
     Unit,
@@ -59,7 +60,7 @@ def of(unit: Unit, event: Event = ROWS, **more: Any) -> Guarantee:
     return Guarantee.from_event(unit, event, delta=1e-5, releases=2, **more)
 
 
-def test_the_owner_statement_is_verbatim() -> None:
+def test_the_statement_of_node_record_is_verbatim() -> None:
     hops, budget, noise = 2, 50, 3.0
     edge_mu = math.sqrt(2 * hops / budget) / noise  # of rows that share one budget a source
     assert of(NodeRecord(), edge_mu=edge_mu).formal_statement() == (
@@ -75,7 +76,7 @@ def test_the_owner_statement_is_verbatim() -> None:
     )
 
 
-def test_the_statement_of_a_reader_of_own_lists_is_verbatim_and_gives_no_figure_for_a_friendship() -> None:
+def test_a_prediction_that_reads_its_own_edges_has_no_bound_for_a_mutual_edge() -> None:
     formal_statement = of(NodeRecord(), edge_use="read", edge_mu=0.1).formal_statement()
     assert (
         "the released models, all published rows and the predictions for all nodes other than q are "
@@ -87,15 +88,17 @@ def test_the_statement_of_a_reader_of_own_lists_is_verbatim_and_gives_no_figure_
     assert "edge list" in of(NodeRecord(), edge_use="read").not_covered
 
 
-def test_the_statement_without_edges_speaks_of_no_aggregates_and_of_no_friends() -> None:
+def test_the_statement_without_edges_mentions_no_aggregates() -> None:
     formal_statement = of(NodeRecord(), TRAINING, edge_use="never").formal_statement()
     assert "the released models and the predictions for all nodes other than q are" in formal_statement
     assert "No edge was read" in formal_statement
     assert "aggregates" not in formal_statement
-    assert "friend" not in formal_statement
+    bounded = of(NodeBoundedDegree(16), TRAINING, edge_use="never").formal_statement()
+    assert "16" not in bounded and "Conditional" not in bounded
+    assert "rests on no assurance about degrees" in bounded
 
 
-def test_the_promise_is_verbatim_and_names_the_degree() -> None:
+def test_the_statement_of_node_bounded_degree_is_verbatim() -> None:
     assert of(NodeBoundedDegree(16)).formal_statement() == (
         "Conditional on the data owner's assurance that no node has degree above 16: for any two graphs that "
         "differ in one node q with all its edges, features and label, everything except q's own row and "
@@ -104,24 +107,10 @@ def test_the_promise_is_verbatim_and_names_the_degree() -> None:
     )
 
 
-def test_without_edges_nothing_rests_on_a_promise_about_degrees() -> None:
-    formal_statement = of(NodeBoundedDegree(16), TRAINING, edge_use="never").formal_statement()
-    assert "16" not in formal_statement
-    assert "Conditional" not in formal_statement
-    assert "rests on no assurance about degrees" in formal_statement
-
-
-def test_an_edge_without_a_figure_is_said_to_have_none() -> None:
+def test_a_mutual_edge_without_a_bound_has_none_in_the_statement() -> None:
     formal_statement = of(NodeRecord()).formal_statement()
     assert "only edge by edge, and no separate bound is given for one mutual edge." in formal_statement
     assert of(NodeRecord()).edge_epsilon is None
-
-
-@pytest.mark.parametrize(("unit", "use"), COMBINATIONS)
-def test_every_statement_says_what_differing_means(unit: Any, use: EdgeUse) -> None:
-    formal_statement = of(unit, edge_use=use).formal_statement()
-    assert (NULLED in formal_statement) is not unit.replace_one
-    assert (REPLACED in formal_statement) is unit.replace_one
 
 
 @pytest.mark.parametrize(("unit", "use"), COMBINATIONS)
@@ -142,33 +131,36 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
         assert "labels are treated as public" not in words  # and this
         assert "Note: classes are treated as public." in guarantee.formal_statement()
         assert guarantee.formal_statement().endswith(ADDS_UP)
+        replaced = isinstance(unit, NodeUnit) and unit.replace_one
+        assert (REPLACED if replaced else NULLED) in guarantee.formal_statement()
+        assert (NULLED if replaced else REPLACED) not in guarantee.formal_statement()
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_no_unit_is_called_after_nodes_without_saying_whose(name: str) -> None:
+def test_names_of_node_level_units_state_what_is_protected(name: str) -> None:
     assert "node-level" not in name
     assert not name.startswith("node-") or name in ("node-record", "node-bounded-degree", "local-attributes")
 
 
-def test_sampled_training_is_not_said_to_have_a_mu() -> None:
+def test_sampled_training_has_no_mu() -> None:
     assert SAMPLED in of(NodeRecord(), SELECTION).formal_statement()
     assert SAMPLED not in of(NodeRecord()).formal_statement()
     assert of(NodeRecord(), SELECTION).as_dict()["mu"] is None
 
 
-def test_a_promise_does_not_cover_a_reader_of_own_lists() -> None:
+def test_node_bounded_degree_rejects_predictions_that_read_their_own_edges() -> None:
     with pytest.raises(UnitError, match="reads its node's list"):
         of(NodeBoundedDegree(16), edge_use="read")
 
 
-def test_what_is_certified_is_the_worst_record() -> None:
+def test_epsilon_is_that_of_the_worst_group_of_records() -> None:
     guarantee = of(NodeRecord(), SELECTION)
     groups = [privacy_curve(event) for event in SELECTION.events]
     assert guarantee.epsilon == max(curve.epsilon(1e-5) for curve in groups)
     assert guarantee.max_tpr() == max(curve.tpr(0.01) for curve in groups)
 
 
-def test_figures_of_records_round_up() -> None:
+def test_printed_epsilons_of_records_are_rounded_up() -> None:
     guarantee = of(NodeRecord(), compose(TRAINING, Gaussian(0.2)))
     nearest, printed = f"{guarantee.epsilon:.4g}", format_upper_bound(guarantee.epsilon)
     assert float(nearest) < guarantee.epsilon <= float(printed)  # to the nearest would be below
@@ -178,7 +170,7 @@ def test_figures_of_records_round_up() -> None:
 # -- several runs ------------------------------------------------------------------------------------------
 
 
-def test_runs_under_other_splits_may_find_a_record_in_any_group() -> None:
+def test_a_record_may_be_in_any_group_of_each_run() -> None:
     once = of(NodeRecord(), SELECTION, slack=1e-9, edge_mu=0.1)
     twice = once.repeated(2)
     worst = [privacy_curve(compose(*chosen)) for chosen in product(SELECTION.events, repeat=2)]
@@ -188,7 +180,7 @@ def test_runs_under_other_splits_may_find_a_record_in_any_group() -> None:
     assert twice.protected == NodeRecord()
 
 
-def test_a_method_and_its_baseline_together_cost_both() -> None:
+def test_a_method_and_its_baseline_compose() -> None:
     method, baseline = of(NodeRecord(), edge_mu=0.1), of(NodeRecord(), Gaussian(0.5), edge_use="never")
     both = Guarantee.compose([method, baseline])
     assert both.epsilon == pytest.approx(epsilon_of(math.hypot(MU, 0.5), 1e-5))
@@ -197,18 +189,18 @@ def test_a_method_and_its_baseline_together_cost_both() -> None:
     assert unknown.edge_epsilon is None
 
 
-def test_a_deviation_of_one_is_a_deviation_of_all() -> None:
+def test_composition_keeps_deviations() -> None:
     whole = Guarantee.compose([of(NodeRecord()), of(NodeRecord(), deviations=("a flaw",))])
     assert (whole.valid, whole.deviations) == (False, ("a flaw",))
 
 
 @pytest.mark.parametrize("other", [NodeRecord(replace_one=True), NodeBoundedDegree(3), DirectedEdge()])
-def test_what_protects_different_things_does_not_add_up(other: Unit) -> None:
+def test_rejects_the_composition_of_different_units(other: Unit) -> None:
     with pytest.raises(PrivacyError, match="different units"):
         Guarantee.compose([of(NodeRecord()), of(other)])
 
 
-def test_slack_that_uses_up_delta_leaves_no_epsilon() -> None:
+def test_slack_of_all_of_delta_has_infinite_epsilon() -> None:
     assert of(NodeRecord(), slack=4e-6).repeated(3).epsilon == math.inf
 
 
@@ -224,7 +216,7 @@ def test_unit_and_edge_use_survive_json(unit: Unit, use: EdgeUse) -> None:
     assert back.protected == unit
 
 
-def test_a_record_of_before_there_were_node_units_is_still_read() -> None:
+def test_older_files_without_fields_of_node_units_are_read() -> None:
     guarantee = of(UndirectedEdge())
     record = guarantee_to_plain(guarantee)
     for name in ("replace_one", "max_degree", "edge_use", "edge_mu"):
@@ -232,13 +224,10 @@ def test_a_record_of_before_there_were_node_units_is_still_read() -> None:
     assert guarantee_from_plain(record) == guarantee
 
 
-def test_the_record_of_an_edge_unit_has_no_fields_of_records() -> None:
-    assert not {"replace_one", "max_degree", "edge_epsilon"} & set(of(UndirectedEdge()).as_dict())
-
-
-def test_the_record_names_the_unit_with_its_parameters() -> None:
+def test_as_dict_has_the_parameters_of_node_units_only() -> None:
     record = json.loads(json.dumps(of(NodeBoundedDegree(16, replace_one=True)).as_dict(), allow_nan=False))
     assert (record["unit"], record["max_degree"], record["replace_one"]) == ("node-bounded-degree", 16, True)
     owner = of(NodeRecord(), edge_mu=0.1).as_dict()
     assert owner["edge_epsilon"] == pytest.approx(epsilon_of(0.1, 1e-5))
     assert of(NodeRecord(), edge_use="never").as_dict()["edge_epsilon"] == 0.0
+    assert not {"replace_one", "max_degree", "edge_epsilon"} & set(of(UndirectedEdge()).as_dict())

@@ -1,4 +1,4 @@
-"""Pure releases: their exact curve, alone, repeated, beside Gaussians; and several edges of one person."""
+"""Pure releases: their exact curve, alone, repeated and next to Gaussians; and several edges together."""
 
 import math
 from itertools import product
@@ -6,11 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError
 from graphveil.privacy import Gaussian, Guarantee, PureDP, UndirectedEdge, compose, privacy_curve
 from graphveil.privacy.accountant import PldCurve, PureCurve
 from graphveil.privacy.gaussian import delta_of
-from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 
 def by_outcomes(epsilons: list[float], x: float) -> float:
@@ -33,7 +31,7 @@ def by_values(epsilon: float, x: float) -> float:
 
 
 @pytest.mark.parametrize("x", [0.0, 0.3, 0.99])
-def test_a_whole_number_with_discrete_laplace_noise_attains_the_curve(x: float) -> None:
+def test_discrete_laplace_noise_attains_the_curve(x: float) -> None:
     assert privacy_curve(PureDP(1.0)).delta(x) == pytest.approx(by_values(1.0, x), rel=1e-9)
 
 
@@ -55,13 +53,13 @@ def test_a_hundred_small_releases_cost_less_than_their_sum_at_a_delta() -> None:
     assert curve.epsilon(1e-7) == pytest.approx(5.19216, abs=1e-4)
 
 
-def test_the_attackers_rate_is_that_of_randomized_response() -> None:
+def test_the_attack_bound_is_that_of_randomized_response() -> None:
     curve = privacy_curve(PureDP(1.0))
     assert curve.tpr(0.01) == pytest.approx(0.01 * math.e, rel=1e-12)
     assert curve.tpr(0.5) == pytest.approx(1 - 0.5 / math.e, rel=1e-12)
 
 
-def test_beside_a_gaussian_losses_add_up() -> None:
+def test_losses_add_up_with_those_of_a_gaussian() -> None:
     mixed = privacy_curve(compose(PureDP(1.0), Gaussian(0.2)))
     assert isinstance(mixed, PldCurve)
     # E over the pure loss l of the Gaussian's delta at x - l.
@@ -71,7 +69,7 @@ def test_beside_a_gaussian_losses_add_up() -> None:
         assert exact <= mixed.delta(x) <= exact + 1e-6
 
 
-def test_more_kinds_than_are_told_apart_are_put_on_a_grid() -> None:
+def test_many_epsilons_are_put_on_a_grid() -> None:
     many = compose(*(PureDP(0.01 * k) for k in range(1, 15)))
     assert isinstance(privacy_curve(many), PldCurve)
     few = compose(*(PureDP(0.01 * k) for k in range(1, 12)))
@@ -80,7 +78,7 @@ def test_more_kinds_than_are_told_apart_are_put_on_a_grid() -> None:
     assert privacy_curve(many).epsilon(1e-7) <= 1.05 + 1e-3
 
 
-def test_friendships_of_one_person_cost_their_sum_and_the_statement_says_so() -> None:
+def test_several_edges_cost_their_sum_and_the_statement_contains_it() -> None:
     one = Guarantee.from_event(UndirectedEdge(), PureDP(0.5), delta=1e-7, releases=1)
     assert one.group_epsilon(10) == pytest.approx(5.0, abs=1e-6)
     assert "at delta 0 it is 0.5, and k edges of one person together cost k times" in one.formal_statement()
@@ -92,14 +90,3 @@ def test_friendships_of_one_person_cost_their_sum_and_the_statement_says_so() ->
     )
     assert both.epsilon > 0.5
     assert "at delta 0" not in both.formal_statement()
-
-
-def test_it_comes_back_from_plain_values() -> None:
-    event = compose(PureDP(0.5))
-    assert events_to_plain(event) == [{"kind": "pure_dp", "epsilon": 0.5}]
-    assert events_from_plain(events_to_plain(event)) == event
-
-
-def test_a_negative_epsilon_is_refused() -> None:
-    with pytest.raises(ConfigError, match="epsilon"):
-        PureDP(-0.1)

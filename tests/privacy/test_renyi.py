@@ -26,19 +26,21 @@ ORDERS = range(2, 300)
 
 
 @pytest.mark.parametrize(("delta", "epsilon", "bracket"), [(d, e, r) for d, e, _, _, r in CALIBRATION])
-def test_the_papers_noise_is_golden(delta: float, epsilon: float, bracket: tuple[float, float]) -> None:
+def test_the_noise_of_the_papers_is_golden(
+    delta: float, epsilon: float, bracket: tuple[float, float]
+) -> None:
     plain, improved = bracket
     assert 1 / renyi.mu_of(epsilon, delta, "plain") == pytest.approx(plain, abs=6e-5)
     assert 1 / renyi.mu_of(epsilon, delta, "improved") == pytest.approx(improved, abs=6e-5)
 
 
 @pytest.mark.parametrize(("delta", "epsilon"), [row[:2] for row in CALIBRATION])
-def test_exact_noise_beats_the_papers(delta: float, epsilon: float) -> None:
+def test_exact_accounting_needs_less_noise_than_the_papers(delta: float, epsilon: float) -> None:
     exact = 1 / gaussian.mu_of(epsilon, delta)
     assert exact < 1 / renyi.mu_of(epsilon, delta, "improved") < 1 / renyi.mu_of(epsilon, delta, "plain")
 
 
-def test_a_renyi_bound_is_never_below_the_exact_epsilon() -> None:
+def test_a_renyi_bound_is_an_upper_bound_of_the_exact_epsilon() -> None:
     for mu in (0.01, 0.1, 1.0, 4.0):
         for delta in (1e-9, 1e-5, 1e-3):
             assert renyi.epsilon_of(mu, delta) >= gaussian.epsilon_of(mu, delta)
@@ -49,9 +51,7 @@ STEPS = [(0.6, 0.0128), (1.0, 0.01), (3.0, 0.3)]  # noise and rate
 
 @pytest.mark.parametrize("alpha", [2, 3, 7, 40])
 @pytest.mark.parametrize(("noise", "rate"), STEPS)
-def test_whole_orders_are_those_of_an_independent_implementation(
-    noise: float, rate: float, alpha: int
-) -> None:
+def test_integer_orders_agree_with_dp_accounting(noise: float, rate: float, alpha: int) -> None:
     oracle = RdpAccountant([alpha])  # whose series for orders in between do not always converge
     oracle.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)))
     ours = renyi._sampled(PoissonGaussian(noise, rate, 1), alpha)
@@ -61,7 +61,9 @@ def test_whole_orders_are_those_of_an_independent_implementation(
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 7.3])
 @pytest.mark.parametrize(("noise", "rate"), STEPS)
-def test_orders_in_between_are_integrals(noise: float, rate: float, alpha: float, relation: Relation) -> None:
+def test_other_orders_agree_with_quadrature(
+    noise: float, rate: float, alpha: float, relation: Relation
+) -> None:
     mu, other = 1 / noise, -1.0 if relation == "replace" else 0.0
 
     def log_density(x: float, shift: float) -> float:
@@ -79,7 +81,7 @@ def test_orders_in_between_are_integrals(noise: float, rate: float, alpha: float
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"), [row[:3] for row in DP_SGD if row[3] == "add_remove"] + [(2.0, 0.0128, 1562)]
 )
-def test_the_bound_on_training_is_below_that_of_a_list_of_orders(
+def test_the_bound_on_training_is_at_most_that_of_a_list_of_orders(
     noise: float, rate: float, steps: int
 ) -> None:
     oracle = RdpAccountant(ORDERS)
@@ -93,7 +95,7 @@ def test_the_bound_on_training_is_below_that_of_a_list_of_orders(
 
 
 @pytest.mark.parametrize(("noise", "rate", "steps", "relation"), [row[:4] for row in DP_SGD])
-def test_a_renyi_bound_on_training_is_a_little_above_the_certified_epsilon(
+def test_the_bound_on_training_is_close_to_the_certified_epsilon(
     noise: float, rate: float, steps: int, relation: str
 ) -> None:
     event = PoissonGaussian(noise, rate, steps, relation)  # type: ignore[arg-type]
@@ -116,7 +118,7 @@ def test_the_worst_group_counts() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [row[0] for row in JOINT_PIPELINE])
-def test_one_multiplier_for_steps_and_hops_costs_the_papers_epsilon(epsilon: float) -> None:
+def test_one_multiplier_of_steps_and_hops_has_the_epsilon_of_the_papers(epsilon: float) -> None:
     def pipeline(noise: float) -> Event:
         training = PoissonGaussian(noise, 256 / 20000, 781)
         return compose(training, Gaussian(1 / noise), Gaussian(1 / noise), training)
@@ -127,7 +129,7 @@ def test_one_multiplier_for_steps_and_hops_costs_the_papers_epsilon(epsilon: flo
     assert exact < noise < 1.2 * exact  # what the papers' accounting costs in noise
 
 
-def test_what_no_noise_can_meet_is_a_typed_error() -> None:
+def test_rejects_an_epsilon_that_no_noise_attains() -> None:
     with pytest.raises(CalibrationError, match="no noise multiplier"):
         renyi.multiplier_of(1.0, 1e-5, lambda noise: compose(Gaussian(1.0), Gaussian(1 / noise)))
     with pytest.raises(CalibrationError, match="no noise multiplier"):
@@ -138,7 +140,7 @@ def test_a_release_without_noise_has_no_bound() -> None:
     assert renyi.epsilon_of_event(compose(Gaussian(0.1), NonPrivate()), 1e-5) == math.inf
 
 
-def test_an_unknown_event_is_an_error_that_names_it() -> None:
+def test_rejects_unknown_events_by_name() -> None:
     class Laplace:
         pass
 

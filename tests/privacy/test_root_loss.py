@@ -1,4 +1,4 @@
-"""Theorem A: the loss of steps in which a record reaches several roots, and what is no substitute for it."""
+"""Theorem A: the loss of steps in which a record reaches several roots, and bounds that are not valid."""
 
 import math
 from itertools import product
@@ -58,7 +58,7 @@ def test_one_root_is_a_sampled_record(z: float, rate: float) -> None:
         assert privacy_curve(roots) == privacy_curve(record)
 
 
-def test_steps_on_everybody_are_plain_gaussian_releases() -> None:
+def test_steps_on_all_records_are_gaussian_releases() -> None:
     assert privacy_curve(PoissonRoots(32.0, 1.0, 4, 3)) == privacy_curve(Gaussian(2 * 5 / 32))
     assert privacy_curve(PoissonRoots(32.0, 1.0, 4, 3, "replace")) == privacy_curve(Gaussian(2 * 6 / 32))
 
@@ -106,7 +106,7 @@ def random_roots(rng: np.random.Generator, count: int, kind: str) -> tuple[Float
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-def test_no_gradients_are_worse_than_aligned_ones(relation: Relation) -> None:
+def test_aligned_gradients_are_the_worst_case(relation: Relation) -> None:
     rng, settings = np.random.default_rng(3), product((1, 2, 3, 4), ("any", "nearly", "short", "added"))
     for roots, kind in settings:
         z, rate = rng.uniform(0.8, 1.5), rng.uniform(0.02, 0.6)
@@ -136,7 +136,7 @@ def test_aligned_gradients_attain_the_bound() -> None:
         assert back == pytest.approx(pair.added(EPSILONS), abs=5e-5)
 
 
-def test_arbitrary_weights_of_subsets_are_covered_by_the_lemma() -> None:
+def test_lemma_2_covers_arbitrary_weights_of_subsets() -> None:
     """Lemma 2 beyond Theorem A: weights that are no products, sums cut to lengths alone."""
     rng = np.random.default_rng(5)
     for _ in range(6):
@@ -165,7 +165,7 @@ def _of_mixtures(weights: Floats, centers: Any, epsilon: float) -> float:
     return float(np.maximum(0, p - math.exp(epsilon) * q).sum())
 
 
-def test_a_mixture_of_doubled_sensitivities_against_nothing_is_no_bound() -> None:
+def test_a_mixture_of_doubled_sensitivities_is_no_bound() -> None:
     """The tempting substitute: own + 2 x others against N(0, 1). It is exceeded, in both directions."""
     z, rate, roots = 1.0, 0.1, 2
     weights = {own + 2 * other: 0.0 for own in (0, 1) for other in (0, 1)}
@@ -182,7 +182,7 @@ def test_a_mixture_of_doubled_sensitivities_against_nothing_is_no_bound() -> Non
     assert float(ours.added(np.array([0.5]))[0]) == pytest.approx(0.005565, abs=1e-6)
 
 
-def test_one_direction_alone_would_be_taken_for_both() -> None:
+def test_one_direction_is_not_a_bound_for_both() -> None:
     event = PoissonRoots(1.0, 0.1, 1, 2)
     both = step_loss(event, 1e-3)
     assert both.get_delta_for_epsilon(0.5) == pytest.approx(0.0193138, rel=1e-4)
@@ -197,7 +197,7 @@ def test_both_directions_are_composed(event: PoissonRoots) -> None:
         assert exact <= pmf.get_delta_for_epsilon(0.5) <= 1.01 * exact
 
 
-def test_each_direction_is_that_of_the_other_pair_at_the_inverse_ratio() -> None:
+def test_the_two_directions_are_related_by_the_inverse_ratio() -> None:
     """H_t(Q || P) = 1 - t + t H_{1/t}(P || Q), for any pair."""
     for relation in ("add_remove", "replace"):
         pair, t = pair_of(1.3, 0.07, 4, relation), np.exp(EPSILONS)
@@ -205,7 +205,7 @@ def test_each_direction_is_that_of_the_other_pair_at_the_inverse_ratio() -> None
         assert pair.added(EPSILONS) == pytest.approx(inverse, abs=1e-12)
 
 
-def test_the_expected_loss_and_the_hopeless() -> None:
+def test_the_expected_loss_and_steps_without_privacy() -> None:
     x = np.linspace(-30, 30, 100_001)
     for relation in ("add_remove", "replace"):
         others = 3 if relation == "replace" else 2
@@ -219,7 +219,7 @@ def test_the_expected_loss_and_the_hopeless() -> None:
         PoissonRoots(1.0, 0.1, 1, 0)
 
 
-def test_a_renyi_bound_lies_above_the_exact_figure_and_not_far() -> None:
+def test_a_renyi_bound_is_a_close_upper_bound() -> None:
     for event in (PoissonRoots(4.0, 0.05, 100, 3), PoissonRoots(6.0, 0.05, 100, 3, "replace")):
         exact, bound = privacy_curve(event).epsilon(1e-5), epsilon_of_event(event, 1e-5)
         assert exact < bound < 1.2 * exact
@@ -285,7 +285,7 @@ def setting(seed: int) -> tuple[PoissonRoots, float]:
 @pytest.mark.parametrize(
     "seeds", [range(2), pytest.param(range(2, 100), marks=pytest.mark.slow)], ids=["few", "hundred"]
 )
-def test_no_steps_cost_less_than_they_are_charged_for_and_none_a_hundredth_more(seeds: range) -> None:
+def test_charged_epsilons_agree_with_an_independent_composition(seeds: range) -> None:
     for seed in seeds:
         event, mu = setting(seed)
         whole = compose(event, Gaussian(mu)) if mu else Composed((event,))

@@ -24,6 +24,7 @@ from graphveil.privacy import (
     PairwiseGaussian,
     PoissonGaussian,
     PoissonRoots,
+    PureDP,
     UndirectedEdge,
     compose,
 )
@@ -37,6 +38,8 @@ from graphveil.privacy.serialization import (
 
 EVENTS: list[Event] = [
     Gaussian(0.3),
+    PureDP(0.5),
+    LocalReport("label", math.inf),
     PairwiseGaussian("labels", ((0.1, 0.2), (0.2, 0.3))),
     PoissonGaussian(1.1, 0.01, 500, "replace"),
     PoissonRoots(4.0, 0.01, 500, 3, "replace"),
@@ -59,7 +62,7 @@ def test_every_event_survives_json(event: Event) -> None:
     assert events_from_plain(json.loads(json.dumps(events_to_plain(event)))) == compose(event)
 
 
-def test_a_guarantee_is_accounted_anew_and_never_believed() -> None:
+def test_a_guarantee_is_recomputed_and_stored_numbers_are_ignored() -> None:
     guarantee = Guarantee.from_event(
         UndirectedEdge(), compose(Gaussian(2.0)), delta=1e-7, releases=1, deviations=("a flaw",)
     )
@@ -95,6 +98,7 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
         [{"kind": "gaussian", "mu": 1.0, "more": 1}],
         [{"kind": "gaussian", "mu": "1.0"}],
         [{"kind": "gaussian", "mu": -1.0}],
+        [{"kind": "pure_dp", "epsilon": -0.1}],
         ["gaussian"],
         [{"kind": "pairwise_gaussian", "partition": "p", "mu_squared": [[1, 2], [3, 4]]}],
         [{"kind": "by_group", "partition": "p"}],
@@ -124,12 +128,12 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
         ],
     ],
 )
-def test_a_damaged_record_is_a_typed_error(records: Any) -> None:
+def test_rejects_damaged_events(records: Any) -> None:
     with pytest.raises(ArtifactError):
         events_from_plain(records)
 
 
-def test_groups_nested_beyond_any_stack_are_a_typed_error() -> None:
+def test_rejects_deeply_nested_groups() -> None:
     record: dict[str, Any] = {"kind": "by_group", "partition": "p", "events": [GROUP]}
     for _ in range(5000):
         record = {"kind": "by_group", "partition": "p", "events": [[record]]}
@@ -146,7 +150,7 @@ def test_groups_nested_beyond_any_stack_are_a_typed_error() -> None:
         {"noise_multiplier": 1e300, "sampling_rate": 1e-300, "steps": 1},
     ],
 )
-def test_what_a_hostile_record_asks_to_account_for_takes_no_time(training: dict[str, Any]) -> None:
+def test_extreme_training_takes_no_time_to_account_for(training: dict[str, Any]) -> None:
     part = {"kind": "poisson_gaussian", "relation": "replace", **training}
     group = {"kind": "by_group", "partition": "p", "events": [[part], []]}
     record = guarantee_to_plain(Guarantee.from_event(UndirectedEdge(), compose(), delta=1e-7, releases=1))
@@ -173,7 +177,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_an_absurd_value_anywhere_in_a_record_is_a_typed_error_or_a_guarantee(name: str) -> None:
+def test_an_absurd_value_anywhere_is_rejected_or_accounted_for(name: str) -> None:
     unit, events = RECORDS[name]
     first = Guarantee.from_event(unit, compose(*events), delta=1e-6, releases=1, edge_mu=0.1)
     plain = guarantee_to_plain(first)
@@ -187,7 +191,7 @@ def test_an_absurd_value_anywhere_in_a_record_is_a_typed_error_or_a_guarantee(na
                 guarantee_from_plain(record)
 
 
-def test_a_hostile_mu_has_no_privacy() -> None:
+def test_a_huge_mu_has_no_privacy() -> None:
     record = guarantee_to_plain(Guarantee.from_event(UndirectedEdge(), compose(), delta=1e-7, releases=1))
     huge = guarantee_from_plain(record | {"events": [{"kind": "gaussian", "mu": 1e308}]})
     assert huge.epsilon == math.inf
@@ -195,6 +199,6 @@ def test_a_hostile_mu_has_no_privacy() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=12), _nested, max_leaves=12))
-def test_anything_else_is_a_typed_error(anything: Any) -> None:
+def test_rejects_any_other_json(anything: Any) -> None:
     with pytest.raises(ArtifactError):
         events_from_plain([anything])

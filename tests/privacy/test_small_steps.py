@@ -76,7 +76,7 @@ def compared(found: Callable[[Any], Any], exact: Callable[[float], Any], slope: 
 @pytest.mark.parametrize("mu", [1e-7, 1e-3, 0.99 * SMALL, 1.01 * SMALL])
 @pytest.mark.parametrize("rate", [0.0016, 0.3, 0.99])
 @pytest.mark.parametrize("form", ["removed", "added", "replaced"])
-def test_the_divergence_of_one_sampled_step(mu: float, rate: float, form: str) -> None:
+def test_one_sampled_step_agrees_with_60_digits(mu: float, rate: float, form: str) -> None:
     one = {"removed": removed, "added": added, "replaced": replaced}[form]
     with mpmath.workdps(DIGITS):
         above = binomial(1, rate)
@@ -95,7 +95,7 @@ def test_the_divergence_of_one_sampled_step(mu: float, rate: float, form: str) -
 @pytest.mark.parametrize("rate", [0.0016, 0.3])
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_divergence_of_a_step_with_several_roots(
+def test_a_step_with_several_roots_agrees_with_60_digits(
     roots: int, unit: float, rate: float, relation: Relation, sign: int
 ) -> None:
     pair = RootPair.from_event(PoissonRoots(1 / unit, rate, 1, roots, relation))
@@ -127,7 +127,7 @@ def test_the_divergence_of_a_step_with_several_roots(
     ids=str,
 )
 @pytest.mark.parametrize("interval", [1e-3, 5e-2])
-def test_an_epsilon_is_that_of_dp_accounting_to_the_last_bit(event: Event, interval: float) -> None:
+def test_epsilon_is_bit_identical_to_dp_accounting(event: Event, interval: float) -> None:
     curve = privacy_curve(event, interval=interval)
     assert isinstance(curve, PldCurve)
     for delta in (1e-13, 1e-9, 1e-5, 1e-3, 0.5):
@@ -135,7 +135,7 @@ def test_an_epsilon_is_that_of_dp_accounting_to_the_last_bit(event: Event, inter
         assert left <= 0 or curve.epsilon(delta) == curve.pld.get_epsilon_for_delta(left)
 
 
-def test_losses_whose_weight_nearly_underflows_are_summed_without_a_warning() -> None:
+def test_losses_with_almost_no_weight_are_summed_without_a_warning() -> None:
     masses = np.array([0.5, *[0.0] * 60, 0.5 - 1e-5, *[0.0] * 12, 1e-5])
     pld = PrivacyLossDistribution(DensePLDPmf(10.0, -1, masses, 0.0, True))  # losses of -10, 600 and 730
     assert PldCurve(pld).epsilon(0.1) == pld.get_epsilon_for_delta(0.1) == pytest.approx(600, abs=1)

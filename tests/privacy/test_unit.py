@@ -12,46 +12,31 @@ from graphveil.privacy import (
     NodeUnit,
     NoUnit,
     UndirectedEdge,
+    Unit,
     parse_unit,
 )
-from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.privacy.unit import UNITS
-from privacy.golden import DIRECTED_IS_UNDIRECTED
 
 
-def test_an_undirected_edge_changes_both_of_its_rows() -> None:
-    assert UndirectedEdge().pair_sensitivity(1.0, 1.0) == pytest.approx(math.sqrt(2))
-    assert UndirectedEdge().pair_sensitivity(3.0, 4.0) == 5.0
-
-
-def test_a_directed_edge_changes_one_row() -> None:
-    assert DirectedEdge().pair_sensitivity(1.0, 1.0) == 1.0
-    assert DirectedEdge().pair_sensitivity(0.3, 0.7) == 0.7
-
-
-def test_nothing_bounds_an_unprotected_change() -> None:
-    assert NoUnit().pair_sensitivity(0.0, 0.0) == math.inf
-
-
-@pytest.mark.parametrize(("delta", "directed", "mutual"), DIRECTED_IS_UNDIRECTED)
-def test_a_mutual_edge_under_a_directed_claim_is_golden(delta: float, directed: float, mutual: float) -> None:
-    both_rows = UndirectedEdge().pair_sensitivity(1.0, 1.0) * mu_of(directed, delta)
-    assert epsilon_of(both_rows, delta) == pytest.approx(mutual, abs=6e-4)
-
-
-@pytest.mark.parametrize("name", list(UNITS))
-def test_every_unit_is_found_by_its_name(name: str) -> None:
-    assert parse_unit(name, max_degree=3 if name == "node-bounded-degree" else None).name == name
+@pytest.mark.parametrize(
+    ("unit", "changes", "sensitivity"),
+    [
+        (UndirectedEdge(), (1.0, 1.0), math.sqrt(2)),  # both end rows change
+        (UndirectedEdge(), (3.0, 4.0), 5.0),
+        (DirectedEdge(), (1.0, 1.0), 1.0),  # one row changes
+        (DirectedEdge(), (0.3, 0.7), 0.7),
+        (NodeBoundedDegree(max_degree=16), (0.5, 1.0), 4.0),  # as many rows as the node has edges
+        (NodeBoundedDegree(max_degree=16, replace_one=True), (0.5, 1.0), 8.0),
+        (NoUnit(), (0.0, 0.0), math.inf),
+    ],
+)
+def test_pair_sensitivity(unit: Unit, changes: tuple[float, float], sensitivity: float) -> None:
+    assert unit.pair_sensitivity(*changes) == pytest.approx(sensitivity)
 
 
 def test_one_record_has_no_bound_in_a_plain_sum() -> None:
     with pytest.raises(UnitError, match="OutEdgeSumQuery"):
         NodeRecord().pair_sensitivity(1.0, 1.0)
-
-
-def test_a_promised_degree_bounds_the_rows_that_a_node_speaks_into() -> None:
-    assert NodeBoundedDegree(max_degree=16).pair_sensitivity(0.5, 1.0) == 4.0
-    assert NodeBoundedDegree(max_degree=16, replace_one=True).pair_sensitivity(0.5, 1.0) == 8.0
 
 
 @pytest.mark.parametrize(
@@ -66,68 +51,56 @@ def test_replacing_a_record_doubles_every_shift(unit: Callable[[bool], NodeUnit]
     assert (unit(True).change, unit(True).relation) == (2.0, "replace")
 
 
-def test_nothing_but_the_degree_is_given_by_place() -> None:
+def test_only_the_degree_is_a_positional_argument() -> None:
     assert NodeBoundedDegree(9) == NodeBoundedDegree(max_degree=9, replace_one=False)
     with pytest.raises(TypeError):
         NodeRecord(True)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         NodeBoundedDegree()  # type: ignore[call-arg]
+    for degree in (0, -1, 1.5):
+        with pytest.raises(ConfigError, match="max_degree="):
+            NodeBoundedDegree(max_degree=degree)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("degree", [0, -1, 1.5])
-def test_a_promised_degree_is_a_whole_number_above_zero(degree: int) -> None:
-    with pytest.raises(ConfigError, match="max_degree="):
-        NodeBoundedDegree(max_degree=degree)
+@pytest.mark.parametrize("name", list(UNITS))
+def test_every_unit_is_found_by_its_name(name: str) -> None:
+    assert parse_unit(name, max_degree=3 if name == "node-bounded-degree" else None).name == name
 
 
-def test_a_promise_is_not_made_up() -> None:
-    with pytest.raises(UnitError, match="max-degree"):
-        parse_unit("node-bounded-degree")
-
-
-def test_replacing_is_about_records() -> None:
-    with pytest.raises(UnitError, match="replace_one"):
-        parse_unit("undirected-edge", replace_one=True)
-
-
-def test_no_unit_is_never_guessed() -> None:
-    with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-record"):
-        parse_unit(None)
-
-
-def test_a_misspelt_unit_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnitError, match="did you mean 'undirected-edge'"):
-        parse_unit("undirected_edge")
-
-
-def test_the_choices_are_those_that_there_are() -> None:
-    with pytest.raises(UnitError, match=r"is not a privacy unit\. Choose one of: undirected-edge") as refused:
-        parse_unit("X")
-    assert all(name in str(refused.value) for name in UNITS if name != "none")
+KINDS = {
+    "node": "'node-record' .*'node-bounded-degree' .*'local-attributes' ",
+    "edge": "'undirected-edge' .*'directed-edge' ",
+}
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("node", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
-        ("nodes", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
-        ("node-level", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
-        ("user", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
-        ("noe", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
-        ("edge", "'undirected-edge' .*'directed-edge' "),
-        ("edges", "'undirected-edge' .*'directed-edge' "),
-        ("edge-level", "'undirected-edge' .*'directed-edge' "),
+        (None, r"never guessed.*undirected-edge, directed-edge, node-record"),
+        ("undirected_edge", "did you mean 'undirected-edge'"),
+        ("X", r"is not a privacy unit\. Choose one of: undirected-edge"),
+        *((name, KINDS["node"]) for name in ("node", "nodes", "node-level", "user", "noe")),
+        *((name, KINDS["edge"]) for name in ("edge", "edges", "edge-level")),
         ("non", "undirected-edge, "),
         ("nome", "."),
         ("", "undirected-edge, "),
     ],
 )
-def test_an_unknown_unit_lists_units_that_protect_and_never_none(name, words):
-    with pytest.raises(UnitError, match=words) as refused:
+def test_an_unknown_unit_lists_units_that_protect(name: str | None, words: str) -> None:
+    with pytest.raises(UnitError, match=words) as error:
         parse_unit(name)
-    assert "'none'" not in str(refused.value) and "none" not in str(refused.value).replace(repr(name), "")
+    text = str(error.value)
+    assert name is None or ("'none'" not in text and "none" not in text.replace(repr(name), ""))
+    assert name != "X" or all(unit in text for unit in UNITS if unit != "none")
+
+
+def test_arguments_must_fit_the_unit() -> None:
+    with pytest.raises(UnitError, match="max-degree"):
+        parse_unit("node-bounded-degree")
+    with pytest.raises(UnitError, match="replace_one"):
+        parse_unit("undirected-edge", replace_one=True)
 
 
 @pytest.mark.parametrize(("value", "choices"), [("papr", ["strict", "paper"]), ("non", ["none", "auto"])])
-def test_choices_without_a_guarantee_are_never_suggested(value, choices):
+def test_choices_without_a_guarantee_are_never_suggested(value: str, choices: list[str]) -> None:
     assert suggestion(value, choices) == ""
