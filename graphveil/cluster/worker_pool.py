@@ -85,7 +85,7 @@ class RayWorkerPool:
         self._ready: list[WorkerHandle] = []
         self._starting: dict[Any, WorkerHandle] = {}
         self._graph: GraphPlacement | None = None
-        self._query: QueryRun | None = None
+        self.current_query: QueryRun | None = None
         try:
             self._start_missing_workers()
         except BaseException:
@@ -143,9 +143,13 @@ class RayWorkerPool:
         placement = self._placement_of(adjacency)
         if self._graph is placement:
             return
-        self._graph = self._query = None  # until all workers have it, even after an error
+        self._graph = self.current_query = None  # until all workers have it, even after an error
         answers = [worker.handle.set_graph.remote(placement.name, placement.stored) for worker in self._ready]
-        for words in self._all(answers):
+        for answer in answers:
+            try:
+                words = self.fetch(answer)
+            except WorkerLostError:
+                continue  # detected at its next block
             if words:
                 raise ConfigError(
                     f"a worker cannot read the prepared graph: {words}; keep the folder on storage that "
@@ -167,15 +171,13 @@ class RayWorkerPool:
                     name = f"{placement.name}/{each[0]}-{each[1]}"
                     placement.blocks[each] = self._put(name, block_of(adjacency, *each))
         last_worker = placement.last_worker.setdefault((len(rows), rows[0][0] if rows else 0), {})
-        query = self._query = QueryRun(self, self._config, placement, rows, self._put(token_hex(8), work))
+        query = self.current_query = QueryRun(
+            self, self._config, placement, rows, self._put(token_hex(8), work)
+        )
         try:
             yield from BlockScheduler(query, len(rows), last_worker, losses).run()
         finally:
             query.end()
-
-    def is_current(self, query: "QueryRun") -> bool:
-        """Return whether no other query was begun after this one."""
-        return self._query is query
 
     def wait_for_any(self, tickets: list[object], wait: float) -> object | None:
         """Wait for one of these tickets; return None if a worker joined first.
@@ -224,7 +226,7 @@ class RayWorkerPool:
     def shut_down(self) -> None:
         """End all workers, if this process is still joined to the cluster."""
         members = [*self._ready, *self._starting.values()]
-        self._ready, self._starting, self._query = [], {}, None
+        self._ready, self._starting, self.current_query = [], {}, None
         if self.is_connected:
             for worker in members:
                 self._ray.kill(worker.handle)
@@ -235,7 +237,7 @@ class RayWorkerPool:
         """Request a worker. It joins the pool after its handshake."""
         threads = self._config.threads
         kind = _remote_worker().options(
-            num_cpus=0 if is_own_cluster(self._ray) else threads,
+            num_cpus=0 if process_identity(self._ray) in _own else threads,
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
@@ -283,16 +285,6 @@ class RayWorkerPool:
         size, parts = seal_value(name, value, self._box)
         return SealedBlob(name, size, tuple(self._ray.put(part) for part in parts))
 
-    def _all(self, tickets: list[Any]) -> list[Any]:
-        """Return the results of all calls; lost workers are skipped, and detected at their next block."""
-        answers = []
-        for ticket in tickets:
-            try:
-                answers.append(self.fetch(ticket))
-            except WorkerLostError:
-                continue
-        return answers
-
 
 @lru_cache(maxsize=1)
 def _remote_worker() -> Any:
@@ -334,7 +326,7 @@ class QueryRun:
         Raises:
             ReleaseError: Another query was begun.
         """
-        if not self._worker_pool.is_current(self):
+        if self._worker_pool.current_query is not self:
             raise ReleaseError(
                 "another query was begun on the cluster before all of this one was read, which ended it; the "
                 "release stays charged: resume the run where it had a folder, and it draws the same noise"
@@ -500,7 +492,15 @@ def connect(address: str | None) -> Any:
     """
     ray = import_ray()
     if ray.is_initialized():
-        _check_address(ray, address)
+        # Another cluster than the one that this process is joined to would receive the edges.
+        here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
+        same = address in (None, "auto") or _numeric_address(str(address), own) == _numeric_address(here, own)
+        if not same:
+            raise ConfigError(
+                f"this process is joined to the cluster of Ray at {here}, and address={address!r} "
+                "(--address) is another one; leave the address out, or leave that cluster first "
+                "(ray.shutdown())"
+            )
         return ray
     local = address is None and "RAY_ADDRESS" not in os.environ
     given: dict[str, Any] = {"include_dashboard": False} if local else {"address": address}
@@ -520,21 +520,6 @@ def process_identity(ray: Any) -> str:
     """Identify this process and its cluster. Ray reuses process numbers in each new cluster."""
     context = ray.get_runtime_context()
     return f"{context.get_worker_id()} beside {context.get_node_id()}"
-
-
-def is_own_cluster(ray: Any) -> bool:
-    """Whether this process started the cluster for itself."""
-    return process_identity(ray) in _own
-
-
-def _check_address(ray: Any, address: str | None) -> None:
-    """Reject another cluster than the one that this process is joined to, which would receive the edges."""
-    here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
-    if address not in (None, "auto") and _numeric_address(str(address), own) != _numeric_address(here, own):
-        raise ConfigError(
-            f"this process is joined to the cluster of Ray at {here}, and address={address!r} (--address) is "
-            "another one; leave the address out, or leave that cluster first (ray.shutdown())"
-        )
 
 
 def _numeric_address(address: str, own: str) -> tuple[str, str]:
