@@ -76,10 +76,25 @@ class RunAccount:
         *,
         apart: bool = False,
     ) -> "RunAccount":
-        """Return the account of data with these fingerprint parts, attached to nothing; see ``of``.
+        """Return the account of data with these fingerprint parts, attached to no graph.
 
-        ``apart`` is whether the user asserts that the data are disjoint from others. The dataset is bound to
-        the data, or registered for them, with the first release, so a rejected run leaves no trace.
+        The dataset is bound to the data, or registered for them, with the first release, so a rejected run
+        leaves no trace.
+
+        Args:
+            parts: Content of each part of the data, in pieces.
+            guarantee: Guarantee of the command.
+            named: Value of ``--ledger``; None for the user's own ledger.
+            apart: Whether the data owner asserts that the data are disjoint from others.
+
+        Returns:
+            The account under the unit of the guarantee.
+
+        Raises:
+            ConfigError: If no such dataset is registered, several match, or it has other data.
+
+        Privacy:
+            Reads: the data, for keyed fingerprints. Charges: nothing.
         """
         url, name = (None, None) if named is None else split_name(named)
         ledger_store, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)

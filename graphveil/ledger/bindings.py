@@ -28,7 +28,7 @@ _BYTES = 8
 
 
 class Overlap(NamedTuple):
-    """What two datasets share: as a part of the first one, and of the one with fewer people."""
+    """Shared people of two datasets, as a share of the first and of the smaller one."""
 
     first: float
     smaller: float
@@ -47,10 +47,17 @@ def sketch_of(numbers: bytes, key: bytes) -> str:
 
 
 def overlap(one: str, others: Sequence[str]) -> Overlap:
-    """Return what the people of one sketch and of the union of others share.
+    """Return the share of people that one sketch and the union of others have in common.
+
+    Args:
+        one: Sketch of the first dataset.
+        others: Sketches of the versions of the second one.
+
+    Returns:
+        Shares of the first dataset, and of the one with fewer people.
 
     Raises:
-        ValueError: a sketch cannot be read.
+        ValueError: If a sketch cannot be read.
     """
     here, there = _hashes([one]), _hashes(others)
     last = (
@@ -80,7 +87,7 @@ _EXACT = {"edges", "records"}  # parts that no two data sets share unless they s
 
 
 def add_version(chain: HashChain, fingerprints: Tags) -> None:
-    """Bind a dataset to data, if it is not bound to them already."""
+    """Bind a dataset to data, unless it is bound to them already."""
     known = versions(chain.connection, chain.name)
     if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
         key = state_of(chain.connection).checked
@@ -108,19 +115,22 @@ def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str
 
 
 def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
-    """Return the dataset that these are data of: the one that shares most with them."""
+    """Return the dataset that shares most with data, if that is enough to be the same data."""
     found = shared_with(connection, fingerprints, apart=apart)
     best = max(found, key=lambda name: found[name], default=None)
     return best if best is not None and found[best] >= SAME_NODES_SHARE else None
 
 
 def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
-    """Return how much data share with each dataset: 2 for equal edges or records, else a share of people.
+    """Return how much data share with each dataset.
 
     Args:
-        connection: the connection.
-        fingerprints: of the data.
-        apart: whether the user states that nothing else is shared, so that people do not count.
+        connection: Connection to the database.
+        fingerprints: Keyed fingerprints of the data.
+        apart: Whether the data owner asserts that nothing else is shared, so that people do not count.
+
+    Returns:
+        2 for equal edges or records, else the share of people; datasets without overlap are omitted.
     """
     found = dict[str, float]()
     for name, known in _bound(connection):

@@ -62,7 +62,15 @@ def link(previous: str, body: str) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """Spent budget and limit of a dataset under one unit."""
+    """Spent budget and limit of a dataset under one unit.
+
+    Args:
+        data_set: Name of the dataset.
+        unit: Name of the account, see ``unit_key``.
+        limit: Largest allowed total; None for no limit.
+        releases: Number of releases that were not refunded.
+        total: Their privacy cost.
+    """
 
     data_set: str
     unit: str
@@ -123,7 +131,16 @@ class HashChain:
 
 
 def unit_key(unit: Unit | str) -> str:
-    """Return what an account is called: the unit's name, and whether records replace each other.
+    """Return the name of the account of a privacy unit.
+
+    Args:
+        unit: Privacy unit, or its name.
+
+    Returns:
+        The name of the unit, with a suffix if neighboring datasets replace a record.
+
+    Raises:
+        UnitError: If the name is not a privacy unit.
 
     >>> unit_key("undirected-edge")
     'undirected-edge'

@@ -43,6 +43,12 @@ _LARGEST = float(1 << 40)  # size of a release that is searched for
 def exact(figure: float | str | Decimal) -> Fraction:
     """Return a number as the decimal that it is written as.
 
+    Args:
+        figure: Number, or its decimal text.
+
+    Returns:
+        The exact fraction.
+
     >>> exact(0.1) * 3 == exact(0.3), exact("0.0245") == exact(0.0245)
     (True, True)
     """
@@ -51,7 +57,12 @@ def exact(figure: float | str | Decimal) -> Fraction:
 
 @dataclass(frozen=True)
 class Limit:
-    """What may be spent at most, as decimals: they are written down and read again as they were given."""
+    """Largest allowed epsilon and its delta, as decimals that are stored unchanged.
+
+    Args:
+        epsilon: Largest allowed epsilon.
+        delta: Delta at which epsilon is computed.
+    """
 
     epsilon: Decimal
     delta: Decimal
@@ -78,7 +89,14 @@ class PrivacyCost:
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "PrivacyCost":
-        """Return the privacy cost of one release."""
+        """Return the privacy cost of one release.
+
+        Args:
+            entry: Recorded release.
+
+        Returns:
+            Its cost, with an exact sum.
+        """
         mu_squared, others = Fraction(0), dict[str, int]()
         for part in compose(entry.event).events:
             if isinstance(part, Gaussian):
@@ -88,7 +106,15 @@ class PrivacyCost:
         return cls(mu_squared, exact(float(entry.slack)), others)
 
     def plus(self, other: "PrivacyCost", copies: int = 1) -> "PrivacyCost":
-        """Return the sum of this total and a number of copies of another."""
+        """Add copies of another cost.
+
+        Args:
+            other: Cost to add.
+            copies: Number of copies.
+
+        Returns:
+            The sum.
+        """
         others = dict(self.others)
         for kind, count in other.others.items():
             others[kind] = others.get(kind, 0) + copies * count
@@ -97,7 +123,14 @@ class PrivacyCost:
         )
 
     def minus(self, other: "PrivacyCost") -> "PrivacyCost":
-        """Return the remaining cost after refunding a release that never drew noise."""
+        """Subtract the cost of a refunded release, which never drew noise.
+
+        Args:
+            other: Cost of the release.
+
+        Returns:
+            The remaining cost.
+        """
         left = {kind: count - other.others.get(kind, 0) for kind, count in self.others.items()}
         return PrivacyCost(
             self.mu_squared - other.mu_squared,
@@ -106,11 +139,17 @@ class PrivacyCost:
         )
 
     def fits(self, limit: Limit) -> bool:
-        """Whether the total is within a limit.
+        """Return whether the total is within a limit.
 
         An additive bound decides if it can. Otherwise a cached composition of slightly more than the total,
         at a slightly smaller delta, decides; it is valid for many entries. The exact total is composed only
         close to the limit.
+
+        Args:
+            limit: Limit to compare with.
+
+        Returns:
+            Whether the total is at most the limit, without any rounding.
         """
         left = exact(limit.delta) - self.slack
         if left < 0:
@@ -126,12 +165,26 @@ class PrivacyCost:
         return larger <= epsilon or self._composed(left) <= epsilon
 
     def fits_basic_composition(self, limit: Limit) -> bool:
-        """Whether all of it keeps within a limit by adding up alone, which takes no time."""
+        """Return whether the sum of all epsilons is within a limit, which takes no time.
+
+        Args:
+            limit: Limit to compare with.
+
+        Returns:
+            Whether the sum is within the limit. The composed total may be although this is False.
+        """
         left = exact(limit.delta) - self.slack
         return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
 
     def epsilon(self, delta: Decimal | float) -> float:
-        """Return the smallest epsilon of the total at this delta; infinity if there is none."""
+        """Return the smallest epsilon of the total at a delta.
+
+        Args:
+            delta: Delta of the guarantee.
+
+        Returns:
+            Epsilon; infinity if there is none.
+        """
         left = exact(delta) - self.slack
         if left not in self._known:
             found = min(self._sum_of_epsilons(left), self._composed(left)) if left >= 0 else math.inf
@@ -139,15 +192,18 @@ class PrivacyCost:
         return self._known[left]
 
     def remaining_epsilon(self, limit: Limit, like: Entry | None = None) -> float:
-        """Return an epsilon, at the limit's delta, of a release that still fits; 0 if none does.
+        """Return an epsilon, at the delta of the limit, of a release that still fits.
 
         The release is composed with the total by the same rule that admits it, so a release with this epsilon
         is admitted. It is the largest such epsilon, up to four digits.
 
         Args:
-            limit: The limit.
-            like: Release whose noise is scaled until it fits. Without one the release is pure ε-DP if
-                all recorded epsilons add up, and Gaussian otherwise.
+            limit: Limit of the account.
+            like: Release whose noise is scaled until it fits. Without one, the release has pure ε-DP if all
+                recorded epsilons add up, and is Gaussian otherwise.
+
+        Returns:
+            The largest such epsilon, up to four digits; 0 if no release fits.
         """
         one = (
             PrivacyCost.from_entry(like)
@@ -213,12 +269,26 @@ class PrivacyCost:
         return PrivacyCost(scaled, self.slack, others)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the total as plain JSON values; fractions are text."""
+        """Return the total as plain JSON values; fractions are text.
+
+        Returns:
+            JSON values that ``from_plain`` reads.
+        """
         return {"mu_squared": str(self.mu_squared), "slack": str(self.slack), "others": dict(self.others)}
 
     @classmethod
     def from_plain(cls, record: Mapping[str, Any]) -> "PrivacyCost":
-        """Return what ``as_plain`` wrote; raises ValueError for what it did not write."""
+        """Return the cost that ``as_plain`` wrote.
+
+        Args:
+            record: JSON values.
+
+        Returns:
+            The same cost.
+
+        Raises:
+            ValueError: If a ledger did not write the values.
+        """
         found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
         sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
         counts = all(type(n) is int and 0 < n <= _MAX_RELEASES for n in found.others.values())

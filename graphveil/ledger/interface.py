@@ -27,10 +27,16 @@ _RECORDING = threading.RLock()
 
 @dataclass(frozen=True)
 class Entry:
-    """One recorded release: its id, its kind, and its event. It contains no private data.
+    """One recorded release: its id, its kind, and its event.
 
-    ``slack`` is the part of delta that covers the finite resolution of its noise. ``unit`` is the privacy
-    unit that the event is accounted for.
+    It contains no private data.
+
+    Args:
+        release_id: Id of the release; a ledger records it once.
+        label: Kind of the release, for people.
+        event: Event that is charged.
+        slack: Part of delta that covers the finite resolution of the noise.
+        unit: Privacy unit that the event is accounted for.
     """
 
     release_id: str
@@ -49,25 +55,64 @@ class PrivacyLedger(Protocol):
 
     A release is recorded before anything is computed, and committed before its noise is first drawn. Until
     then it can be refunded. A commit and a refund are both final.
+
+    Privacy:
+        Every release of protected data is recorded here before it is computed. A ledger stores events and
+        never the data.
     """
 
     def record(self, entry: Entry) -> None:
-        """Record the entry, or raise ``BudgetError`` and record nothing."""
+        """Record a release.
+
+        Args:
+            entry: Release to record.
+
+        Raises:
+            BudgetError: If it exceeds the limit. Nothing is recorded.
+        """
 
     def check(self, entry: Entry) -> None:
-        """Raise what ``record`` would, and record nothing."""
+        """Raise the error that ``record`` would raise, and record nothing.
+
+        Args:
+            entry: Release to check.
+
+        Raises:
+            BudgetError: If it exceeds the limit.
+        """
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is recorded, and was not withdrawn."""
+        """Return whether a release is recorded and was not refunded.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release is charged.
+        """
 
     def commit(self, release_id: str) -> None:
-        """Record that noise is about to be drawn; raise ``BudgetError`` for an unrecorded release."""
+        """Record that noise is about to be drawn; the release can no longer be refunded.
+
+        Args:
+            release_id: Id of the release.
+
+        Raises:
+            BudgetError: If the release is not recorded.
+        """
 
     def refund(self, release_id: str) -> bool:
-        """Give a release back that was never committed; whether that could be done."""
+        """Refund a release that was never committed.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release was refunded.
+        """
 
     def __len__(self) -> int:
-        """How many releases are recorded."""
+        """Return the number of recorded releases."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -92,7 +137,16 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
     def __init__(
         self, *, epsilon: float | None = None, delta: float | None = None, entries: Iterable[Entry] = ()
     ) -> None:
-        """Store the limit, both numbers or neither for none, and what was recorded elsewhere before."""
+        """Create a ledger.
+
+        Args:
+            epsilon: Limit of epsilon; None for no limit.
+            delta: Delta of the limit. Required with ``epsilon``.
+            entries: Releases that were recorded elsewhere before. They may exceed the limit.
+
+        Raises:
+            ConfigError: If only one of the two numbers is given, or a number is out of range.
+        """
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         if epsilon is not None and delta is not None:
@@ -114,17 +168,27 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         )
 
     def record(self, entry: Entry) -> None:
-        """Record the entry if it is within the limit; a release id is recorded once.
+        """Record a release that is within the limit.
+
+        Args:
+            entry: Release to record. Its id is recorded once.
 
         Raises:
-            BudgetError: It exceeds the limit, or another process created the ledger (a fork has a copy).
+            BudgetError: If it exceeds the limit, or another process created the ledger (a fork has a copy).
         """
         with _RECORDING:
             self.check(entry)
             self._entries.append(entry)
 
     def check(self, entry: Entry) -> None:
-        """Raise what recording the entry would raise."""
+        """Raise the error that ``record`` would raise, and record nothing.
+
+        Args:
+            entry: Release to check.
+
+        Raises:
+            BudgetError: If it exceeds the limit, is recorded already, or another process created the ledger.
+        """
         self._check_process()
         with _RECORDING:
             if self.contains(entry.release_id):
@@ -143,11 +207,25 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
                 )
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is recorded."""
+        """Return whether a release is recorded.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release is charged.
+        """
         return any(known.release_id == release_id for known in self._entries)
 
     def commit(self, release_id: str) -> None:
-        """Note that noise is about to be drawn."""
+        """Note that noise is about to be drawn; the release can no longer be refunded.
+
+        Args:
+            release_id: Id of the release.
+
+        Raises:
+            BudgetError: If the release is not recorded.
+        """
         self._check_process()
         with _RECORDING:
             if not self.contains(release_id):
@@ -158,7 +236,14 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             self._committed.add(release_id)
 
     def refund(self, release_id: str) -> bool:
-        """Give a release back that was never committed; whether that could be done."""
+        """Refund a release that was never committed.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release was refunded.
+        """
         self._check_process()
         with _RECORDING:
             if release_id in self._committed or not self.contains(release_id):
@@ -167,11 +252,11 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             return True
 
     def __len__(self) -> int:
-        """How many releases are recorded."""
+        """Return the number of recorded releases."""
         return len(self._entries)
 
     def __bool__(self) -> bool:
-        """A ledger is there even if nothing is recorded."""
+        """Return True: a ledger without entries is not false."""
         return True
 
     @property
@@ -182,8 +267,11 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
     def curve(self) -> Curve:
         """Return the privacy curve of all recorded releases.
 
+        Returns:
+            The curve of their composition.
+
         Raises:
-            BudgetError: The entries have different privacy units, whose costs do not add up.
+            BudgetError: If the entries have different privacy units, whose costs do not add up.
         """
         return _curve(self._entries)
 
@@ -213,7 +301,7 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         """Store the ledgers.
 
         Args:
-            ledgers: Each is charged once, in this order.
+            ledgers: Ledgers that are charged, each once and in this order.
             reference: Id that replaces the release id, for a request that may be repeated. It is then charged
                 once and never refunded, even if a later ledger fails: the next request with this reference
                 uses the charge.
@@ -222,7 +310,14 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         self._reference = reference
 
     def record(self, entry: Entry) -> None:
-        """Record the entry in every ledger that lacks it, if all of them admit it."""
+        """Record a release in every ledger that lacks it, if all of them admit it.
+
+        Args:
+            entry: Release to record.
+
+        Raises:
+            BudgetError: If one ledger rejects it. It is then recorded in none.
+        """
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         with _RECORDING:
             self.check(entry)
@@ -237,23 +332,51 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
                 raise
 
     def check(self, entry: Entry) -> None:
-        """Raise the error of the first ledger that rejects the entry."""
+        """Raise the error of the first ledger that rejects a release.
+
+        Args:
+            entry: Release to check.
+
+        Raises:
+            BudgetError: If one ledger rejects it.
+        """
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         missing = self._ledgers_without(entry)
         for ledger in missing or self._ledgers[:1]:
             ledger.check(entry)
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is recorded in all of the ledgers."""
+        """Return whether a release is recorded in all of the ledgers.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether all ledgers have the release.
+        """
         return all(ledger.contains(self._id_of(release_id)) for ledger in self._ledgers)
 
     def commit(self, release_id: str) -> None:
-        """Note in every ledger that noise is about to be drawn."""
+        """Note in every ledger that noise is about to be drawn.
+
+        Args:
+            release_id: Id of the release.
+
+        Raises:
+            BudgetError: If a ledger has no such release.
+        """
         for ledger in self._ledgers:
             ledger.commit(self._id_of(release_id))
 
     def refund(self, release_id: str) -> bool:
-        """Give a release back in every ledger; whether that could be done in all."""
+        """Refund a release in every ledger.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release was refunded in all of them.
+        """
         refunded = [self._refund(ledger, release_id) for ledger in self._ledgers]
         return all(refunded)
 
@@ -264,11 +387,11 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         return self._reference is None and ledger.refund(release_id)
 
     def __len__(self) -> int:
-        """How many releases are recorded in the fullest of the ledgers."""
+        """Return the number of releases in the ledger that has most."""
         return max(len(ledger) for ledger in self._ledgers)
 
     def __bool__(self) -> bool:
-        """A ledger is there even if nothing is recorded."""
+        """Return True: a ledger without entries is not false."""
         return True
 
     @property
@@ -304,16 +427,42 @@ _ledgers: WeakKeyDictionary[object, PrivacyLedger] = WeakKeyDictionary()
 
 
 def ledger_of(edge_set: object) -> PrivacyLedger:
-    """Return the ledger of a protected edge set, or of a graph's; at first it is in memory, without a limit.
+    """Return the ledger of a graph or of an edge set.
 
-    For a union of sets, as of a graph that has grown, it is the ledgers of all of them.
+    At first it is in memory, without a limit. For a union of edge sets, as of a graph that has grown, it is
+    the joint ledger of all of them.
+
+    Args:
+        edge_set: Graph, adjacency or edge set.
+
+    Returns:
+        The ledger that releases of these edges are charged to.
+
+    Raises:
+        ConfigError: If the argument has no edges.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing.
     """
     return joint_ledger([edge_set])
 
 
 @checked
 def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
-    """Return the one ledger for a release that queries all of these edge sets, or may query any of them."""
+    """Return one ledger for a release that may query any of these edge sets.
+
+    Args:
+        edge_sets: Graphs or edge sets.
+
+    Returns:
+        The only ledger, or a ``JointLedger`` of all of them.
+
+    Raises:
+        ConfigError: If an argument has no edges.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing.
+    """
     parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
     with _RECORDING:
         ledgers = [_ledgers.setdefault(part, MemoryLedger()) for part in parts]
@@ -321,13 +470,20 @@ def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
 
 
 def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
-    """Attach a ledger (one with a limit, or a durable one) to an edge set that has not been charged yet.
+    """Attach a ledger to a graph or edge set that has not been charged yet.
 
-    For a graph the ledger is attached to its edge set, since copies of the graph share that.
+    A graph shares its edge set with its copies, so all of them are charged to this ledger.
+
+    Args:
+        edge_set: Graph, adjacency or edge set.
+        ledger: Ledger with a limit, or a durable one.
 
     Raises:
-        ConfigError: There are no edges to attach a ledger to, or the argument is not a ledger.
-        BudgetError: The edges are charged already, or are a union of sets with a ledger each.
+        ConfigError: If there are no edges to attach a ledger to, or the argument is not a ledger.
+        BudgetError: If the edges are charged already, or are a union of sets with a ledger each.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing. Later releases of these edges are charged to the ledger.
     """
     edge_set = _edges(edge_set)
     if not all(hasattr(ledger, name) for name in ("record", "check", "contains", "commit", "refund")):

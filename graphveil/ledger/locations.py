@@ -19,7 +19,14 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.s
 
 
 def default_location() -> str:
-    """Return the location of the user's own ledger: GRAPHVEIL_LEDGER, or a file in the data folder."""
+    """Return the location of the user's own ledger.
+
+    Returns:
+        URL from ``GRAPHVEIL_LEDGER``, or that of a file in the data folder of the user.
+
+    Raises:
+        ConfigError: If the URL is not supported, or there is no home directory.
+    """
     if named := os.environ.get(VARIABLE):
         return url_of(named)
     try:
@@ -41,11 +48,17 @@ def url_of(location: str | Path) -> str:
 
     The part after ``sqlite:///`` is a literal absolute path, which ``file_of`` reads.
 
-    >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
-    ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
+    Args:
+        location: Path of an SQLite file, or a URL.
+
+    Returns:
+        URL of SQLAlchemy.
 
     Raises:
-        ConfigError: It is another kind of database, or an SQLite URL that is not a plain file.
+        ConfigError: If it is another kind of database, or an SQLite URL that is not a plain file.
+
+    >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
+    ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
     """
     text = str(location)
     if "://" not in text and not text.startswith(_MISSPELT):
@@ -71,6 +84,12 @@ def split_name(text: str) -> tuple[str | None, str | None]:
     """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; a missing part is None.
 
     The name follows the last ``#``, except if that precedes the server: then it belongs to a password.
+
+    Args:
+        text: Value of ``--ledger``: ``NAME``, ``URL`` or ``URL#NAME``.
+
+    Returns:
+        URL and name of the dataset; a missing part is None.
 
     >>> split_name("friends"), split_name("postgresql://db/team#friends")
     ((None, 'friends'), ('postgresql://db/team', 'friends'))

@@ -57,7 +57,15 @@ from graphveil.privacy.statements import format_delta, format_upper_bound
 
 @dataclass(frozen=True)
 class Receipt:
-    """Receipt of a reservation that a run stores: reference, index in the chain, and head of the chain."""
+    """Receipt of a recorded release, which a run stores.
+
+    Args:
+        data_set: Name of the dataset.
+        unit: Name of the account.
+        release: Reference of the release.
+        entry: Number of the entry in the chain.
+        head: Hash of that entry.
+    """
 
     data_set: str
     unit: str
@@ -90,14 +98,14 @@ class DataSetLedger:
         apart: bool = False,
         limit: Limit | None = None,
     ) -> None:
-        """Store the database, and the name of a dataset.
+        """Create the ledger of a dataset; ``Ledger.data_set`` checks its arguments.
 
         Args:
-            store: The database.
+            store: Database.
             name: Name of a registered dataset, or the next free one.
             data: Fingerprints of data that the dataset is bound to with the first release, not before.
             named: Whether the name was given; otherwise the data are recognized, or get a new name.
-            apart: Whether the user asserts that the data share nothing with others but equal parts.
+            apart: Whether the data owner asserts that the data share nothing with others but equal parts.
             limit: Limit of this object under every unit that is registered without one.
         """
         self._store, self.name = store, name
@@ -110,14 +118,30 @@ class DataSetLedger:
         return f"DataSetLedger({self.name!r}, {self.location!r})"
 
     def record(self, entry: Entry) -> None:
-        """Reserve the entry, or raise ``BudgetError`` and record nothing; equal ones are charged once."""
+        """Record a release; a repeated release is charged once.
+
+        Args:
+            entry: Release to record.
+
+        Raises:
+            BudgetError: If it exceeds the limit, or was refunded. Nothing is recorded.
+            ConfigError: If it has no privacy unit.
+            LedgerError: If the database cannot be used.
+        """
         receipt = self._attempt(entry, recording=True)
         assert receipt is not None
         self.name, self._data = receipt.data_set, None
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
-        """Raise what ``record`` would, and record nothing."""
+        """Raise the error that ``record`` would raise, and record nothing.
+
+        Args:
+            entry: Release to check.
+
+        Raises:
+            BudgetError: If it exceeds the limit.
+        """
         # Data that would be registered with the first release have no limit yet.
         new = self._data is not None and not self._named and self._store.read(self._known) is None
         if not new:
@@ -204,7 +228,14 @@ class DataSetLedger:
         return name
 
     def contains(self, release_id: str) -> bool:
-        """Whether a release is recorded here, and not refunded."""
+        """Return whether a release is recorded and was not refunded.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release is charged.
+        """
 
         def task(connection: sa.Connection) -> Receipt | None:
             if REFUND in states_of(connection, self.name, release_id):
@@ -220,7 +251,14 @@ class DataSetLedger:
         return receipt is not None
 
     def commit(self, release_id: str) -> None:
-        """Record that noise is about to be drawn; the release can no longer be refunded."""
+        """Record that noise is about to be drawn; the release can no longer be refunded.
+
+        Args:
+            release_id: Id of the release.
+
+        Raises:
+            BudgetError: If the release is not recorded, or was refunded.
+        """
 
         def task(connection: sa.Connection) -> None:
             chain = HashChain.locked(connection, self.name)
@@ -236,7 +274,17 @@ class DataSetLedger:
         self._store.write(task)
 
     def refund(self, release_id: str) -> bool:
-        """Give a release back for which nothing was drawn; whether that could be done."""
+        """Refund a release that was never committed.
+
+        Args:
+            release_id: Id of the release.
+
+        Returns:
+            Whether the release is refunded.
+
+        Raises:
+            LedgerError: If the ledger is damaged.
+        """
 
         def task(connection: sa.Connection) -> bool:
             chain = HashChain.locked(connection, self.name)
@@ -294,7 +342,17 @@ class DataSetLedger:
             return tuple(self._receipts.values())
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
-        """Return keyed fingerprints, as ``graphveil.ledger.Ledger.fingerprints`` does."""
+        """Return keyed fingerprints of data, like ``Ledger.fingerprints``.
+
+        Args:
+            parts: Content of each part of the data, in pieces.
+
+        Returns:
+            Fingerprint of each part.
+
+        Privacy:
+            Reads: the data. Charges: nothing. The fingerprints are internal.
+        """
         return fingerprints_of(self._store, parts)
 
     @property

@@ -63,12 +63,16 @@ class Ledger:
     """A ledger in a database: SQLite in a file, or PostgreSQL for several machines.
 
     Args:
-        location: A path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the
+        location: Path or URL. The default is the ledger of the user (``GRAPHVEIL_LEDGER``, or a file in the
             data folder).
+        create: Whether to create an empty ledger if there is none.
 
     Raises:
-        ConfigError: It is on a file system without locks, or its URL is of another kind of database.
-        LedgerError: The database cannot be used.
+        ConfigError: If it is on a file system without locks, or its URL is of another kind of database.
+        LedgerError: If the database cannot be used.
+
+    Privacy:
+        A ledger contains events, keyed fingerprints of data, and the key. It is internal: do not publish it.
 
     >>> import tempfile
     >>> from graphveil.privacy import UndirectedEdge
@@ -89,7 +93,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path | None = None, *, create: bool = True) -> None:
-        """Open the ledger; ``create`` makes an empty one if there is none."""
+        """Open the ledger."""
         self._store = Store(default_location() if location is None else url_of(location), create=create)
 
     def __repr__(self) -> str:
@@ -114,19 +118,20 @@ class Ledger:
         delta: str | float | Decimal | None = None,
         tags: Tags | None = None,
     ) -> None:
-        """Register a dataset, or one more unit of it, with its limit under the unit.
+        """Register a dataset, or one more privacy unit of it, with its limit.
 
         Args:
             name: Name of the dataset.
             unit: Privacy unit.
-            epsilon, delta: The limit, both or neither for none.
-            tags: Keyed fingerprints of its data (``fingerprints``); without them the first run that names
+            epsilon: Limit of epsilon; None for no limit.
+            delta: Delta of the limit. Required with ``epsilon``.
+            tags: Keyed fingerprints of the data, see ``fingerprints``. Without them, the first run that names
                 the dataset binds it. Repeated calls register a later version of data that grew, whose
                 releases add to the same limits.
 
         Raises:
-            ConfigError: The unit is registered already with another limit or protects nothing, or the numbers
-                are not a budget.
+            ConfigError: If the unit is registered already with another limit or protects nothing, or the
+                numbers are not a budget.
         """
         printable = name.isprintable() and name == name.strip() and 0 < len(name) <= 100
         if not printable or "#" in name or "://" in name:
@@ -155,14 +160,33 @@ class Ledger:
         self._store.write(task)
 
     def other_names(self, name: str, tags: Tags) -> list[str]:
-        """Return the other datasets of the same data, whose releases do not count under this name."""
+        """Return the other datasets with the same data.
+
+        Their releases do not count under this name.
+
+        Args:
+            name: Name of a dataset.
+            tags: Keyed fingerprints of its data.
+
+        Returns:
+            Names in alphabetical order.
+        """
         found = self._store.read(lambda connection: shared_with(connection, tags))
         return sorted(other for other, share in found.items() if share >= SAME_NODES_SHARE and other != name)
 
     def shared_nodes(self, tags: Tags) -> dict[str, float]:
-        """Return the share of the people in some data that each dataset was bound with, if any.
+        """Return the share of the people in some data that each dataset was bound with.
 
-        Of large datasets it is an estimate, from keyed hashes of some of the ids.
+        For large datasets it is an estimate, from keyed hashes of some of the ids.
+
+        Args:
+            tags: Keyed fingerprints of the data.
+
+        Returns:
+            Share by name of the dataset; datasets without shared people are omitted.
+
+        Privacy:
+            Reads: ids of the data, as keyed hashes. Charges: nothing. The shares are internal.
         """
 
         def task(connection: sa.Connection) -> dict[str, float]:
@@ -182,13 +206,15 @@ class Ledger:
         """Return the ledger of a registered dataset, to attach to a graph.
 
         Args:
-            name: of the dataset.
-            data: fingerprints of the data, which it is bound to with the first release.
-            limit: what may be spent through the returned object, under units that are registered without a
-                limit.
+            name: Name of the dataset.
+            data: Keyed fingerprints of the data, which the dataset is bound to with the first release.
+            limit: Limit of the returned object, under units that are registered without one.
+
+        Returns:
+            The ledger of the dataset.
 
         Raises:
-            ConfigError: No dataset has this name, or it is bound to other data.
+            ConfigError: If no dataset has this name, or it is bound to other data.
         """
 
         def task(connection: sa.Connection) -> None:
@@ -200,15 +226,18 @@ class Ledger:
         return DataSetLedger(self._store, name, data, limit=limit)
 
     def find_or_create(self, fingerprints: Tags, *, apart: bool = False) -> DataSetLedger:
-        """Return the ledger of the dataset that these are data of, or a new one for them.
+        """Return the ledger of the dataset with these data, or of a new one.
 
         Data are those of a dataset if they have its edges, its records, its features or its people, or at
         least half of the people of the smaller of the two. Nothing is registered before the first release.
 
         Args:
-            fingerprints: of the data.
-            apart: whether the user states that they share no edges, or no people, with datasets that have
-                other edges and records.
+            fingerprints: Keyed fingerprints of the data.
+            apart: Whether the data owner asserts that they share no edges, or no people, with datasets that
+                have other edges and records.
+
+        Returns:
+            The ledger of the dataset.
         """
 
         def task(connection: sa.Connection) -> str:
@@ -218,18 +247,25 @@ class Ledger:
         return DataSetLedger(self._store, name, fingerprints, named=False, apart=apart)
 
     def bind(self, name: str, fingerprints: Tags) -> None:
-        """Let a dataset be the one with these fingerprints, or make sure that it is.
+        """Bind a dataset to data, or check that it is bound to them.
+
+        Args:
+            name: Name of the dataset.
+            fingerprints: Keyed fingerprints of the data.
 
         Raises:
-            ConfigError: the dataset is bound to other data.
+            ConfigError: If the dataset is bound to other data.
         """
         self.data_set(name, fingerprints).bind_data()
 
     def unbind(self, name: str) -> None:
-        """Let go of the data that a dataset is bound to; the next run that names it binds it again.
+        """Release a dataset from its data; the next run that names it binds it again.
+
+        Args:
+            name: Name of the dataset.
 
         Raises:
-            ConfigError: The dataset does not exist, is not bound, or has releases.
+            ConfigError: If the dataset does not exist, is not bound, or has releases.
         """
 
         def task(connection: sa.Connection) -> None:
@@ -247,16 +283,42 @@ class Ledger:
         self._store.write(task)
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
-        """Return keyed fingerprints of data; without the ledger's key they reveal nothing about the data."""
+        """Return keyed fingerprints of data.
+
+        Args:
+            parts: Content of each part of the data, in pieces; see
+                ``graphveil.ledger.tags.fingerprint_parts``.
+
+        Returns:
+            Fingerprint of each part.
+
+        Privacy:
+            Reads: the data. Charges: nothing. Without the key of the ledger the fingerprints reveal nothing
+            about the data; with both, any guess can be tested.
+        """
         return fingerprints_of(self._store, parts)
 
     def names(self) -> list[str]:
-        """Return the registered datasets, in alphabetical order."""
+        """Return the registered datasets.
+
+        Returns:
+            Names in alphabetical order.
+        """
         query = sa.select(data_sets.c.name).order_by(data_sets.c.name)
         return self._store.read(lambda connection: list(connection.execute(query).scalars()))
 
     def accounts(self, name: str | None = None) -> list[Account]:
-        """Return the spent budget, for each dataset and unit."""
+        """Return the spent budget for each dataset and unit.
+
+        Args:
+            name: Name of one dataset; None for all of them.
+
+        Returns:
+            Accounts in alphabetical order.
+
+        Raises:
+            ConfigError: If there is no such dataset.
+        """
         if name is not None:
             self.data_set(name)
         return accounts_of(self._store, name)
@@ -270,10 +332,17 @@ class Ledger:
         delta: str | float | Decimal,
         reason: str,
     ) -> None:
-        """Change the limit of a dataset under a unit, for a reason that is stored in the chain.
+        """Raise the limit of a dataset under a unit; the chain stores the reason.
+
+        Args:
+            name: Name of the dataset.
+            unit: Privacy unit of the account.
+            epsilon: New limit of epsilon.
+            delta: Delta of the new limit.
+            reason: Reason of the change.
 
         Raises:
-            ConfigError: There is no reason, no such account, or the limit is below the current one.
+            ConfigError: If there is no reason, no such account, or the limit is below the current one.
         """
         key, limit = unit_key(unit), limit_of(epsilon, delta)
         if limit is None:
@@ -301,7 +370,18 @@ class Ledger:
         self._store.write(task)
 
     def export(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the entries of a dataset in order, as plain values with their hashes."""
+        """Yield the entries of a dataset in order, as JSON values with their hashes.
+
+        Args:
+            name: Name of the dataset.
+
+        Returns:
+            Iterator over the entries.
+
+        Raises:
+            ConfigError: If there is no such dataset.
+            LedgerError: If an entry is damaged.
+        """
         self.data_set(name)
 
         def task(connection: sa.Connection) -> list[dict[str, Any]]:
@@ -310,19 +390,28 @@ class Ledger:
         yield from self._store.read(task)
 
     def backup(self, path: str | Path) -> None:
-        """Copy a consistent snapshot of the ledger to a new file, while others may write to it.
+        """Copy a consistent snapshot of the ledger to a new file, while others may write.
+
+        Args:
+            path: File to create, readable by its owner only.
 
         Raises:
-            ConfigError: The file exists, or the ledger is in PostgreSQL (use pg_dump).
-            LedgerError: The file cannot be written.
+            ConfigError: If the file exists, or the ledger is in PostgreSQL (use pg_dump).
+            LedgerError: If the file cannot be written.
         """
         self._store.back_up(Path(path))
 
     def missing_receipts(self, receipts: Iterable[Mapping[str, Any]]) -> list[IntegrityViolation]:
-        """Return which receipts name an entry that this ledger does not have, or has with another hash.
+        """Return receipts whose entry this ledger lacks, or has with another hash.
+
+        Args:
+            receipts: Receipts of runs, as JSON values.
+
+        Returns:
+            One violation for each such receipt.
 
         Raises:
-            ArtifactError: a receipt cannot be read.
+            ArtifactError: If a receipt cannot be read.
         """
         found = list[IntegrityViolation]()
         for one in receipts:
@@ -355,9 +444,16 @@ class Ledger:
         return found
 
     def verify(self, name: str | None = None) -> list[IntegrityViolation]:
-        """Return where a chain or a total does not hold; an empty list if all do.
+        """Recompute every hash, every total and every limit from the entries.
 
-        Every hash is computed again, and every total and limit from the entries.
+        Args:
+            name: Name of one dataset; None for all of them.
+
+        Returns:
+            Violations; an empty list if the ledger is intact.
+
+        Raises:
+            ConfigError: If there is no such dataset.
         """
         names = self._store.read(stored_data_set_names)
         if name is not None:
@@ -379,8 +475,8 @@ def restore(
     """Replace a ledger file by a backup; the previous file is renamed and kept.
 
     Args:
-        backup: A file that ``Ledger.backup`` wrote.
-        location: Location of the ledger; by default the user's own.
+        backup: File that ``Ledger.backup`` wrote.
+        location: Location of the ledger. The default is the user's own.
         receipts: Receipts of runs, which the backup has to contain.
         force: Whether to accept a backup that is older than the ledger, its mark or the receipts. The
             releases that it lacks are no longer counted.
@@ -389,8 +485,12 @@ def restore(
         The restored ledger.
 
     Raises:
-        ConfigError: There is no such backup, the ledger is in PostgreSQL, or the backup is older.
-        LedgerError: The backup is damaged.
+        ConfigError: If there is no such backup, the ledger is in PostgreSQL, or the backup is older.
+        LedgerError: If the backup is damaged.
+
+    Privacy:
+        With ``force``, releases that the backup lacks can be charged again: the limits no longer bound the
+        total.
     """
     url = default_location() if location is None else url_of(location)
     file, source = file_of(url), Path(backup)

@@ -36,7 +36,13 @@ _UNREADABLE = (*UNREADABLE, GraphveilError)
 
 @dataclass(frozen=True)
 class IntegrityViolation:
-    """Where a chain does not hold: the entry, and why."""
+    """Entry at which a chain is not intact, and the reason.
+
+    Args:
+        data_set: Name of the dataset; empty for the key of the ledger.
+        entry: Number of the entry.
+        why: Reason.
+    """
 
     data_set: str
     entry: int
