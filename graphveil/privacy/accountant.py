@@ -55,19 +55,44 @@ MAX_CASES = 8  # combinations of groups that are tracked separately
 
 
 class Curve(ABC):
-    """The privacy of a whole transcript: epsilon for any delta, and back."""
+    """Privacy of a whole transcript: epsilon for any delta, and back.
+
+    Privacy:
+        Computed from events, which contain no protected data. Charges: nothing.
+    """
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
-        """Return delta at this epsilon."""
+        """Return delta at an epsilon.
+
+        Args:
+            epsilon: Epsilon of the guarantee.
+
+        Returns:
+            The smallest delta, or an upper bound on it.
+        """
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at this delta."""
+        """Return the smallest epsilon at a delta.
+
+        Args:
+            delta: Delta of the guarantee.
+
+        Returns:
+            Epsilon, or an upper bound on it; infinity if there is none.
+        """
 
     @abstractmethod
     def tpr(self, fpr: float) -> float:
-        """Return an upper bound on an attacker's true-positive rate at this false-positive rate."""
+        """Return the attack bound: an upper bound on the true-positive rate of any attacker.
+
+        Args:
+            fpr: False-positive rate of the attacker.
+
+        Returns:
+            The bound, as a fraction.
+        """
 
 
 @dataclass(frozen=True)
@@ -184,8 +209,8 @@ class PureCurve(Curve):
         delta(x) = sum over l > x of p_l (1 - e^(x - l)).
 
     Args:
-        losses: all values of the sum, the largest first.
-        masses: their probabilities.
+        losses: All values of the sum, the largest first.
+        masses: Their probabilities.
 
     >>> one = PureCurve.from_epsilon_counts(((1.0, 1),))
     >>> one.epsilon(0.0), round(one.delta(0.0), 6), round(one.tpr(0.01), 6)
@@ -197,7 +222,7 @@ class PureCurve(Curve):
 
     @classmethod
     def from_epsilon_counts(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
-        """Return the curve of releases: how many there are at each epsilon."""
+        """Return the curve of releases with these epsilons and counts."""
         masses = {0.0: 1.0}
         for epsilon, count in releases:
             if not epsilon:
@@ -363,10 +388,19 @@ def privacy_curve(event: Event, *, interval: float | None = None) -> Curve:
     """Return the privacy curve of an event: the worst one of any group of records.
 
     Args:
-        event: What was released.
+        event: Released event.
         interval: Discretization of the privacy loss. By default 1e-4, or less if the losses of single steps
             are so small that rounding them to multiples of 1e-4 would dominate their sum, or more if one step
             may lose more than 26.
+
+    Returns:
+        The curve; it is exact or pessimistic.
+
+    Raises:
+        PrivacyError: If no accounting is known for a part of the event.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing.
 
     >>> round(privacy_curve(Gaussian(0.5)).epsilon(1e-5), 6)
     1.993091

@@ -18,7 +18,13 @@ MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would dominate the
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A Gaussian release with mu = sensitivity / standard deviation, for every neighboring pair.
+    """Gaussian release with mu = sensitivity / standard deviation, for every neighboring pair.
+
+    Args:
+        mu: Sensitivity over the standard deviation of the noise.
+
+    Raises:
+        ConfigError: If ``mu`` is negative or not finite.
 
     >>> Gaussian(0.5).mu
     0.5
@@ -33,11 +39,18 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class PairwiseGaussian:
-    """A Gaussian release whose mu^2 depends on the public groups of the two ends of the differing edge.
+    """Gaussian release whose mu^2 depends on the public groups of the ends of an edge.
 
     ``mu_squared[g][h]`` is for a pair with ends in groups g and h, and is symmetric. Two releases over the
     same ``partition`` compose pair by pair, and the cost is the worst pair's: max over pairs of the sum,
     never the sum of the maxima.
+
+    Args:
+        partition: Name of the partition into groups.
+        mu_squared: Symmetric table of mu^2 by pair of groups.
+
+    Raises:
+        ConfigError: If the table is not square, symmetric and non-negative.
 
     >>> PairwiseGaussian("labels", ((0.5, 1.0), (1.0, 0.0))).worst
     1.0
@@ -62,10 +75,16 @@ class PairwiseGaussian:
 
 @dataclass(frozen=True)
 class PureDP:
-    """A release that is (epsilon, 0)-indistinguishable for every neighboring pair, and no better.
+    """Release that is (epsilon, 0)-indistinguishable for every neighboring pair, and no better.
 
     What the exact law of its noise is worth at larger deltas is not kept: binary randomized response at the
     same epsilon, which reveals at least as much, takes its place (Kairouz, Oh, Viswanath, 2015).
+
+    Args:
+        epsilon: Epsilon of the release.
+
+    Raises:
+        ConfigError: If ``epsilon`` is negative or not finite.
 
     >>> PureDP(0.5)
     PureDP(epsilon=0.5)
@@ -80,10 +99,17 @@ class PureDP:
 
 @dataclass(frozen=True)
 class PoissonGaussian:
-    """``steps`` Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
+    """Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
 
-    ``relation`` is the neighboring relation of one record: ``add_remove`` (null-out, change C) or
-    ``replace`` (change 2C); the multiplier is the noise over C.
+    Args:
+        noise_multiplier: Standard deviation of the noise over the clipping norm C.
+        sampling_rate: Probability that a record is in a sample.
+        steps: Number of steps.
+        relation: Neighboring relation of one record: ``add_remove`` (null record, change C) or ``replace``
+            (change 2C).
+
+    Raises:
+        ConfigError: If a field is out of range.
     """
 
     noise_multiplier: float
@@ -106,12 +132,22 @@ class PoissonGaussian:
 
 @dataclass(frozen=True)
 class PoissonRoots:
-    """``steps`` Gaussian releases, each on a Poisson sample of roots of which one record reaches ``roots``.
+    """Gaussian releases on Poisson samples of roots, of which one record reaches several.
 
     Every root's gradient has norm at most C and may read other records, so that the differing record changes
     N = ``roots`` of them: under ``add_remove`` its own from null, and N - 1 others from one gradient to
     another; under ``replace`` each from one to another. The multiplier is the noise over C, and roots are
     sampled one by one (``docs/privacy/proofs/accounting.md``, Theorem A).
+
+    Args:
+        noise_multiplier: Standard deviation of the noise over the clipping norm C.
+        sampling_rate: Probability that a root is in a sample.
+        steps: Number of steps.
+        roots: Number of roots that one record reaches.
+        relation: Neighboring relation of one record: ``add_remove`` or ``replace``.
+
+    Raises:
+        ConfigError: If a field is out of range.
 
     >>> PoissonRoots(2.0, 0.02, 500, 3).change, PoissonRoots(2.0, 0.02, 500, 3, "replace").change
     (5.0, 6.0)
@@ -137,14 +173,22 @@ class PoissonRoots:
 
 @dataclass(frozen=True)
 class NonPrivate:
-    """A release without noise, whose privacy loss is unbounded."""
+    """Release without noise, whose privacy loss is unbounded."""
 
 
 @dataclass(frozen=True)
 class LocalReport:
-    """The report of a local randomizer for one part of a record: its features or its label.
+    """Report of a local randomizer for one part of a record: its features or its label.
 
     It is (epsilon, delta)-indistinguishable for all values of the record; epsilon inf means not randomized.
+
+    Args:
+        part: Randomized part of the record.
+        epsilon: Epsilon of the report; infinity if it is not randomized.
+        delta: Delta of the report.
+
+    Raises:
+        ConfigError: If a field is out of range.
 
     >>> LocalReport("label", 1.0)
     LocalReport(part='label', epsilon=1.0, delta=0.0)
@@ -163,10 +207,17 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class ApproximateDP:
-    """A release that is (epsilon, delta)-indistinguishable for every neighboring pair, with any noise.
+    """Release that is (epsilon, delta)-indistinguishable for every neighboring pair.
 
     Randomized response and Laplace noise have delta 0; a random walk observed for finitely many steps
     has a larger one. The epsilons and the deltas of such events add up.
+
+    Args:
+        epsilon: Epsilon of the release.
+        delta: Delta of the release.
+
+    Raises:
+        ConfigError: If a field is out of range.
 
     >>> ApproximateDP(1.0)
     ApproximateDP(epsilon=1.0, delta=0.0)
@@ -183,11 +234,18 @@ class ApproximateDP:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """The effect of a step on one record, by the public group of the record: one event per group.
+    """Effect of a step on one record, by the public group of the record: one event per group.
 
     ``Composed(())`` is a group that the step does not affect. Steps over the same ``partition`` compose
     group by group, and the cost is that of the worst group. A training record is charged for training, a
     validation record for selection, and no record for both.
+
+    Args:
+        partition: Name of the partition into groups.
+        events: Event of each group.
+
+    Raises:
+        ConfigError: If there are no groups, or an event is a table or has groups.
 
     >>> ByGroup("train/val", (Gaussian(1.0), Composed(()))).events[1]
     Composed(events=())
@@ -197,7 +255,7 @@ class ByGroup:
     events: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        """Refuse groups within groups, whose worst case is not defined, and keep one form of equal events."""
+        """Reject groups within groups, whose worst case is not defined; keep one form of equal events."""
         if not self.events:
             raise ConfigError("an event by group needs one event for each group, and there are none")
         flat = [compose(event) for event in self.events]
@@ -209,10 +267,13 @@ class ByGroup:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Releases on several datasets, of which only one, which one is unknown, contains the difference.
+    """Releases on several datasets, of which only one, which is unknown, contains the difference.
 
     The cost is that of the worst case at each epsilon, since no single case need be the worst everywhere.
     Nested cases are distinguished.
+
+    Args:
+        cases: Event of each case.
 
     >>> OneOf((Gaussian(1.0), OneOf((Gaussian(2.0), Gaussian(3.0))))).cases[1:]
     (Composed(events=(Gaussian(mu=2.0),)), Composed(events=(Gaussian(mu=3.0),)))
@@ -221,7 +282,7 @@ class OneOf:
     cases: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        """Refuse no cases, and keep one form of equal events."""
+        """Reject an empty list of cases, and keep one form of equal events."""
         if not self.cases:
             raise ConfigError("an event that is one of several needs at least one case, and there are none")
         object.__setattr__(self, "cases", tuple(case for event in self.cases for case in cases_of(event)))
@@ -229,7 +290,11 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Composed:
-    """Several events on the same data, in order, each allowed to depend on the outputs before it."""
+    """Several events on the same data, in order, which may depend on the outputs before them.
+
+    Args:
+        events: Events in order.
+    """
 
     events: tuple["Event", ...]
 
@@ -252,6 +317,12 @@ Event = (
 def compose(*events: Event) -> Composed:
     """Return the composition of the events, flattened.
 
+    Args:
+        events: Events on the same data.
+
+    Returns:
+        One event with all parts in order.
+
     >>> compose(Gaussian(1.0), compose(Gaussian(2.0)))
     Composed(events=(Gaussian(mu=1.0), Gaussian(mu=2.0)))
     """
@@ -262,7 +333,7 @@ def compose(*events: Event) -> Composed:
 
 
 def cases_of(event: Event) -> list[Composed]:
-    """Return what an event may be, one composition for each combination of cases in it.
+    """Return the cases of an event: one composition for each combination of its cases.
 
     >>> len(cases_of(compose(OneOf((Gaussian(1.0), Gaussian(2.0))), Gaussian(3.0))))
     2
@@ -272,10 +343,17 @@ def cases_of(event: Event) -> list[Composed]:
 
 
 def within_partition(event: Event, groups: str) -> Composed:
-    """Return the event with its partitions named more precisely: by which nodes form their groups.
+    """Return the event with its partitions named by the nodes that form their groups.
 
     Events of one partition compose pair by pair, or group by group, which is right only for the same groups:
     two releases under two splits must not share a name.
+
+    Args:
+        event: Event of one release.
+        groups: Name of the groups, unique for each split.
+
+    Returns:
+        The same event with other names of its partitions.
 
     >>> within_partition(PairwiseGaussian("labels", ((1.0,),)), "4f2a").events[0].partition
     'labels/4f2a'

@@ -91,6 +91,9 @@ def epsilon_of(mu: float, delta: float) -> float:
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu whose delta(epsilon; mu) is at most delta, rounded down by 1e-9.
 
+    Raises:
+        CalibrationError: If mu would be out of range.
+
     >>> round(mu_of(1.0, 1e-7), 8)
     0.21373627
     """
@@ -160,9 +163,24 @@ that needs delta > 0. Use delta='auto', or a delta from 1e-15 to 1e-3.
 
 @checked
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
-    """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
+    """Return the total mu of a budget, after ``slack`` of delta is set aside.
 
     The slack covers the finite resolution of a sampler (``docs/privacy/proofs/noise.md``).
+
+    Args:
+        epsilon: Target epsilon.
+        delta: Target delta.
+        slack: Part of delta that covers the finite resolution of the noise.
+
+    Returns:
+        The largest mu whose epsilon is at most the target.
+
+    Raises:
+        CalibrationError: If no Gaussian noise has this guarantee, or the slack is all of delta.
+        ConfigError: If an argument is out of range.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing.
 
     >>> round(calibrate_mu(4.0, 1e-5), 8)
     0.9249309
@@ -178,9 +196,19 @@ def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
 
 @checked
 def auto_delta(unit: Unit, bound: int) -> float:
-    """Return delta ``auto``: the unit's cap or the largest power of ten <= 1/(10 B), whichever is smaller.
+    """Return delta ``auto``: the cap of the unit, or the largest power of ten <= 1/(10 B).
 
-    B is a public bound on the number of protected units, or the number of nodes; never a private count.
+    The smaller of the two is used.
+
+    Args:
+        unit: Privacy unit.
+        bound: Public bound B on the number of protected units, or the number of nodes; never a private count.
+
+    Returns:
+        The delta.
+
+    Raises:
+        ConfigError: If ``bound`` is below 1.
 
     >>> from graphveil.privacy.unit import UndirectedEdge
     >>> auto_delta(UndirectedEdge(), 20_000), auto_delta(UndirectedEdge(), 10**9)

@@ -55,10 +55,36 @@ FALSE_POSITIVE_RATE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The guarantee of a trained object: what is protected, against which observer, and what is not.
+    """Guarantee of a trained object: the protected unit, the outputs, and what is not covered.
 
     ``valid`` is False in paper mode, with reproducible noise, or if any step has a known deviation. The
     guarantee summary then begins with the reasons.
+
+    Args:
+        unit: Name of the privacy unit.
+        epsilon: Epsilon at ``delta``.
+        delta: Delta of the guarantee.
+        releases: Number of releases; each is one ledger entry.
+        event: Event that was accounted for.
+        slack: Part of delta that covers the finite resolution of the noise.
+        valid: Whether the guarantee is valid.
+        mode: ``strict``, or ``paper``.
+        covers: Protected part of the data, as text.
+        not_covered: Unprotected part of the data, as text.
+        deviations: Reasons why the guarantee is not valid.
+        notes: Additional sentences of the summary.
+        linear_group_scaling: Whether the shifts of several edges add up in length.
+        replace_one: Whether neighboring datasets replace a record.
+        max_degree: Maximum degree that the data owner asserts.
+        edge_use: How edges are read under node-level privacy units.
+        edge_mu: Bound on the mu of one mutual edge under ``node-record``.
+        received: Whether only LDP reports arrived here.
+        graph: Whether a whole graph was released.
+        labels_public: Whether only features are randomized.
+        additional: Guarantees for other units or data.
+
+    Privacy:
+        Computed from events and public parameters alone. Charges: nothing. All fields are public.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
@@ -113,28 +139,32 @@ class Guarantee:
 
         Args:
             unit: Privacy unit.
-            event: The event, accounted for under this unit.
+            event: Event, accounted for under this unit.
             delta: Delta to account for.
             releases: Number of releases in the event; each is one entry of a privacy ledger, for any number
                 of queries.
             slack: Part of delta that covers the finite resolution of the noise.
-            mode: Strict, or a paper's.
+            mode: ``strict``, or ``paper`` for the mechanism of a paper.
             deviations: Reasons why the guarantee is not valid, if it is not.
             notes: Additional sentences of the guarantee summary.
             linear_group_scaling: False for aggregates alone, of equal weights and noise in both directions of
                 an edge.
-            edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if
-                noisy queries alone read them; ``read`` if a prediction also reads the node's own list; or
+            edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if noisy
+                queries alone read them; ``read`` if a prediction also reads the node's own list; or
                 ``neighbors`` if it also reads their lists, so that only the parameters are covered.
-            edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records;
-                None if there is no such bound.
-            received: Under ``local-attributes``: only LDP reports arrived here, randomized elsewhere.
+            edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
+                if there is no such bound.
+            received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
             graph: Whether a whole graph was released, from which all other results follow.
-            labels_public: Under ``local-attributes``: only features are randomized, and labels are public.
+            labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
+                public.
             additional: Guarantees for other units or data, which are never added to this one.
 
+        Returns:
+            The guarantee.
+
         Raises:
-            UnitError: A prediction reads edges that the unit protects as part of other records.
+            UnitError: If a prediction reads edges that the unit protects as part of other records.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
         >>> from graphveil.privacy.statements import format_upper_bound, percent_up
@@ -177,14 +207,20 @@ class Guarantee:
 
     @classmethod
     def compose(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
-        """Return the guarantee of several releases on the same data, including all reports on them.
+        """Compose several releases on the same data, including all LDP reports on them.
 
         Each release has its own groups. Two runs have two splits, so a record that trains in one may validate
         in the other, and the worst combination counts. Wording and delta are those of the first guarantee;
         deviations are those of all.
 
+        Args:
+            guarantees: Guarantees under one privacy unit.
+
+        Returns:
+            The guarantee of all of them together.
+
         Raises:
-            PrivacyError: they protect different units, whose costs do not add up.
+            PrivacyError: If they protect different units, whose costs do not add up.
         """
         if len({guarantee.protected for guarantee in guarantees}) > 1:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
@@ -212,7 +248,7 @@ class Guarantee:
 
     @classmethod
     def compose_parallel(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
-        """Return the guarantee of releases on datasets of which any unit is in one only: the worst of them.
+        """Compose releases on datasets of which any unit is in one only: the worst of them.
 
         Each release has its own curve, and the worst at each point counts. An edge with many sampled steps
         may be worse at one delta, and one with a large mu at another. Wording and delta are those of the
@@ -221,8 +257,15 @@ class Guarantee:
         features no more than the largest sum over one dataset, and likewise for its label. Additional
         guarantees still add up, because disjoint edges do not imply disjoint people.
 
+        Args:
+            guarantees: Guarantees under one privacy unit.
+
+        Returns:
+            The guarantee of all of them together.
+
         Raises:
-            PrivacyError: they protect different units, or a record that is in the sums of several datasets.
+            PrivacyError: If they protect different units, or a record that is in the sums of several
+                datasets.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> one, two = (
@@ -286,7 +329,7 @@ class Guarantee:
 
     @property
     def local_budgets(self) -> tuple[float, float] | None:
-        """Under ``local-attributes``: what LDP reports on one record's features and on its label cost."""
+        """Under ``local-attributes``: epsilon of the LDP reports on features, and of those on the label."""
         if self.unit != LocalAttributes.name:
             return None
         features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")
@@ -309,10 +352,16 @@ class Guarantee:
 
     @checked
     def group_epsilon(self, num_edges: int) -> float:
-        """Return epsilon, under edge-level privacy units, for ``num_edges`` edges of one person together.
+        """Return epsilon, under edge-level privacy units, for several edges together.
+
+        Args:
+            num_edges: Number of edges of one person.
+
+        Returns:
+            Epsilon at the delta of the guarantee; infinity if no bound is proved.
 
         Raises:
-            UnitError: The privacy unit is not edge-level.
+            UnitError: If the privacy unit is not edge-level.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
@@ -329,23 +378,51 @@ class Guarantee:
         )
 
     def with_deviations(self, *more: str) -> "Guarantee":
-        """Return the guarantee with further deviations listed, each once; with any it is not valid."""
+        """Return the guarantee with further deviations, each once; with any it is not valid.
+
+        Args:
+            more: Reasons why the guarantee is not valid.
+
+        Returns:
+            The new guarantee.
+        """
         listed = tuple(dict.fromkeys((*self.deviations, *more)))
         return replace(self, deviations=listed, valid=self.valid and not listed)
 
     def with_additional(self, *others: "Guarantee") -> "Guarantee":
-        """Return the guarantee with additional ones for other units or data, which are never added to it."""
+        """Return the guarantee with additional ones for other units or data.
+
+        Args:
+            others: Guarantees, which are never added to this one.
+
+        Returns:
+            The new guarantee.
+        """
         uncovered = _not_covered(self.protected, self.edge_use, labels_public=False, alone=not others)
         return replace(self, additional=others, not_covered=uncovered)
 
     def invalidated_by(self, other: "Guarantee") -> "Guarantee":
-        """Return the guarantee with the deviations of another one that it rests on, part by part."""
+        """Return the guarantee with the deviations of another one that it depends on.
+
+        Args:
+            other: Guarantee with as many additional ones.
+
+        Returns:
+            The new guarantee, with deviations part by part.
+        """
         pairs = zip(self.additional, other.additional, strict=True)
         additional = tuple(own.with_deviations(*others.deviations) for own, others in pairs)
         return replace(self.with_deviations(*other.deviations), additional=additional)
 
     def with_deviations_everywhere(self, *more: str) -> "Guarantee":
-        """Return the guarantee with further deviations of everything that was released."""
+        """Return the guarantee with further deviations of all of its parts.
+
+        Args:
+            more: Reasons why the guarantees are not valid.
+
+        Returns:
+            The new guarantee.
+        """
         additional = tuple(one.with_deviations(*more) for one in self.additional)
         return replace(self.with_deviations(*more), additional=additional)
 
@@ -356,12 +433,25 @@ class Guarantee:
 
     @checked
     def repeated(self, runs: int) -> "Guarantee":
-        """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
+        """Return the guarantee of equal releases on the same data, each with its own split.
+
+        Args:
+            runs: Number of releases.
+
+        Returns:
+            The guarantee of all of them together.
+
+        Raises:
+            ConfigError: If ``runs`` is below 1.
+        """
         checks.integer_at_least(1, runs=runs)
         return Guarantee.compose([self] * runs)
 
     def summary(self) -> str:
-        """Return what the guarantee means, for readers who do not know differential privacy.
+        """Return the meaning of the guarantee, for readers who do not know differential privacy.
+
+        Returns:
+            Text with the attack bound and its assumptions.
 
         Example:
             >>> from graphveil.privacy import Gaussian, UndirectedEdge
@@ -377,7 +467,11 @@ class Guarantee:
         return " ".join([text, *(one.summary() for one in self.additional)])
 
     def formal_statement(self) -> str:
-        """Return the guarantee summary, beginning with its deviations if it has any."""
+        """Return the formal statement, which begins with the deviations if there are any.
+
+        Returns:
+            Text that lists the unit, epsilon, delta, and what is not covered.
+        """
         if not self.additional:
             return self._alone()
         numbered = enumerate((self, *self.additional), start=1)
@@ -397,7 +491,11 @@ class Guarantee:
         return " ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as plain JSON values, without the event's internals."""
+        """Return the guarantee as JSON values, without the internals of the event.
+
+        Returns:
+            JSON object.
+        """
         return {
             "valid": self.valid,
             "unit": self.unit,
@@ -416,7 +514,7 @@ class Guarantee:
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
-        """Return the fields that only node-level privacy units have."""
+        """Return the fields of node-level privacy units."""
         if self.local_budgets is not None:
             finite = [each if math.isfinite(each) else None for each in self.local_budgets]
             names = ("eps_x",) if self.labels_public else ("eps_x", "eps_y")
@@ -457,7 +555,7 @@ class Guarantee:
 
     @property
     def _composition_note(self) -> str:
-        """What other releases of the same data cost together with this one."""
+        """Return the cost of other releases of the same data together with this one."""
         if self.local_budgets:
             return statements.LOCAL_COMPOSITION_NOTE
         parts = [part for case in cases_of(self.event) for part in case.events]
@@ -470,7 +568,7 @@ class Guarantee:
 
     @property
     def additive_delta(self) -> float:
-        """The part of delta that adds up with that of others: what no epsilon, however large, buys."""
+        """The part of delta that adds up with that of others, however large epsilon is."""
         cases = (case.events for case in cases_of(self.event))
         return max(
             (sum(part.delta for part in parts if isinstance(part, ApproximateDP)) for parts in cases),
@@ -479,7 +577,7 @@ class Guarantee:
 
     @property
     def _left(self) -> float:
-        """What the noise's finite resolution leaves of delta."""
+        """The part of delta that the slack leaves."""
         return self.delta - self.slack
 
     def _at(self, curve: Curve) -> float:

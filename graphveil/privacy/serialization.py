@@ -209,7 +209,7 @@ def _listed(records: object) -> list[object]:
 
 @lru_cache
 def _reader(kind: str) -> "TypeAdapter[Event]":
-    """Return what reads events of a kind; to make it takes a hundred times as long as to use it."""
+    """Return the validator of events of a kind; making it takes much longer than using it."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(_KINDS[kind])

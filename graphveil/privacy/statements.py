@@ -227,12 +227,12 @@ def record_statement(
     """Return the core of a statement about records.
 
     Args:
-        unit: whose records.
-        epsilon: of one record.
-        delta: the statement's.
+        unit: Node-level privacy unit.
+        epsilon: Epsilon of one record.
+        delta: Delta of the guarantee.
         edge_use: How edges are read.
         edge: Epsilon of one mutual edge, None if unknown.
-        sampled: whether steps on samples are among the releases.
+        sampled: Whether steps on samples are among the releases.
     """
     bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
     if isinstance(unit, NodeBoundedDegree):

@@ -17,7 +17,10 @@ from graphveil.privacy.events import Relation
 
 @dataclass(frozen=True)
 class Unit(ABC):
-    """What may differ between two neighboring graphs of the same shape (rows are never added or removed)."""
+    """Privacy unit: what may differ between two neighboring graphs of the same shape.
+
+    Rows are never added or removed.
+    """
 
     name: ClassVar[str]
     delta_cap: ClassVar[float]
@@ -26,7 +29,18 @@ class Unit(ABC):
 
     @abstractmethod
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Combine the L2 changes of two rows, u's into v's and v's into u's, over the whole release."""
+        """Combine the L2 changes of two rows over the whole release.
+
+        Args:
+            forward: Change of v's row by u.
+            backward: Change of u's row by v.
+
+        Returns:
+            The L2 sensitivity.
+
+        Raises:
+            UnitError: If a sum has no bound under this unit.
+        """
 
 
 @dataclass(frozen=True)
@@ -69,10 +83,14 @@ class DirectedEdge(Unit):
 
 @dataclass(frozen=True)
 class NodeUnit(Unit):
-    """One record: a node's features, its label and the edges that count as its own.
+    """One record: the features, the label and the edges of a node that count as its own.
 
     Neighboring data have the record, or have a null record in its place, which contributes nothing anywhere.
     With ``replace_one`` they have two different records, and every shift doubles.
+
+    Args:
+        replace_one: Whether neighboring datasets have two different records, instead of a record and a null
+            record.
     """
 
     delta_cap: ClassVar[float] = 1e-5
@@ -95,6 +113,9 @@ class NodeRecord(NodeUnit):
     """The record of one node: features, label and the list of edges that the node itself declares.
 
     A stored edge belongs to its source. Edges that others declare towards the node are theirs.
+
+    Args:
+        replace_one: Whether neighboring datasets have two different records.
 
     >>> NodeRecord().change, NodeRecord(replace_one=True).change
     (1.0, 2.0)
@@ -121,6 +142,13 @@ class NodeBoundedDegree(NodeUnit):
 
     The node's own aggregate and prediction are not covered: only those authorized to access its record
     receive them.
+
+    Args:
+        max_degree: Maximum degree, asserted by the data owner.
+        replace_one: Whether neighboring datasets have two different records.
+
+    Raises:
+        ConfigError: If ``max_degree`` is below 1.
 
     >>> NodeBoundedDegree(9).pair_sensitivity(1.0, 1.0)
     3.0
@@ -190,7 +218,7 @@ mix public and private edges; use 'undirected-edge' for those
     )
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Refuse: only graphs are released under this unit."""
+        """Raise an error: only graphs are released under this unit."""
         raise UnitError(
             "unit 'edge-subset' is for released graphs, and sums over neighbors mix public and "
             "private edges; use 'undirected-edge' for those"
@@ -227,12 +255,19 @@ UNITS: dict[str, type[Unit]] = {
 
 @checked
 def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:
-    """Return the unit of this name; a missing or unknown name is an error that lists the choices.
+    """Return the privacy unit with a name; an unknown name is an error with the choices.
 
     Args:
-        name: the unit's name.
-        replace_one: for node-level privacy units: neighbors have another record in place of a null record.
-        max_degree: the degree that the data owner asserts, for ``node-bounded-degree``.
+        name: Name of the unit.
+        replace_one: For node-level privacy units: whether neighboring datasets have another record in place
+            of a null record.
+        max_degree: Maximum degree that the data owner asserts, for ``node-bounded-degree``.
+
+    Returns:
+        The unit.
+
+    Raises:
+        UnitError: If the name is missing or unknown, or an argument does not fit the unit.
 
     >>> parse_unit("undirected-edge")
     UndirectedEdge()
