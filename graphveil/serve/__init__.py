@@ -27,13 +27,19 @@ def create_app(
     """Return the ASGI application that serves some runs.
 
     Args:
-        runs: runs from ``read_runs``.
+        runs: Runs from ``read_runs``.
         keys: API keys. Required under node-level units, where a row is only returned to a key of its subject.
-        limits: limits of requests. Deadlines of connections only apply to ``serve``.
+        limits: Limits of requests. Deadlines of connections only apply to ``serve``.
+
+    Returns:
+        The application.
 
     Raises:
-        ConfigError: a run under a node-level unit without keys, or together with another one.
-        MissingDependencyError: the extra ``serve`` is not installed.
+        ConfigError: If a run under a node-level unit has no keys, or is served together with another one.
+        MissingDependencyError: If the extra ``serve`` is not installed.
+
+    Privacy:
+        Reads: released outputs. Charges: nothing; the application cannot make a release.
     """
     return make_app(tuple(runs), keys, limits or Limits())
 
@@ -51,15 +57,21 @@ def serve(
     Port 0 takes any free port; the first line of the log has its number.
 
     Args:
-        service: settings of the server.
-        host, port: Address to bind.
-        app: result of ``service.app()``, if that was called before. Used by a single worker.
-        on_bound: Called once the server accepts connections.
+        service: Settings of the server.
+        host: Address to bind.
+        port: Port to bind; 0 for any free port.
+        app: Result of ``service.app()``, if that was called before. Used by a single worker.
+        on_bound: Function that is called once the server accepts connections.
 
     Raises:
-        ConfigError, ArtifactError: the runs cannot be served, or the address cannot be used.
-        GraphError: there is not enough memory for the workers.
-        MissingDependencyError: the extra ``serve`` is not installed.
+        ConfigError: If the runs cannot be served, or the address cannot be used.
+        ArtifactError: If a run folder is damaged.
+        GraphError: If there is not enough memory for the workers.
+        MissingDependencyError: If the extra ``serve`` is not installed.
+
+    Privacy:
+        Charges: nothing, unless ``service.release_budget`` allows new releases; each of those is charged
+        before it is computed.
     """
     if service.workers > 1:  # a system without memory kills any process
         what = f"{service.workers} workers"

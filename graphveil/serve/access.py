@@ -25,25 +25,26 @@ class Limits:
     """Limits of one server process; the rate applies to all its workers together.
 
     Args:
-        body_bytes: largest body of a request; a larger one gets 413.
-        ids: largest number of ids or records in a request; more get 413.
-        under_way: requests for predictions that are answered at a time; one more is 429. A request counts
-            from when its body is there until its answer is computed.
-        connections: with or without a request. For one more, the oldest that waits for its client is closed:
-            for a request or the rest of one, or for an answer to be read.
-        held_bytes: of bodies in arrival, and as many of large answers that are not read yet. Above it, the
-            oldest body gives way with 408, and a request for another large answer gets 429.
-        rate: requests per second and key on average, or of all callers together for a server without keys;
+        body_bytes: Largest body of a request; a larger one gets 413.
+        ids: Largest number of ids or records in a request; more get 413.
+        under_way: Number of requests for predictions that are answered at a time; one more gets 429. A
+            request counts from when its body has arrived until its answer is computed.
+        connections: Number of connections, with or without a request. For one more, the oldest that waits for
+            its client is closed.
+        held_bytes: Bytes of bodies in arrival, and as many of large answers that are not read yet. Above it,
+            the oldest body gets 408, and a request for another large answer gets 429.
+        rate: Requests per second and key on average, or of all callers together for a server without keys;
             more get 429. None for no limit.
-        burst: how many of them may arrive at once.
-        releases: requests that may wait for a new release, of which one is made at a time; more get 429.
-        head_seconds: between checks that close connections. A connection is closed if it has waited since the
-            last check for the head of a request, or for its client to read an answer.
-        body_seconds: until the whole body must have arrived; else 408.
-        grace_seconds: to finish requests when the server stops.
+        burst: Number of requests that may arrive at once.
+        releases: Number of requests that may wait for a new release, of which one is made at a time; more get
+            429.
+        head_seconds: Seconds between checks that close connections. A connection is closed if it has waited
+            since the last check for the head of a request, or for its client to read an answer.
+        body_seconds: Seconds until the whole body must have arrived; else 408.
+        grace_seconds: Seconds to finish requests when the server stops.
 
     Raises:
-        ConfigError: a limit is not above zero.
+        ConfigError: If a limit is not above zero.
     """
 
     body_bytes: int = 1 << 20
@@ -68,12 +69,15 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseBudget:
-    """The epsilon that an operator allows for all new releases of a server together.
+    """Epsilon that an operator allows for all new releases of a server together.
 
     Args:
-        epsilon: at the delta of the served run.
+        epsilon: Limit of epsilon, at the delta of the served run.
         ledger: ``NAME``, ``URL`` or ``URL#NAME`` of a registered dataset, which is charged for all graphs
             that callers send.
+
+    Raises:
+        ConfigError: If ``epsilon`` is not above 0.
     """
 
     epsilon: Decimal
@@ -96,10 +100,10 @@ class RateLimiter:
     burst of requests. No history is stored.
 
     Args:
-        per_second: requests per second, on average.
-        burst: how many may arrive at once.
-        keys: number of keys; a server without keys uses place 0.
-        file: where several workers share the instants; None in one process.
+        per_second: Requests per second, on average.
+        burst: Number of requests that may arrive at once.
+        keys: Number of keys; a server without keys uses place 0.
+        file: File where several workers share the instants; None in one process.
 
     >>> rates = RateLimiter(2.0, 2, keys=1)
     >>> [rates.wait(0, now=now) for now in (10.0, 10.0, 10.0, 10.5)]
@@ -138,8 +142,9 @@ class Key(StrictSchema):
     """One key: the hash of its text, and what it may do.
 
     Args:
-        subjects: ids whose rows it may read under node-level units, as text.
-        releases: whether it may make new releases, which spend privacy budget.
+        sha256: Hash of the text of the key.
+        subjects: Ids whose rows it may read under node-level units, as text.
+        releases: Whether it may make new releases, which spend privacy budget.
     """
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -162,35 +167,59 @@ class _KeysFile(StrictSchema):
 
 
 class Keys:
-    """The keys of a file.
+    """API keys of a file.
 
     A key is 256 random bits that are made here, so a plain hash cannot be searched. Keys that people choose
     would need a slow hash, and are not supported.
     """
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
-        """Store the keys; without any, every request is rejected."""
+        """Store the keys.
+
+        Args:
+            keys: Keys; without any, every request is rejected.
+        """
         self._by_hash = {key.sha256: key for key in keys}
         self._places = {hashed: place for place, hashed in enumerate(self._by_hash)}
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of keys."""
         return len(self._by_hash)
 
     def find(self, text: str) -> Key | None:
-        """Return the key with this text, or None."""
+        """Return the key with a text.
+
+        Args:
+            text: Text of the key, as a caller sends it.
+
+        Returns:
+            The key, or None.
+        """
         return self._by_hash.get(_hash(text))
 
     def place(self, key: Key) -> int:
-        """Return which one it is, from 0 on."""
+        """Return the position of a key, from 0 on.
+
+        Args:
+            key: Key of this object.
+
+        Returns:
+            The position.
+        """
         return self._places[key.sha256]
 
     @classmethod
     def read(cls, path: str | Path) -> "Keys":
         """Read a file of keys.
 
+        Args:
+            path: File of keys.
+
+        Returns:
+            The keys.
+
         Raises:
-            ConfigError: it is missing, or is not a file of keys.
+            ConfigError: If it is missing, or is not a file of keys.
         """
         return cls(_read(Path(path)).keys)
 
@@ -198,8 +227,20 @@ class Keys:
     def add(path: str | Path, subjects: Sequence[str | int] = (), *, releases: bool = False) -> str:
         """Make a key, add its hash to a file, and return the key, which is not stored.
 
+        Args:
+            path: File of keys; it is created if it is missing.
+            subjects: Ids whose rows the key may read under node-level units.
+            releases: Whether the key may make new releases.
+
+        Returns:
+            Text of the key.
+
         Raises:
-            ConfigError: the file is not a file of keys or cannot be made, or a subject is not an id.
+            ConfigError: If the file is not a file of keys or cannot be created, or a subject is not an id.
+
+        Privacy:
+            Under node-level units, a key reads the rows of its subjects. With ``releases`` it spends privacy
+            budget.
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
         texts = [str(one) for one in subjects]

@@ -104,7 +104,7 @@ class Metrics:
 
 
 def forget_dead_workers(folder: Path) -> None:
-    """Remove what killed workers were doing, which would be counted as under way without end."""
+    """Remove the gauges of killed workers, which would be counted as active without end."""
     for file in folder.glob("gauge_livesum_*.db"):
         process = int(file.stem.rpartition("_")[2])
         try:
@@ -118,10 +118,10 @@ class AdmissionControl:
     """Keys, limits, counters and log lines.
 
     Args:
-        keys: keys of callers; None for a server without keys.
-        limits: limits of requests.
-        metrics: where requests are counted.
-        rate_limiter: requests per second and key; None for no limit.
+        keys: Keys of callers; None for a server without keys.
+        limits: Limits of requests.
+        metrics: Counters of requests.
+        rate_limiter: Requests per second and key; None for no limit.
     """
 
     keys: Keys | None
@@ -162,8 +162,8 @@ class RequestMiddleware:
     only has the class of the error, because its text may quote data.
 
     Args:
-        app: answers the requests.
-        admission: keys, limits and counters.
+        app: Application that answers the requests.
+        admission: Keys, limits and counters.
     """
 
     def __init__(self, app: App, admission: AdmissionControl) -> None:

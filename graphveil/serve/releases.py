@@ -88,11 +88,11 @@ class NewRecordsGraph:
 
     @classmethod
     def read(cls, records: object, edges: object, run: ServedRun, *, directed: bool) -> "NewRecordsGraph":
-        """Read both lists.
+        """Read the records and edges of a request.
 
         Raises:
-            RequestError: they are invalid, the features are not those of the run, an id is listed twice, or
-                an edge has an unknown end.
+            RequestError: If they are invalid, the features are not those of the run, an id is listed twice,
+                or an edge has an unknown end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
@@ -134,7 +134,7 @@ def _features(found: Sequence[NewNodeRecord], run: ServedRun) -> list[list[float
     """Return the features of each record as the model reads them, in 32 bits, for every encoding.
 
     Raises:
-        RequestError: the features are not those of the run.
+        RequestError: If the features are not those of the run.
     """
     rules = () if run.encoding is None else run.encoding.rules
     names = [rule.name for rule in rules]
@@ -199,14 +199,13 @@ class ServerLedger:
     allowed. All of them use a reference that follows from the request, so a repeated request is charged once.
 
     Args:
-        release_budget: the budget that the operator allowed.
-        guarantee: of the run, whose unit and delta its releases have.
-        folder: folder of the ledger of the server.
+        release_budget: Budget that the operator allowed.
+        guarantee: Guarantee of the run, whose unit and delta its releases have.
+        folder: Folder of the ledger of the server.
 
     Raises:
-        ConfigError: the dataset is not registered, it has no budget under the unit, or its name is
-            ambiguous.
-        LedgerError: a database cannot be used.
+        ConfigError: If the dataset is not registered, has no budget under the unit, or its name is ambiguous.
+        LedgerError: If a database cannot be used.
     """
 
     def __init__(self, release_budget: ReleaseBudget, guarantee: Guarantee, folder: Path) -> None:
@@ -235,8 +234,8 @@ class ServerLedger:
         """Return the ledger of one request, to attach to its graph.
 
         Args:
-            reference: of the request.
-            others: ledgers of data that the graph may share edges with.
+            reference: Reference of the request.
+            others: Ledgers of data that the graph may share edges with.
         """
         # The ledger of the server comes last: a process that is killed in between leaves the datasets with
         # less budget, and never with more.
@@ -282,21 +281,21 @@ class ReleaseService:
     was drawn, or the same request finishes the release with the same noise. Answers are also
     stored there. A lock on the folder lets one worker release at a time.
 
+    Args:
+        folder: Run folder, with its internal part.
+        run: Served run.
+        release_budget: Budget of all releases.
+        max_waiting: Number of requests that may wait for a release in this process.
+
+    Raises:
+        ConfigError: If the run has another unit, no guarantee or no internal part, or the ledger has no such
+            budget.
+
     Privacy:
         Every answer about new records is charged. The model is loaded from ``release/`` alone, so that it
         cannot recognize the graph of the training: an answer without a charge would reveal that a request
         contains exactly the private edges. For the same reason a stored answer is returned only to the key
         that was charged for it: to any other caller it would reveal that this graph was sent before.
-
-    Args:
-        folder: the run folder, with its internal part.
-        run: the served run.
-        release_budget: budget of all releases.
-        max_waiting: how many requests may wait for a release in this process.
-
-    Raises:
-        ConfigError: the run has another unit, no guarantee or no internal part, or the ledger has no such
-            budget.
     """
 
     def __init__(self, folder: Path, run: ServedRun, release_budget: ReleaseBudget, max_waiting: int) -> None:
@@ -326,13 +325,13 @@ class ReleaseService:
         """Return the rows of new records, in the order in which they were sent.
 
         Args:
-            records: new records, as sent.
-            edges: pairs of their ids, as sent.
-            most: the largest number of records.
-            caller: the key that is charged.
+            records: New records, as sent.
+            edges: Pairs of their ids, as sent.
+            most: Largest number of records.
+            caller: Key that is charged.
 
         Raises:
-            RequestError: they are invalid, there is no budget for them, or too many requests wait.
+            RequestError: If they are invalid, there is no budget for them, or too many requests wait.
         """
         if isinstance(records, list) and len(records) > most:
             raise RequestError("too_many_ids", most=most)
@@ -348,7 +347,7 @@ class ReleaseService:
         """Return the limit, the spent and the remaining epsilon.
 
         Raises:
-            RequestError: the ledger cannot be reached.
+            RequestError: If the ledger cannot be reached.
         """
         try:
             return await asyncio.to_thread(self._server_ledger.as_plain)

@@ -23,13 +23,16 @@ class ServedRun:
     """The public part of one run. No noisy aggregate and no parameter is stored.
 
     Args:
-        name: of its folder.
-        guarantee: its guarantee.
-        class_names: by class number.
-        features: number of features of a record.
-        encoding: names of the feature columns, and how each becomes features; None where they have none.
-        proba: released probabilities (N, C).
-        places: the row of each id.
+        name: Name of the folder.
+        guarantee: Guarantee of the run.
+        class_names: Names of the classes, by class number.
+        features: Number of features of a record.
+        encoding: Names of the feature columns and their encoding; None if they have none.
+        proba: Released probabilities, of shape (N, C).
+        places: Row of each id.
+
+    Privacy:
+        Contains released outputs alone. Under node-level units a row is internal to its subject.
     """
 
     name: str
@@ -57,22 +60,50 @@ class ServedRun:
         return types.pop() if len(types) == 1 else None
 
     def spelled(self, ids: Sequence[Id]) -> list[Id]:
-        """Return ids as the run has them: where all of its ids are text, 7 means "7".
+        """Return ids as the run has them: if all of its ids are text, 7 means "7".
 
         JSON has numbers and text, a CSV file has only text. 7 never means "007".
+
+        Args:
+            ids: Ids of a request.
+
+        Returns:
+            Ids of the type that the run has.
         """
         return [str(one) for one in ids] if self.id_type is str else list(ids)
 
     def unknown(self, ids: Sequence[Id]) -> list[int]:
-        """Return the positions of the ids that the run does not have."""
+        """Return the positions of ids that the run does not have.
+
+        Args:
+            ids: Ids of a request.
+
+        Returns:
+            Positions, from 0.
+        """
         return [position for position, one in enumerate(ids) if one not in self.places]
 
     def rows(self, ids: Sequence[Id]) -> list[Row]:
-        """Return the rows of known ids, with the columns of ``predictions.parquet``."""
+        """Return the released rows of known ids.
+
+        Args:
+            ids: Ids that the run has.
+
+        Returns:
+            One row for each id, with the columns of ``predictions.parquet``.
+        """
         return [self.row_of(one, self.proba[self.places[one]]) for one in ids]
 
     def row_of(self, one: Id, proba: npt.NDArray[np.float32]) -> Row:
-        """Return a row with these probabilities."""
+        """Return a row with these probabilities.
+
+        Args:
+            one: Id of the node.
+            proba: Probability of each class.
+
+        Returns:
+            The row, with the columns of ``predictions.parquet``.
+        """
         figures = dict(zip(self.columns, proba.tolist(), strict=True))
         return {NODE: one, PREDICTION: self.class_names[int(proba.argmax())], **figures}
 
@@ -80,9 +111,18 @@ class ServedRun:
 def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
     """Read the released predictions of some runs.
 
+    Args:
+        folders: Run folders.
+
+    Returns:
+        The runs, in order.
+
     Raises:
-        ArtifactError: a folder has no run, is damaged, or its ``per_node/`` is missing.
-        ConfigError: two folders have the same name.
+        ArtifactError: If a folder has no run, is damaged, or its ``per_node/`` is missing.
+        ConfigError: If two folders have the same name.
+
+    Privacy:
+        Reads: released outputs, and ``per_node/`` under node-level units. Charges: nothing.
     """
     runs = tuple(map(_read, map(Path, folders)))
     if len({run.name for run in runs}) < len(runs):

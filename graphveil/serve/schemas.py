@@ -109,9 +109,9 @@ class RequestError(Exception):
     """An error response.
 
     Args:
-        name: of an error of the table.
-        headers: of the response, with those of the table.
-        values: of the server, to put into the message; never a value of the request.
+        name: Name of an error of the table.
+        headers: Headers of the response, in addition to those of the table.
+        values: Values of the server for the error text; never a value of the request.
     """
 
     def __init__(self, name: str, headers: Mapping[str, str] | None = None, **values: object) -> None:
@@ -133,7 +133,7 @@ def to_json_bytes(record: object) -> bytes:
 
 
 def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
-    """Return that the run does not have some ids, by their positions in the request."""
+    """Return the error for unknown ids, by their positions in the request."""
     shown = ", ".join(str(position) for position in positions[:_SHOWN])
     more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
     numbers = ' The ids of this run are numbers: send 7 and not "7".' if quoted else ""
@@ -141,12 +141,14 @@ def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
 
 
 def other_features(width: int, names: Sequence[str], wrong: Sequence[str] = ()) -> RequestError:
-    """Return that new records have other features than the run; its own are public.
+    """Return the error for new records whose features differ from those of the run.
+
+    The columns of the run are public.
 
     Args:
-        width: number of features of the run.
-        names: its feature columns.
-        wrong: those of them that are missing, or whose values cannot be read.
+        width: Number of features of the run.
+        names: Feature columns of the run.
+        wrong: Columns that are missing, or whose values cannot be read.
     """
     listed = f"a list of {width:,} numbers in the order of the training's columns"
     named = f"an object with a value for each of the {len(names):,} columns {_quoted(names)} and no other"
@@ -398,8 +400,8 @@ def responses(answer: type[BaseModel] | None, *errors: int) -> dict[int | str, d
     """Return the responses of an endpoint: its answer, its errors, and those of every endpoint.
 
     Args:
-        answer: the body; None for text.
-        errors: statuses.
+        answer: Model of the body; None for text.
+        errors: Statuses of the errors of this endpoint.
     """
     text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     found: dict[int | str, dict[str, Any]] = {200: text if answer is None else {"model": answer}}

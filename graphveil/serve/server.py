@@ -40,7 +40,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """Return a bound server socket; connections wait there until a worker accepts them.
 
     Raises:
-        ConfigError: the address cannot be used, or is empty, which would mean all addresses of the machine.
+        ConfigError: If the address cannot be used, or is empty, which would mean all addresses of the
+            machine.
     """
     if not host:
         raise ConfigError(
@@ -63,10 +64,10 @@ def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool =
     """Return the configuration of uvicorn.
 
     Args:
-        app: the application, or what makes it in each worker.
-        limits: limits of each worker.
-        workers: number of processes.
-        factory: whether ``app`` makes the application.
+        app: Application, or a function that makes it in each worker.
+        limits: Limits of each worker.
+        workers: Number of processes.
+        factory: Whether ``app`` makes the application.
     """
     return uvicorn.Config(
         app,
@@ -93,9 +94,10 @@ class ConnectionLimits:
     own limit of connections would reject all clients while some are silent.
 
     Args:
-        most: connections of a worker. For one more, the oldest that waits for its client is closed.
-        seconds: between two checks of a connection. It is closed if it has waited for its client since the
-            last check: for the head of a request, or to read an answer.
+        most: Maximum number of connections of a worker. For one more, the oldest that waits for its client is
+            closed.
+        seconds: Seconds between two checks of a connection. It is closed if it has waited for its client
+            since the last check: for the head of a request, or to read an answer.
     """
 
     def __init__(self, most: int, seconds: float) -> None:

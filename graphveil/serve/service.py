@@ -19,11 +19,11 @@ class Service:
     """Settings of a server.
 
     Args:
-        runs: folders.
-        keys: file of keys; None for a server without keys.
-        limits: bounds of each worker.
-        workers: how many processes answer.
-        release_budget: budget of new releases; None for a server that makes none.
+        runs: Run folders.
+        keys: File of keys; None for a server without keys.
+        limits: Limits of each worker.
+        workers: Number of worker processes.
+        release_budget: Budget of new releases; None for a server that makes none.
     """
 
     runs: tuple[Path, ...]
@@ -36,11 +36,15 @@ class Service:
         """Read the runs and keys, and return the application of one worker.
 
         Args:
-            shared: the folder that workers share; None for one that is alone.
+            shared: Folder that workers share; None for a single worker.
+
+        Returns:
+            The application of one worker.
 
         Raises:
-            ConfigError, ArtifactError: the runs or the keys cannot be served.
-            MissingDependencyError: the extra ``serve`` is not installed.
+            ConfigError: If the runs or the keys cannot be served.
+            ArtifactError: If a run folder is damaged.
+            MissingDependencyError: If the extra ``serve`` is not installed.
         """
         keys = None if self.keys is None else Keys.read(self.keys)
         runs, release_service = read_runs(self.runs), None
@@ -87,7 +91,7 @@ def make_app(
 
 
 def missing_extra(error: ModuleNotFoundError) -> Exception:
-    """Return which extra is missing; a missing module of graphveil is raised again."""
+    """Return an error that names the missing extra, or the error itself for our own modules."""
     if (error.name or "").startswith("graphveil"):
         return error
     return MissingDependencyError(
