@@ -72,23 +72,53 @@ class RayBackend(AggregationBackend):
 
     @property
     def yields_borrowed_memory(self) -> bool:
-        """Return True: aggregates are read from Ray's memory and are copied once."""
+        """True: aggregates are read from the memory of Ray and are copied once."""
         return True
 
     def check(self, adjacency: Adjacency) -> None:
-        """Start the workers and register the graph with them, before any budget is spent."""
+        """Start the workers and register the graph with them, before any budget is spent.
+
+        Args:
+            adjacency: Graph of later queries.
+
+        Raises:
+            ConfigError: If the cluster cannot be joined, or its workers cannot read the graph.
+            MissingDependencyError: If Ray is not installed.
+        """
         with _lock:
             self._worker_pool().send_graph(adjacency)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield views of the edges, for computations in this process."""
+        """Yield views of the edges, for computations in this process.
+
+        Args:
+            adjacency: Graph of the computation.
+            first: First row.
+
+        Returns:
+            Iterator over blocks.
+
+        Privacy:
+            The blocks contain exact edges and stay in this process.
+        """
         return blocks(adjacency, _MOST, first)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
         """Yield noisy aggregates as they arrive, in their order.
 
+        Args:
+            work: Work of the query, with its noise key.
+            adjacency: Graph of the query.
+            first: First row.
+
+        Returns:
+            Iterator over noisy aggregates.
+
         Raises:
-            ReleaseError: Workers failed, or too many were lost. The release stays charged.
+            ReleaseError: If workers failed, or too many were lost. The release stays charged.
+
+        Privacy:
+            Workers add the noise, so exact aggregates never leave them. Charges: nothing.
         """
         with _lock:
             worker_pool = self._worker_pool()
