@@ -1,4 +1,4 @@
-"""What tests of the backend on Ray share: work that kills its worker, and a search for secrets in files."""
+"""Shared by tests of the Ray backend: work that kills its worker, and a search for secrets in files."""
 
 import base64
 import os
@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,25 @@ from graphveil.release.backends import BlockWork
 MOMENTS = ("start", "middle", "end")  # before the work, within it, and between it and the answer
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Deadly(BlockWork):
-    """Work that kills its own process in one block, as often as there are files to take; else as it is."""
+@dataclass(frozen=True)
+class Kill:
+    """Files in a folder, each of which kills the worker of the block with a row, at a moment."""
 
-    inner: BlockWork
-    folder: str
+    folder: Path
     moment: str
     row: int
 
-    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
-        if not edges.start <= self.row < edges.stop or not self._select_rows():
-            return self.inner(edges)
-        if self.moment == "middle":
-            half = len(edges) // 2
-            self.inner(edges.rows(0, max(1, half)))
-        if self.moment == "end":
-            self.inner(edges)
-        os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(60)
-        raise AssertionError("nobody gets here")
+    @classmethod
+    def prepare(cls, folder: Path, moment: str, row: int, count: int = 1) -> "Kill":
+        """Write the files for a number of kills."""
+        folder.mkdir(exist_ok=True)
+        for number in range(count):
+            (folder / f"kill-{number}").touch()
+        return cls(folder, moment, row)
 
-    def _select_rows(self) -> bool:
-        """Take one of the files; of two that try, one does."""
-        for file in sorted(Path(self.folder).glob("kill-*")):
+    def take(self) -> bool:
+        """Take one of the files; of two workers that try, one does."""
+        for file in sorted(self.folder.glob("kill-*")):
             try:
                 file.unlink()
                 return True
@@ -52,35 +47,51 @@ class Deadly(BlockWork):
         return False
 
 
-def kills(folder: Path, count: int) -> None:
-    """Let so many processes be killed."""
-    folder.mkdir(exist_ok=True)
-    for number in range(count):
-        (folder / f"kill-{number}").touch()
+@dataclass(frozen=True, eq=False, repr=False)
+class DeadlyWork(BlockWork):
+    """Work that kills its own process in one block while there are files to take."""
+
+    inner: BlockWork
+    kill: Kill
+
+    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
+        if not edges.start <= self.kill.row < edges.stop or not self.kill.take():
+            return self.inner(edges)
+        if self.kill.moment == "middle":
+            self.inner(edges.rows(0, max(1, len(edges) // 2)))
+        if self.kill.moment == "end":
+            self.inner(edges)
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+        raise AssertionError("the process was killed")
 
 
+@dataclass(frozen=True)
 class DeadlyRay(RayBackend):
-    """Sends work that kills, and remembers the key that it was sent with."""
+    """Sends work that kills its workers, and keeps the work that it was given, with its key."""
+
+    kill: Kill | None = None
+    seen: list[Any] = field(default_factory=list, compare=False)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:
-        seen.append(work)
-        sent = work if plan is None else Deadly(work, *plan)
+        self.seen.append(work)
+        sent = work if self.kill is None else DeadlyWork(work, self.kill)
         return super().run(sent, adjacency, first)
 
-
-seen: list[Any] = []
-plan: tuple[str, str, int] | None = None
+    def sent_keys(self) -> set[bytes]:
+        """Return the keys of the noise that were sent, and that of the sealed values."""
+        return {work.key for work in self.seen} | {self._worker_pool()._box.key}
 
 
 def by_value() -> None:
-    """Let workers have this module's classes, whose file they may not find."""
+    """Send this module's classes to workers by value, since they may not find its file."""
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def forms(secret: bytes) -> list[bytes]:
-    """Return what a secret looks like in a file: raw, hexadecimal, escaped, in base64 wherever it begins."""
+    """Return the forms of a secret in a file: raw, hexadecimal, escaped, in base64 wherever it begins."""
     plain = [secret, secret.hex().encode(), secret.hex().upper().encode(), repr(secret)[2:-1].encode()]
     for shift in range(3):
         for coded in (base64.b64encode, base64.urlsafe_b64encode):
@@ -89,13 +100,9 @@ def forms(secret: bytes) -> list[bytes]:
     return plain
 
 
-def found(secret: bytes, *folders: Path) -> list[str]:
-    """Return the files that a secret is in, in any form, and how many files were read."""
-    hits, read = [], 0
-    for folder in folders:
-        for file in sorted(folder.rglob("*")):
-            if file.is_file() and not file.is_symlink():
-                text, read = file.read_bytes(), read + 1
-                hits += [str(file) for form in forms(secret) if form in text]
-    assert read > 3, "nothing was searched"
-    return hits
+def found(secret: bytes, folder: Path) -> list[str]:
+    """Return the files that contain a secret in any form."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
+    assert len(files) > 3, "nothing was searched"
+    texts = {str(file): file.read_bytes() for file in files}
+    return [name for name, text in texts.items() if any(form in text for form in forms(secret))]

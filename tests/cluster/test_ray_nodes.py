@@ -1,4 +1,4 @@
-"""Two nodes of Ray, whose processes are killed: the same bytes or a refusal, and nothing secret on any disk.
+"""Two nodes of Ray, whose processes are killed: bit-identical results or an error, and no secret on a disk.
 
 Two node processes on one machine stand for two machines. Slow: each killed node is started again.
 """
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from cluster.on_ray import MOMENTS, DeadlyRay, Kill, by_value, found
 from graphveil.cluster.worker_pool import import_ray
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
@@ -25,7 +26,6 @@ from graphveil.privacy import UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import AggregationBackend
 from graphveil.release.plan import hops
-from release import on_ray
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ class Machines:
 def machines() -> Iterator[Machines]:
     ray = import_ray()
     ray.shutdown()
-    on_ray.by_value()
+    by_value()
     logging.getLogger("ray").setLevel(logging.ERROR)
     made = Machines(2)
     yield made
@@ -99,20 +99,15 @@ def released(backend: AggregationBackend, edges: Adjacency, dim: int = DIM) -> t
     return release.answer(NeighborSumData(vectors))
 
 
-def test_twenty_kills_of_workers_and_of_nodes(
-    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(on_ray, "seen", [])
+def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path) -> None:
     edges, rng = graph(), np.random.default_rng(7)
     here = released(InMemoryBackend(), edges)
-    backend = on_ray.DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0)
-    same = refused = 0
+    keys, same, rejected = set[bytes](), 0, 0
     for kill in range(20):
         node = kill % 5 == 4
-        moment = on_ray.MOMENTS[kill % 3]
-        on_ray.kills(tmp_path / "kill", 0 if node else 1)
         row = int(rng.integers(NODES))
-        monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), moment, row))
+        files = Kill.prepare(tmp_path / "kill", MOMENTS[kill % 3], row, 0 if node else 1)
+        backend = DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0, kill=files)
         number = int(rng.integers(2))
         timer = threading.Timer(float(rng.uniform(0, 0.2)), machines.kill, [number])
         if node:
@@ -121,34 +116,32 @@ def test_twenty_kills_of_workers_and_of_nodes(
             assert torch.equal(released(backend, edges), here), f"kill {kill}: other noise was drawn"
             same += 1
         except ReleaseError:
-            refused += 1
+            rejected += 1
         if node:
             timer.join()
             machines.replace(number)
         assert not list((tmp_path / "kill").iterdir())
-    assert same + refused == 20 and same >= 15, f"{same} answers with the same bytes, {refused} refusals"
-    for key in {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}:
-        assert not on_ray.found(key, machines.folder)
+        keys |= backend.sent_keys()
+    assert same + rejected == 20 and same >= 15, f"{same} identical results, {rejected} errors"
+    for key in keys:
+        assert not found(key, machines.folder)
 
 
-def test_what_is_spilled_tells_nothing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_ray, "seen", [])
-    monkeypatch.setattr(on_ray, "plan", None)
+def test_spilled_values_reveal_nothing(machines: Machines) -> None:
     ray, edges = import_ray(), graph(3_000_000, 50_000)
-    backend = on_ray.DeadlyRay(workers=2, wait=300.0)
+    backend = DeadlyRay(workers=2, wait=300.0)
     here = released(InMemoryBackend(), edges)
     assert torch.equal(released(backend, edges), here)
     canary = np.random.default_rng(2).bytes(32)
     plain = ray.put(np.frombuffer(canary * (1 << 15), np.uint8))  # a megabyte of it, as it is
     ballast = [ray.put(np.full(12 << 20, number, np.uint8)) for number in range(6)]
     assert torch.equal(released(backend, edges), here)  # of blocks that come back from the disk, or were kept
-    assert on_ray.found(canary, machines.folder), "the search finds nothing, or nothing was spilled"
+    assert found(canary, machines.folder), "the search finds nothing, or nothing was spilled"
     spilled = [file for file in machines.folder.rglob("*") if "spill" in str(file.parent) and file.is_file()]
     assert sum(file.stat().st_size for file in spilled) > 20 << 20
-    keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
-    table = on_ray.seen[0].sums.rows
+    table = backend.seen[0].sums.rows
     rows = getattr(table, "rows", table).numpy().tobytes()[:64]
     sources = edges.indices.numpy().tobytes()[:64]
-    for secret in (*keys, rows, sources):
-        assert not on_ray.found(secret, machines.folder)
+    for secret in (*backend.sent_keys(), rows, sources):
+        assert not found(secret, machines.folder)
     del plain, ballast

@@ -2324,7 +2324,7 @@ BUGS = [
         ],
         test=[
             "tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
-            "tests/release/test_ray_worker.py::test_values_arrive_as_they_were_and_parts_tell_nothing[1048576]",
+            "tests/cluster/test_worker.py::test_values_arrive_unchanged_and_parts_reveal_nothing[25]",
         ],
     ),
     dict(
@@ -2384,7 +2384,7 @@ BUGS = [
                 "return str(error)",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+        test="tests/cluster/test_worker.py::test_error_texts_contain_no_value",
     ),
     dict(
         name="a_worker_keeps_its_work_and_its_key",
@@ -2395,7 +2395,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+        test="tests/cluster/test_worker.py::test_error_texts_contain_no_value",
     ),
     dict(
         name="a_late_end_ends_whatever_is_done_by_then",
@@ -2406,7 +2406,7 @@ BUGS = [
                 "if True:",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it",
+        test="tests/cluster/test_worker.py::test_an_unfinished_query_does_not_affect_the_next_one",
     ),
     dict(
         name="values_are_as_long_as_they_are",
@@ -2417,7 +2417,7 @@ BUGS = [
                 "return size",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
+        test="tests/cluster/test_worker.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
     ),
     dict(
         name="a_worker_answers_from_blocks_of_another_graph",
@@ -2428,7 +2428,7 @@ BUGS = [
                 '("", None), self._kept, None, _NO_WORK',
             )
         ],
-        test="tests/release/test_ray_worker.py::test_blocks_are_remembered_for_one_graph",
+        test="tests/cluster/test_worker.py::test_a_worker_keeps_the_blocks_of_one_graph",
     ),
     dict(
         name="a_folder_that_has_changed_is_believed",
@@ -2439,7 +2439,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/release/test_ray_worker.py::test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened",
+        test="tests/cluster/test_worker.py::test_a_worker_checks_the_files_of_a_stored_graph",
     ),
     dict(
         name="a_block_on_disk_is_numbered_from_zero",
@@ -4768,7 +4768,7 @@ BUGS = [
                 "if result is None:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_words_of_a_worker_are_no_rows",
+        test="tests/cluster/test_ray_backend.py::test_the_error_of_a_worker_ends_the_query",
         reason="'str' object has no attribute",
     ),
     dict(
@@ -4780,7 +4780,7 @@ BUGS = [
                 "if place > sealed_blob.size:",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_refused",
+        test="tests/cluster/test_worker.py::test_rejects_parts_that_are_exchanged_or_missing",
     ),
     dict(
         name="small_blocks_tell_how_many_edges_they_have",
@@ -4791,7 +4791,7 @@ BUGS = [
                 "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
+        test="tests/cluster/test_worker.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
     ),
     dict(
         name="one_worker_more_than_allowed_is_lost",
@@ -4802,7 +4802,7 @@ BUGS = [
                 "if self._losses < -1 or",
             ),
         ],
-        test="tests/release/test_dealing.py::test_too_many_losses_are_refused",
+        test="tests/cluster/test_block_scheduler.py::test_too_many_losses_fail",
     ),
     dict(
         name="one_block_is_tried_once_too_often",
@@ -4813,7 +4813,7 @@ BUGS = [
                 "self._tries[block] > _TRIES",
             ),
         ],
-        test="tests/release/test_dealing.py::test_a_block_that_everybody_dies_of_is_refused",
+        test="tests/cluster/test_block_scheduler.py::test_a_block_that_loses_every_worker_fails",
     ),
     dict(
         name="other_blocks_of_a_lost_worker_are_forgotten",
@@ -4824,7 +4824,7 @@ BUGS = [
                 "back = [block]",
             ),
         ],
-        test="tests/release/test_dealing.py::test_what_lost_workers_had_is_asked_again_and_what_was_handed_on_is_not[0]",
+        test="tests/cluster/test_block_scheduler.py::test_blocks_of_lost_workers_are_requested_again[0]",
     ),
     dict(
         name="blocks_are_handed_on_as_they_arrive",
@@ -4835,7 +4835,7 @@ BUGS = [
                 "while done:\n                yield done.pop(min(done))",
             ),
         ],
-        test="tests/release/test_dealing.py::test_every_block_is_answered_once_and_in_order[7-1]",
+        test="tests/cluster/test_block_scheduler.py::test_every_block_is_returned_once_and_in_order[7-1]",
     ),
     dict(
         name="blocks_of_the_last_graph_are_used_for_the_next_one",
@@ -4846,7 +4846,7 @@ BUGS = [
                 '("", None), self._kept, None, _NO_WORK',
             ),
         ],
-        test="tests/release/test_ray_worker.py::test_blocks_are_remembered_for_one_graph",
+        test="tests/cluster/test_worker.py::test_a_worker_keeps_the_blocks_of_one_graph",
     ),
     dict(
         name="messages_of_loud_records_are_not_finite",
