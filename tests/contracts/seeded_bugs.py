@@ -1933,8 +1933,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-record]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-bounded-degree]",
         ],
     ),
     dict(
@@ -1947,8 +1947,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-record]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-bounded-degree]",
         ],
     ),
     dict(
@@ -1961,8 +1961,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-record]",
+            "tests/serve/test_keys.py::test_a_row_is_returned_to_its_subject_only[node-bounded-degree]",
         ],
     ),
     dict(
@@ -1972,8 +1972,8 @@ BUGS = [
             ("graphveil.serve.app:_check", "if len(personal) > 1:", "if False:"),
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_run_of_records_is_not_served_without_keys-node-record]",
-            "tests/serve/test_entitled.py::test_rows_of_records[people_of_two_runs_are_not_confused-node-record]",
+            "tests/serve/test_keys.py::test_runs_of_records_need_keys[node-record]",
+            "tests/serve/test_keys.py::test_each_run_of_records_needs_its_own_server[node-record]",
         ],
     ),
     dict(
@@ -1982,7 +1982,7 @@ BUGS = [
             ("graphveil.release.journal:FolderJournal.resume", "if not self._path.exists():", "if True:"),
             ("graphveil.release.journal:FolderJournal.load", "if not path.exists():", "if True:"),
         ],
-        test="tests/serve/test_releases.py::test_who_asks_again_after_a_failure_pays_nothing_again[FolderJournal-store]",
+        test="tests/serve/test_releases.py::test_a_request_that_failed_is_charged_and_drawn_once[FolderJournal-store]",
     ),
     dict(
         name="each_asking_is_booked_under_a_new_name",
@@ -1993,7 +1993,7 @@ BUGS = [
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
         ],
-        test="tests/serve/test_releases.py::test_who_asks_again_after_a_failure_pays_nothing_again[FolderJournal-store]",
+        test="tests/serve/test_releases.py::test_a_request_that_failed_is_charged_and_drawn_once[FolderJournal-store]",
     ),
     dict(
         name="graphs_of_the_same_fit_are_one_question",
@@ -2004,7 +2004,7 @@ BUGS = [
                 '{"question": parts[:1]}',
             )
         ],
-        test="tests/serve/test_releases.py::test_a_release_is_booked_once_and_has_the_same_bytes_ever_after",
+        test="tests/serve/test_releases.py::test_a_release_is_charged_once_and_its_answer_stays_identical",
     ),
     dict(
         name="what_the_operator_allowed_is_not_asked",
@@ -2015,7 +2015,7 @@ BUGS = [
                 "own.data_set(_OWN)",
             )
         ],
-        test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[1.4-9]",
+        test="tests/serve/test_releases.py::test_a_release_above_the_budget_is_rejected_before_anything_is_drawn[1.4-9]",
     ),
     dict(
         name="the_server_asks_its_own_book_alone",
@@ -2031,7 +2031,7 @@ BUGS = [
                 "self._own.contains",
             ),
         ],
-        test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[9-1.2]",
+        test="tests/serve/test_releases.py::test_a_release_above_the_budget_is_rejected_before_anything_is_drawn[9-1.2]",
     ),
     dict(
         name="the_training_data_pay_nothing",
@@ -2042,7 +2042,7 @@ BUGS = [
                 "return []",
             )
         ],
-        test="tests/serve/test_releases.py::test_the_training_data_pay_too_as_the_graphs_may_share_edges",
+        test="tests/serve/test_releases.py::test_the_training_data_are_charged_because_graphs_may_share_edges",
     ),
     dict(
         name="any_key_spends",
@@ -2053,7 +2053,7 @@ BUGS = [
                 'found = self._by_hash.get(_hash(text))\n        return found and found.model_copy(update={"releases": True})',
             )
         ],
-        test="tests/serve/test_releases.py::test_a_key_spends_only_if_it_was_made_for_that",
+        test="tests/serve/test_releases.py::test_only_keys_with_that_permission_make_releases",
     ),
     dict(
         name="chunks_cost_what_they_are_sold_at",

@@ -1,6 +1,7 @@
-"""Runs to serve, by unit, without a training, and a client of each."""
+"""A run to serve without a training, clients of its server, and the log of the server."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from fastapi.testclient import TestClient
 from ledger.conftest import place, server
 
 from graphveil.serve import Keys, Limits, create_app, read_runs
-from serve.folders import run_of
+from serve.folders import IDS, SECRET, run_of
 
 __all__ = ["place", "server"]  # fixtures of the ledger's tests: an empty ledger in each kind of database
 Ask = Callable[..., TestClient]
@@ -24,6 +25,15 @@ def folder(tmp_path: Path) -> Path:
 def client(folder: Path) -> TestClient:
     """A client of a server of that run, without keys."""
     return TestClient(create_app(read_runs([folder])))
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """The log of the server, which never contains a value."""
+    logging.getLogger("graphveil.serve").propagate = True
+    caplog.set_level(logging.INFO, logger="graphveil.serve")
+    yield caplog
+    assert not any(text in caplog.text for text in (SECRET, *IDS))
 
 
 @pytest.fixture

@@ -1,59 +1,44 @@
-"""The commands `serve` and `keys`, over a real socket."""
+"""The commands `serve` and `keys`."""
 
 import json
-import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2 as httpx
 import pytest
 from command import Invoke
 
-from graphveil._util import memory
-from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.serve import Keys, create_app, read_runs
+from graphveil.errors import ConfigError
+from graphveil.serve import Keys
 from graphveil.serve.server import bind_socket
 from serve.folders import SECRET, run_of
+from serve.sockets import ANN, Client, get, request, started
 
 
-@contextmanager
-def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the command, and yield it with its address."""
-    command = [sys.executable, "-m", "graphveil", "serve", *map(str, arguments), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            first = next(line for line in process.stderr if line.startswith("{"))
-            yield process, f"http://127.0.0.1:{json.loads(first)['port']}"
-        finally:
-            process.kill()
-
-
-def test_a_server_answers_over_a_socket_and_stops_in_order(tmp_path: Path) -> None:
+def test_a_server_answers_over_a_socket_and_logs_no_value(tmp_path: Path) -> None:
     run, file = run_of("node-record", tmp_path / "run"), tmp_path / "keys.json"
-    headers = {"Authorization": f"Bearer {Keys.add(file, ['ann'])}"}
-    with serving(run, "--keys", file) as (process, address), httpx.Client(base_url=address) as client:
-        first, again = (client.post("/v1/predict", json={"ids": ["ann"]}, headers=headers) for _ in range(2))
-        assert (first.status_code, first.content) == (200, again.content)
-        assert client.post("/v1/predict", json={"ids": ["bob"]}, headers=headers).status_code == 403
-        assert client.post(f"/v1/predict?{SECRET}", json={"ids": [SECRET]}).status_code == 401
-        assert client.get("/healthz").status_code == 200
-        large = client.post("/v1/predict", content=b" " * (2 << 20), headers=headers)
-        assert large.status_code == 413
-        assert "server" not in first.headers
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) in (0, -signal.SIGTERM)
-        assert process.stderr is not None
-        lines = process.stderr.read().splitlines()
-    assert [json.loads(line)["status"] for line in lines] == [200, 200, 403, 401, 200, 413]
-    assert not any(text in "".join(lines) for text in (SECRET, "ann", "bob"))
+    key = f"Authorization: Bearer {Keys.add(file, ['ann'])}"
+    with started(run, "--keys", file) as server:
+        with Client(server.port) as client:
+            first, again = (client.send(request(ANN, key)).response() for _ in range(2))
+            assert first[0] == 200 and first[2] == again[2]
+            assert "server" not in first[1]
+            assert client.send(request({"ids": ["bob"]}, key)).status() == 403
+            page = f"/v1/predict?{SECRET}"
+            assert client.send(request({"ids": [SECRET]}, page=page)).status() == 401
+            assert client.send(request(" " * (2 << 20), key)).status() == 413
+        assert get(server.port, "/healthz")[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=20) == 0
+    lines = [json.loads(line) for line in server.lines if line.startswith("{")]
+    assert "listening" in lines[0]
+    assert [line["status"] for line in lines[1:]] == [200, 200, 403, 401, 413, 200]
+    assert not any(text in "".join(server.lines) for text in (SECRET, "ann", "bob"))
 
 
-def test_a_run_of_records_without_keys_is_misuse(invoke: Invoke, tmp_path: Path) -> None:
+def test_runs_of_records_need_a_file_of_keys(invoke: Invoke, tmp_path: Path) -> None:
     answer = invoke("serve", run_of("node-record", tmp_path / "run"))
     assert answer.code == 2
     assert "graphveil keys FILE" in answer.err
@@ -70,72 +55,63 @@ def test_a_run_of_records_without_keys_is_misuse(invoke: Invoke, tmp_path: Path)
         ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "set a locale of UTF-8"),  # größe where the locale is C
     ],
 )
-def test_no_key_is_made_for_what_cannot_hold_it(
+def test_keys_rejects_places_and_subjects_that_it_cannot_store(
     invoke: Invoke, tmp_path: Path, place: str, subject: str, words: str
 ) -> None:
     here = tmp_path / "keys"
     (here / "folder").mkdir(parents=True)
     (here / "run.json").write_text("no keys")
-    refused = invoke("keys", here / place, "--subject", subject)
-    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert words in refused.err
-    made = {path.name for path in here.iterdir()} - {".graphveil-keys.lock"}
-    assert made == {"folder", "run.json"}
+    answer = invoke("keys", here / place, "--subject", subject)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert words in answer.err
+    assert {path.name for path in here.iterdir()} - {".graphveil-keys.lock"} == {"folder", "run.json"}
 
 
-def test_a_key_is_shown_once(invoke: Invoke, tmp_path: Path) -> None:
+def test_keys_prints_each_key_once(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     first = invoke("keys", file, "--subject", "ann", "--subject", "bob").out.strip()
     second = invoke("keys", file, "--json").json["key"]
-    keys = Keys.read(file)
-    found = keys.find(first)
-    assert found is not None
-    assert found.authorizes(["ann", "bob"])
-    assert keys.find(second) is not None
+    found = Keys.read(file).find(first)
+    assert found is not None and found.authorizes(["ann", "bob"])
+    assert Keys.read(file).find(second) is not None
 
 
-def test_an_address_that_is_taken_is_misuse_with_one_object(invoke: Invoke, tmp_path: Path) -> None:
+def test_rejects_addresses_that_cannot_be_used(invoke: Invoke, tmp_path: Path) -> None:
     run = run_of("undirected-edge", tmp_path / "run")
-    with serving(run) as (_, address):
-        answer = invoke("serve", run, "--port", address.rpartition(":")[2], "--json")
-    assert answer.code == 2
-    assert "in use" in answer.json["error"]["message"].lower()
-
-
-@pytest.mark.parametrize("host", ["", "nobody.invalid", "a..b", "::g"])
-def test_an_address_that_is_none_is_refused(host: str) -> None:
-    with pytest.raises(ConfigError, match="--host"):
-        bind_socket(host, 0).close()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_server_that_never_began_prints_one_object(invoke: Invoke, tmp_path: Path, workers: int) -> None:
-    run = run_of("undirected-edge", tmp_path / "run")
-    answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers, "--json")
-    assert (answer.code, answer.json["error"]["kind"]) == (2, "ConfigError")
+    with bind_socket("127.0.0.1", 0) as line:
+        answer = invoke("serve", run, "--port", line.getsockname()[1], "--json")
+        assert (answer.code, "in use" in answer.json["error"]["message"].lower()) == (2, True)
+    for workers in (1, 2):
+        answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers, "--json")
+        assert (answer.code, answer.json["error"]["kind"]) == (2, "ConfigError")
     assert invoke("serve", run, "--workers", 257, "--json").json["error"]["kind"] == "UsageError"
+    for host in ("", "a..b", "::g"):
+        with pytest.raises(ConfigError, match="--host"):
+            bind_socket(host, 0).close()
 
 
-def test_workers_that_memory_has_no_room_for_are_refused(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = run_of("undirected-edge", tmp_path / "run")
-    monkeypatch.setattr(memory, "free", lambda: 1 << 33)
-    for workers, words in ((38, "--workers"), (37, "--host")):
-        answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers)
-        assert (answer.code, words in answer.err) == (2, True)
-
-
-def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    monkeypatch.delitem(sys.modules, "graphveil.serve.app", raising=False)
-    with pytest.raises(MissingDependencyError, match=r"graphveil\[serve\]"):
-        create_app(read_runs([folder]))
-
-
-def test_the_command_line_does_without_the_web_until_it_serves() -> None:
-    probe = "import sys, graphveil.cli, graphveil.serve; print(*({'fastapi', 'uvicorn'} & {*sys.modules}))"
+@pytest.mark.parametrize(("workers", "words"), [(256, "--workers"), (2, "--host")])
+def test_rejects_more_workers_than_memory_has_room_for(tmp_path: Path, workers: int, words: str) -> None:
+    run, limit = run_of("undirected-edge", tmp_path / "run"), 16 << 30  # bytes: at most about 70 workers
+    flags = ["--host", "nobody.invalid", "--workers", str(workers)]
     done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, env=dict(os.environ)
+        [sys.executable, "-m", "graphveil", "serve", run, *flags],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
-    assert done.stdout.split() == []
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+def test_the_extra_is_imported_when_it_is_used_and_named_when_it_is_missing(folder: Path) -> None:
+    code = (
+        "import sys, graphveil.cli\n"
+        "from graphveil.errors import MissingDependencyError\n"
+        "from graphveil.serve import create_app, read_runs\n"
+        "assert not {'fastapi', 'uvicorn'} & {*sys.modules}\n"
+        "sys.modules['fastapi'] = None\n"
+        "try: create_app(read_runs(sys.argv[1:]))\n"
+        "except MissingDependencyError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
+    assert "pip install 'graphveil[serve]'" in done.stdout

@@ -1,8 +1,9 @@
-"""A started server whose run folder was moved, deleted or replaced: 503 where it is needed, and never 500."""
+"""A started server whose run folder was moved, deleted or replaced answers with 503, and never with 500."""
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import pytest
 
 from graphveil.ledger import Ledger
 from graphveil.serve import Keys
-from serve.sockets import Client, request
-from serve.started import Started, started
+from serve.sockets import Client, Started, get, request, started
 from serve.test_releases import PATH, UNIT, fit_into
 
 KNOWN, FRESH = PATH, PATH | {"edges": [["a", "b"]]}
@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Moved:
-    """A server that may make releases, of a run that has answered one request for new records."""
+    """A server that may make releases, and the requests of one key."""
 
     def __init__(self, server: Started, run: Path, place: str, key: str) -> None:
         self.run, self.aside = run, run.with_name("aside")
@@ -33,28 +33,32 @@ class Moved:
 
     def ask(self, question: object) -> tuple[int, dict[str, Any]]:
         with Client(self._port) as client:
-            status, _, body = client.say(request(question, self._key)).response()
+            status, _, body = client.send(request(question, self._key)).response()
         return status, json.loads(body)
 
     def budget(self) -> int:
-        with Client(self._port) as client:
-            head = f"GET /v1/privacy HTTP/1.1\r\nHost: here\r\n{self._key}\r\n\r\n"
-            return client.say(head.encode()).status()
+        return get(self._port, "/v1/privacy", self._key)[0]
 
     def charged(self) -> int:
         return len(Ledger(self._place).data_set("callers"))
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def moved(request: pytest.FixtureRequest, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("moved")
+@contextmanager
+def serving(trained: Path, folder: Path, *flags: object) -> Iterator[Moved]:
     run, place, file = folder / "run", f"sqlite:///{folder}/team.sqlite", folder / "keys.json"
     shutil.copytree(trained, run)
     Ledger(place).init("callers", UNIT, epsilon="90", delta="1e-6")
     key = Keys.add(file, releases=True)
-    flags = ("--keys", file, "--allow-releases", 90, "--ledger", f"{place}#callers")
-    with started(run, *flags, "--workers", request.param) as server:
-        found = Moved(server, run, place, key)
+    budget = ("--keys", file, "--allow-releases", 90, "--ledger", f"{place}#callers")
+    with started(run, *budget, *flags) as server:
+        yield Moved(server, run, place, key)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def moved(
+    request: pytest.FixtureRequest, trained: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Moved]:
+    with serving(trained, tmp_path_factory.mktemp("moved"), "--workers", request.param) as found:
         assert found.ask(KNOWN)[0] == 200
         yield found
 
@@ -75,7 +79,7 @@ def empty(run: Path, aside: Path, part: str) -> None:
 
 @pytest.mark.parametrize("part", [".", "release", "internal", "release/model.json", "release/privacy.json"])
 @pytest.mark.parametrize("how", [put_aside, replace_by_a_file, empty])
-def test_a_run_that_is_not_there_releases_nothing(
+def test_a_missing_run_releases_nothing(
     moved: Moved, how: Callable[[Path, Path, str], None], part: str
 ) -> None:
     before, place = moved.charged(), moved.run / part
@@ -97,16 +101,10 @@ def test_a_run_that_is_not_there_releases_nothing(
     assert moved.charged() == before
 
 
-def test_a_run_that_was_deleted_releases_nothing(trained: Path, tmp_path: Path) -> None:
-    """Last, as nothing comes back."""
-    run, place, file = tmp_path / "run", f"sqlite:///{tmp_path}/team.sqlite", tmp_path / "keys.json"
-    shutil.copytree(trained, run)
-    Ledger(place).init("callers", UNIT, epsilon="90", delta="1e-6")
-    key = Keys.add(file, releases=True)
-    with started(run, "--keys", file, "--allow-releases", 90, "--ledger", f"{place}#callers") as server:
-        found = Moved(server, run, place, key)
+def test_a_deleted_run_releases_nothing(trained: Path, tmp_path: Path) -> None:
+    with serving(trained, tmp_path) as found:
         assert found.ask({"ids": [0]})[0] == 200
-        shutil.rmtree(run)
+        shutil.rmtree(found.run)
         for question in (FRESH, KNOWN):
             status, body = found.ask(question)
             assert (status, body["error"]["kind"]) == (503, "Changed")

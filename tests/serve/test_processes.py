@@ -1,44 +1,42 @@
-"""Processes of a started server: how they stop, and that none of them is left behind."""
+"""Processes of a started server: how they stop, what they share, and what remains after kills."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from ledger.conftest import KINDS
 
+import graphveil as gv
+from graphveil.ledger import Ledger
+from graphveil.serve import Keys
+from graphveil.serve.access import RateLimiter
+from graphveil.serve.middleware import SHARED_FOLDER, forget_dead_workers
 from serve.folders import run_of
-from serve.sockets import Client, request, until
-from serve.started import Started, started, starting
+from serve.sockets import ANN, Client, Started, answers, get, request, started, starting, until
 
-GOOD = request({"ids": ["ann"]})
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as line:
-        return int(line.getsockname()[1])
+def slow_but(quick: set[Sequence[object]], cases: Iterable[Sequence[object]]) -> list[Any]:
+    """Return all cases; those that are not quick run with -m slow."""
+    cases = list(cases)
+    assert quick <= set(cases)
+    return [pytest.param(*case, marks=() if case in quick else pytest.mark.slow) for case in cases]
 
 
-def can_listen(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def answers(server: Started) -> bool:
-    if not server.listens():
-        return False
-    with Client(server.port) as client:
-        return client.say(GOOD).status() == 200
-
+# -- stopping ----------------------------------------------------------------------------------------------
 
 # Moments that a server passes, in order, whatever the load of the machine.
 MOMENTS: dict[str, Callable[[Started], bool]] = {
@@ -46,15 +44,8 @@ MOMENTS: dict[str, Callable[[Started], bool]] = {
     "it listens": Started.listens,
     "a first worker is there": lambda server: len(server.members()) >= 2,
     "a second worker is there": lambda server: len(server.members()) >= 4,  # and what tracks resources
-    "it answers": answers,
+    "it answers": lambda server: server.listens() and answers(server.port),
 }
-
-
-def slow_but(quick: set[Sequence[object]], cases: Iterable[Sequence[object]]) -> list[Any]:
-    """Return all cases; the slow ones run with -m slow."""
-    cases = list(cases)
-    assert quick <= set(cases)
-    return [pytest.param(*case, marks=() if case in quick else pytest.mark.slow) for case in cases]
 
 
 @pytest.mark.parametrize(
@@ -65,15 +56,16 @@ def slow_but(quick: set[Sequence[object]], cases: Iterable[Sequence[object]]) ->
         (case for case in product((1, 2, 4), MOMENTS) if case[0] > 1 or "worker" not in case[1]),
     ),
 )
-def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, workers: int, moment: str) -> None:
-    """A worker that outlives its server would hold the port, and nobody would know whom to stop."""
-    port = free_port()
+def test_a_killed_server_leaves_no_process(tmp_path: Path, workers: int, moment: str) -> None:
+    """A worker that survives its server would hold the port, and no one could find it."""
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        port = int(line.getsockname()[1])
     with starting(run_of("undirected-edge", tmp_path / "run"), "--workers", workers, port=port) as server:
         until(lambda: MOMENTS[moment](server), 120)
         server.process.kill()
         server.process.wait(60)
         until(lambda: not server.members(), 60)
-        assert can_listen(port)
+        socket.create_server(("127.0.0.1", port)).close()  # the port is free
 
 
 @pytest.mark.parametrize(
@@ -92,24 +84,23 @@ def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, workers: int,
         ),
     ),
 )
-def test_a_server_that_is_told_to_stop_exits_with_0(
+def test_a_stopped_server_exits_with_0(
     tmp_path: Path, workers: int, number: signal.Signals, moment: str, whole_group: bool
 ) -> None:
-    """A terminal sends Ctrl-C to the whole group, and what stops services may do so with SIGTERM."""
-    run = run_of("undirected-edge", tmp_path / "run")
-    with started(run, "--workers", workers) as server:
+    """A terminal sends Ctrl-C to the whole group, and service managers may do so with SIGTERM."""
+    with started(run_of("undirected-edge", tmp_path / "run"), "--workers", workers) as server:
         if moment != "it listens":
-            until(lambda: answers(server), 120)
+            until(lambda: answers(server.port), 120)
         with Client(server.port) as half:
             if moment == "a request is under way":
-                half.say(GOOD[:-1])
-                assert answers(server)
+                half.send(request(ANN)[:-1])
+                assert answers(server.port)
             if whole_group:
                 os.killpg(server.process.pid, number)
             else:
                 server.process.send_signal(number)
             if moment == "a request is under way":
-                half.say(GOOD[-1:])
+                half.send(request(ANN)[-1:])
             assert server.process.wait(60) == 0
         until(lambda: not server.members(), 60)
     assert not any("Traceback" in line for line in server.lines), server.lines
@@ -134,3 +125,147 @@ def test_signals_are_handled_once_the_address_is_announced(tmp_path: Path, worke
     run = run_of("undirected-edge", tmp_path / "run")
     command = [sys.executable, tmp_path / "server.py", "serve", run, "--port", "0", "--workers", str(workers)]
     assert subprocess.run(command, capture_output=True, timeout=300).returncode == 0
+
+
+# -- what workers share ------------------------------------------------------------------------------------
+
+COUNTING = """
+import os, sys
+from graphveil.serve.middleware import Metrics
+metrics = Metrics()
+metrics.record_request("/v1/predict", 200, 0.25)
+if sys.argv[1] == "last":
+    print(metrics.text().decode())
+else:
+    assert metrics.begin_request(1) and not metrics.begin_request(1)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_counters_of_workers_are_summed_without_requests_of_killed_ones(tmp_path: Path) -> None:
+    package = Path(gv.__file__).parents[1]  # the one under test
+    environment = {**os.environ, SHARED_FOLDER: str(tmp_path), "PYTHONPATH": str(package)}
+    for turn in ("first", "last"):
+        command = [sys.executable, "-c", COUNTING, turn]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if turn == "first":
+            assert list(tmp_path.glob("gauge_livesum_*"))
+            forget_dead_workers(tmp_path)
+            assert not list(tmp_path.glob("gauge_livesum_*"))
+    assert done.returncode == 0, done.stderr
+    assert 'requests_total{page="/v1/predict",status="200"} 2.0\n' in done.stdout
+    assert 'request_seconds_total{page="/v1/predict"} 0.5\n' in done.stdout
+    assert "requests_under_way 0.0\n" in done.stdout
+    assert "graphveil_workers 1.0\n" in done.stdout
+
+
+def test_workers_share_one_rate_of_each_key(tmp_path: Path) -> None:
+    workers = [RateLimiter(1.0, 10, keys=2, file=tmp_path / "rates") for _ in range(2)]
+    allowed = [workers[turn % 2].wait(0, now=100.0) == 0 for turn in range(20)]
+    assert allowed == [True] * 10 + [False] * 10
+    assert workers[0].wait(1, now=100.0) == 0  # another key
+    assert [workers[turn % 2].wait(0, now=102.0) == 0 for turn in range(3)] == [True, True, False]
+
+
+# -- killed workers ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def asking(port: int, bodies: Sequence[object], *headers: str) -> Iterator[list[set[bytes]]]:
+    """Send bodies again and again from three threads; yield the different answers to each so far."""
+    found: list[set[bytes]] = [set() for _ in bodies]
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            for body, known in zip(bodies, found, strict=True):
+                try:
+                    with Client(port) as client:
+                        status, _, content = client.send(request(body, *headers)).response()
+                except OSError:
+                    time.sleep(0.02)  # its worker was killed: send it again
+                    continue
+                if status == 200:
+                    known.add(content)
+                else:
+                    assert status in (429, 503), content
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def kill_workers(server: Started, rounds: int) -> None:
+    """Kill all workers at random moments, each time after they were replaced and one has answered."""
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        until(lambda: answers(server.port), 300)
+        time.sleep(float(rng.uniform(0, 1)))
+        before = server.workers()
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+        until(lambda before=before: len({*server.workers()} - {*before}) == 2, 60)  # type: ignore[misc]
+
+
+@pytest.mark.slow
+def test_killed_workers_are_replaced_and_no_request_is_lost(tmp_path: Path) -> None:
+    run = run_of("undirected-edge", tmp_path / "friends")
+    with started(run, "--workers", 2) as server:
+        until(lambda: len(server.workers()) == 2, 60)
+        with asking(server.port, [ANN]) as found:
+            kill_workers(server, 3)
+        assert len(found[0]) == 1
+        assert answers(server.port)
+        until(lambda: b"graphveil_workers 2.0" in get(server.port, "/metrics")[1], 60)
+
+
+@pytest.mark.slow
+def test_a_worker_that_cannot_start_ends_the_server(tmp_path: Path) -> None:
+    run = run_of("undirected-edge", tmp_path / "friends")
+    with started(run, "--workers", 2) as server:
+        until(lambda: answers(server.port), 60)
+        (run / "release" / "model.json").unlink()
+        until(lambda: len(server.workers()) == 2, 60)
+        for one in server.workers():
+            os.kill(one, signal.SIGKILL)
+        assert server.process.wait(120) == 1
+    log = "".join(server.lines)
+    assert '"fault": "ArtifactError"' in log and "Traceback" not in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_releases_of_killed_workers_are_charged_and_drawn_once(place: str, tmp_path: Path) -> None:
+    run, file = tmp_path / "run", tmp_path / "keys.json"
+    graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    model = gv.GAP(unit="undirected-edge", epsilon=0.1, delta=1e-7, seed=1, epochs=2, encoder_epochs=2)
+    model.fit(graph).save(run / "release")
+    (run / "internal").mkdir()
+    Ledger(place).init("callers", "undirected-edge", epsilon="5", delta="1e-6")
+    bodies = [
+        {"records": [{"id": one, "x": [float(number)] * 16} for one in "ab"], "edges": [["a", "b"]]}
+        for number in range(6)
+    ]
+    key = f"Authorization: Bearer {Keys.add(file, releases=True)}"
+    flags = ("--keys", file, "--workers", 2, "--allow-releases", 3, "--ledger", f"{place}#callers")
+    with started(run, *flags) as server:
+        until(lambda: len(server.workers()) == 2, 60)
+        with asking(server.port, bodies, key) as found:
+            rng = np.random.default_rng(0)
+            for count in range(3):  # after another answer each time
+                until(lambda count=count: sum(map(bool, found)) > count, 300)  # type: ignore[misc]
+                time.sleep(float(rng.uniform(0, 1)))
+                for worker in server.workers():
+                    os.kill(worker, signal.SIGKILL)
+                until(lambda: len(server.workers()) == 2, 60)
+            until(lambda: all(found), 600)
+        budget = json.loads(get(server.port, "/v1/privacy", key)[1])["budget"]
+    assert [len(one) for one in found] == [1] * len(bodies)
+    assert budget["releases"] == len(bodies) == len(Ledger(place).data_set("callers"))
+    assert Ledger(place).verify() == []

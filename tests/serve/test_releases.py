@@ -1,4 +1,4 @@
-"""Fresh releases: only where they are allowed, booked once before they are computed, and kept."""
+"""New releases: only with a budget, charged once before they are computed, and stored."""
 
 import json
 import shutil
@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from command import Invoke
 from fastapi.testclient import TestClient
 
 import graphveil as gv
-from graphveil.errors import ConfigError, LedgerError
+from graphveil.errors import ConfigError
 from graphveil.ledger import Entry, Ledger
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import DataSetLedger
@@ -52,7 +53,7 @@ def fit_into(folder: Path) -> Path:
 
 
 class Served:
-    """A server with an allowance, its ledger, and what it asks them."""
+    """A server with a budget of new releases, the ledger of its callers, and a client."""
 
     def __init__(
         self, run: Path, folder: Path, epsilon: str = "2", limit: str = "9", key: str | None = None
@@ -69,30 +70,33 @@ class Served:
         self.client = self.caller(key)
 
     def caller(self, key: str | None = None) -> TestClient:
-        """Return a client with a key of its own that may ask for releases."""
-        key = key or Keys.add(self.keys, releases=True)
-        self.key = key
-        return TestClient(self.service.app(), headers={"Authorization": f"Bearer {key}"})
+        """Return a client with a key that may make releases."""
+        self.key = key or Keys.add(self.keys, releases=True)
+        return TestClient(self.service.app(), headers={"Authorization": f"Bearer {self.key}"})
 
     def ask(self, question: object) -> tuple[int, bytes]:
         answer = self.client.post("/v1/predict", json=question)
         return answer.status_code, answer.content
 
     def budget(self) -> dict[str, Any]:
-        told = self.client.get("/v1/privacy").json()
-        assert told["fresh_releases"] is True
-        return dict(told["budget"])
+        answer = self.client.get("/v1/privacy").json()
+        assert answer["fresh_releases"] is True
+        return dict(answer["budget"])
 
 
 @pytest.fixture
 def served(trained: Path, tmp_path: Path) -> Served:
-    run = tmp_path / "run"
-    run.mkdir()
-    shutil.copytree(trained / "release", run / "release")
-    return Served(run, tmp_path)
+    shutil.copytree(trained / "release", tmp_path / "run" / "release")
+    return Served(tmp_path / "run", tmp_path)
 
 
-def test_a_release_is_booked_once_and_has_the_same_bytes_ever_after(served: Served, tmp_path: Path) -> None:
+def with_less(tmp_path: Path, epsilon: str, limit: str = "90") -> Served:
+    """Return another server of the run, with a smaller budget and a ledger of its own."""
+    (tmp_path / "less").mkdir()
+    return Served(tmp_path / "run", tmp_path / "less", epsilon, limit)
+
+
+def test_a_release_is_charged_once_and_its_answer_stays_identical(served: Served, tmp_path: Path) -> None:
     first = served.ask(PATH)
     assert first[0] == 200
     rows = json.loads(first[1])["predictions"]
@@ -113,21 +117,20 @@ def test_a_release_is_booked_once_and_has_the_same_bytes_ever_after(served: Serv
 
 
 @pytest.mark.parametrize(("epsilon", "limit"), [("1.4", "9"), ("9", "1.2")])
-def test_what_does_not_fit_is_refused_before_anything_is_read(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epsilon: str, limit: str
+def test_a_release_above_the_budget_is_rejected_before_anything_is_drawn(
+    served: Served, tmp_path: Path, epsilon: str, limit: str
 ) -> None:
-    (tmp_path / "less").mkdir()
-    less = Served(tmp_path / "run", tmp_path / "less", epsilon, limit)
+    less, journals = with_less(tmp_path, epsilon, limit), tmp_path / "run" / "internal" / "served"
     assert less.ask(PATH)[0] == 200
-    monkeypatch.setattr(FolderJournal, "commit", lambda *_: pytest.fail("something was drawn"))
+    before = {path for path in journals.rglob("*") if "ledger" not in path.name}
     status, body = less.ask(OTHER)
     assert (status, json.loads(body)["error"]["kind"]) == (409, "NoBudget")
-    assert len(less.ledger) == 1
-    assert less.budget()["releases"] == 1
-    assert less.ask(PATH)[0] == 200  # what was released is still there
+    assert {path for path in journals.rglob("*") if "ledger" not in path.name} == before
+    assert len(less.ledger) == less.budget()["releases"] == 1
+    assert less.ask(PATH)[0] == 200  # the stored answer
 
 
-def test_the_training_data_pay_too_as_the_graphs_may_share_edges(served: Served, tmp_path: Path) -> None:
+def test_the_training_data_are_charged_because_graphs_may_share_edges(served: Served, tmp_path: Path) -> None:
     ledger = Ledger(served.place)
     ledger.init("training", UNIT, epsilon="1.4", delta="1e-6")
     training = ledger.data_set("training")
@@ -142,10 +145,6 @@ def test_the_training_data_pay_too_as_the_graphs_may_share_edges(served: Served,
     assert again.budget()["releases"] == 1
 
 
-def dies(*_: object, **__: object) -> None:
-    raise RuntimeError(SECRET)
-
-
 @pytest.mark.parametrize(
     ("place", "name"),
     [
@@ -158,31 +157,28 @@ def dies(*_: object, **__: object) -> None:
         (releases, "save_checked"),
     ],
 )
-def test_who_asks_again_after_a_failure_pays_nothing_again(
+def test_a_request_that_failed_is_charged_and_drawn_once(
     served: Served, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
 ) -> None:
-    drawn = list[bytes]()
-    keep = FolderJournal.store
+    """Each step succeeds, and then the process fails; the request is sent again."""
+    drawn, store, step = list[bytes](), FolderJournal.store, getattr(place, name)
 
     def seen(self: FolderJournal, index: int, answer: Any) -> None:
         drawn.append(answer.numpy().tobytes())
-        keep(self, index, answer)
+        store(self, index, answer)
+
+    def failing(*given: Any, **more: Any) -> None:
+        (seen if step is store else step)(*given, **more)
+        raise RuntimeError(SECRET)
 
     monkeypatch.setattr(FolderJournal, "store", seen)
     with monkeypatch.context() as patch:
-        real = getattr(place, name)
-
-        def half_way(*given: Any, **more: Any) -> None:
-            real(*given, **more)  # it is done, and then the process is gone
-            dies()
-
-        patch.setattr(place, name, half_way)
+        patch.setattr(place, name, failing)
         status, body = served.ask(PATH)
         assert (status, SECRET.encode() in body) == (500, False)
     assert served.ask(PATH)[0] == 200
-    assert len(served.ledger) == 1
-    assert served.budget()["releases"] == 1
-    assert len(set(drawn)) == 2  # two hops, whoever drew them, and no other noise
+    assert len(served.ledger) == served.budget()["releases"] == 1
+    assert len(set(drawn)) == 2  # two hops, drawn by either request, and no other noise
     assert served.ask(PATH) == served.ask(PATH)
 
 
@@ -191,11 +187,12 @@ def test_who_asks_again_after_a_failure_pays_nothing_again(
     [
         {"records": []},
         {"records": [{"id": "a"}]},
+        {"records": [{"id": "a", "x": []}]},
         {"records": [{"id": "a", "x": [SECRET] * 16}]},
         {"records": [{"id": "a", "x": [0] * 15}]},
         {"records": [{"id": "a", "x": ["0.5"] * 16}]},
         {"records": [{"id": "a", "x": [True] * 16}]},
-        {"records": [{"id": "a", "x": [3e38] * 16}]},  # finite, and what a network makes of it is not
+        {"records": [{"id": "a", "x": [3e38] * 16}]},  # finite, and the output of a network is not
         {"records": [{"id": "a", "x": [-1e300] * 16}]},
         {"records": [{"id": "a", "x": [0] * 16, SECRET: 1}]},
         {"records": [{"id": "a", "x": [0] * 16}] * 2},
@@ -207,34 +204,33 @@ def test_who_asks_again_after_a_failure_pays_nothing_again(
         {"edges": [["a", "b"]]},
     ],
 )
-def test_what_are_no_records(served: Served, question: object) -> None:
+def test_invalid_records_are_rejected(served: Served, question: object) -> None:
     status, body = served.ask(question)
     assert (status, SECRET.encode() in body) == (422, False)
     assert len(served.ledger) == 0
 
 
-def test_records_are_bounded(served: Served) -> None:
+def test_the_number_of_records_is_bounded(served: Served) -> None:
     few = TestClient(replace(served.service, limits=Limits(ids=2)).app(), headers=served.client.headers)
     assert few.post("/v1/predict", json=PATH).status_code == 413
     assert len(served.ledger) == 0
 
 
-def test_a_ledger_that_cannot_be_reached_releases_nothing(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: object) -> None:
-        raise LedgerError(SECRET)
-
-    monkeypatch.setattr(DataSetLedger, "record", away)
+def test_without_a_reachable_ledger_nothing_is_released(served: Served, tmp_path: Path) -> None:
+    team, own = tmp_path / "team.sqlite", tmp_path / "run" / "internal" / "served" / "ledger.sqlite"
+    team.rename(tmp_path / "away.sqlite")
     status, body = served.ask(PATH)
-    assert (status, SECRET.encode() in body) == (503, False)
-    monkeypatch.setattr(DataSetLedger, "accounts", property(away))
-    told = served.client.get("/v1/privacy")
-    assert (told.status_code, told.json()["error"]["kind"]) == (503, "NoLedger")
+    assert (status, json.loads(body)["error"]["kind"]) == (503, "NoLedger")
+    answer = served.client.get("/v1/privacy")
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (503, "NoLedger")
+    (tmp_path / "away.sqlite").rename(team)
+    assert len(served.ledger) == 0
+    own.rename(own.with_name("away.sqlite"))
+    assert (served.ask(PATH)[0], len(served.ledger)) == (503, 0)
 
 
 def test_a_run_that_has_changed_makes_no_release(served: Served, tmp_path: Path) -> None:
-    """What is served, and what it costs, is said of the run as it was read when the server started."""
+    """Rows and costs are those of the run as it was read when the server started."""
     assert served.ask(PATH)[0] == 200
     card = tmp_path / "run" / "release" / "model.json"
     before = card.read_text()
@@ -246,7 +242,7 @@ def test_a_run_that_has_changed_makes_no_release(served: Served, tmp_path: Path)
     assert (served.ask(OTHER)[0], len(served.ledger)) == (200, 2)
 
 
-def test_a_key_spends_only_if_it_was_made_for_that(served: Served, tmp_path: Path) -> None:
+def test_only_keys_with_that_permission_make_releases(served: Served, tmp_path: Path) -> None:
     reader, spender = Keys.add(served.keys), Keys.add(served.keys, releases=True)
     client = TestClient(served.service.app())
     for key, status in ((reader, 403), (spender, 200)):
@@ -256,30 +252,37 @@ def test_a_key_spends_only_if_it_was_made_for_that(served: Served, tmp_path: Pat
     assert client.post("/v1/predict", json=PATH).status_code == 401
 
 
-def test_what_cannot_be_allowed_is_said_before_anything_is_served(
-    served: Served, tmp_path: Path, invoke: Invoke
-) -> None:
-    def refused(run: Path, ledger: str, words: str, **more: Any) -> None:
-        release_budget = ReleaseBudget(epsilon=Decimal(1), ledger=ledger)
-        with pytest.raises(ConfigError, match=words):
-            Service(runs=(run,), release_budget=release_budget, **more).app()
-
-    run, known = tmp_path / "run", f"{served.place}#callers"
-    file = served.keys
-    refused(run, known, "needs API keys")
-    refused(run, f"{served.place}#strangers", "no data set", keys=file)
-    refused(run / "release", known, "run folder", keys=file)
+def test_rejects_budgets_that_cannot_be_used(served: Served, tmp_path: Path, invoke: Invoke) -> None:
+    run, known, file = tmp_path / "run", f"{served.place}#callers", served.keys
     owner = run_of("node-record", tmp_path / "owner")
-    refused(owner, known, "edge-level", keys=file)
     Ledger(served.place).init("people", "node-record", epsilon="1", delta="1e-6")
-    refused(run, f"{served.place}#people", "no budget under unit", keys=file)
+    for folder, ledger, keys, words in (
+        (run, known, None, "needs API keys"),
+        (run, f"{served.place}#strangers", file, "no data set"),
+        (run / "release", known, file, "run folder"),
+        (owner, known, file, "edge-level"),
+        (run, f"{served.place}#people", file, "no budget under unit"),
+    ):
+        budget = ReleaseBudget(epsilon=Decimal(1), ledger=ledger)
+        with pytest.raises(ConfigError, match=words):
+            Service(runs=(folder,), release_budget=budget, keys=keys).app()
     for epsilon in ("0", "nan", "-1"):
         with pytest.raises(ConfigError):
             ReleaseBudget(epsilon=Decimal(epsilon), ledger=known)
     for flags in (["--allow-releases", "1"], ["--ledger", known], ["--allow-releases", "x", "--ledger", "a"]):
         answer = invoke("serve", run, *flags)
-        assert answer.code == 2
-        assert "--allow-releases" in answer.err
+        assert (answer.code, "--allow-releases" in answer.err) == (2, True)
+
+
+def test_the_budget_is_shown_to_keys_that_may_spend_it(served: Served) -> None:
+    reader = Keys.add(served.keys)
+    client = TestClient(served.service.app())
+    answers = [
+        client.get("/v1/privacy", headers={"Authorization": f"Bearer {key}"} if key else {})
+        for key in (None, reader, "unknown", served.key)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 401, 200]
+    assert [answer.json().get("budget") is None for answer in answers] == [True, True, True, False]
 
 
 # -- attacks -----------------------------------------------------------------------------------------------
@@ -314,69 +317,29 @@ def attacked(run_of_train: Path, tmp_path: Path) -> Served:
     return Served(run, tmp_path, epsilon="90", limit="90")
 
 
-def test_the_training_graph_is_charged_like_any_other(attacked: Served, tmp_path: Path) -> None:
-    """An answer without a charge would be an exact test of a guess of all private edges."""
-    records, edges = training_graph(tmp_path / "run")
-    absent = next([0, node] for node in range(1, len(records)) if [0, node] not in edges)
-    guesses = [edges, edges[1:], [*edges, absent], list(reversed(edges))]
-    seen = []
-    for guess in guesses[:3]:
-        before = attacked.budget()
-        status, body = attacked.ask({"records": records, "edges": guess})
-        after = attacked.budget()
-        rows = json.loads(body)["predictions"]
-        seen.append((status, after["releases"] - before["releases"], len(rows), sorted(rows[0])))
-    assert seen[0][:3] == (200, 1, len(records))
-    assert seen[1:] == [seen[0]] * 2
-    assert attacked.ask({"records": records, "edges": guesses[3]})[0] == 200
-    assert attacked.budget()["releases"] == 3  # the same caller repeats a request
-
-
-def test_the_training_graph_is_rejected_like_any_other(attacked: Served, tmp_path: Path) -> None:
-    """Where the allowance is too small, a guess that is right must not be answered either."""
-    (tmp_path / "less").mkdir()
-    less = Served(tmp_path / "run", tmp_path / "less", epsilon="0.5", limit="90")
-    records, edges = training_graph(tmp_path / "run")
-    answers = [less.ask({"records": records, "edges": guess}) for guess in (edges, edges[1:])]
-    assert answers[0] == answers[1]
-    assert answers[0][0] == 409
-
-
 @pytest.mark.parametrize("question", [PATH, OTHER])
-def test_a_request_of_another_caller_is_charged_anew(served: Served, question: dict[str, Any]) -> None:
-    """A free answer would tell a caller that somebody else has sent exactly this graph."""
+def test_other_callers_are_charged_for_the_same_request(served: Served, question: dict[str, Any]) -> None:
+    """An answer without a charge would reveal that another caller has sent exactly this graph."""
     assert served.ask(PATH)[0] == 200
     other = served.caller()
-    assert other.post("/v1/predict", json=question).status_code == 200
-    assert other.post("/v1/predict", json=question).status_code == 200  # its own request, once more
+    for _ in range(2):  # the second is its own request, repeated
+        assert other.post("/v1/predict", json=question).status_code == 200
     assert len(served.ledger) == 2
 
 
 @pytest.mark.parametrize("question", [PATH, OTHER])
-def test_a_request_of_another_caller_is_rejected_alike(
-    served: Served, tmp_path: Path, question: object
+def test_other_callers_are_rejected_alike_without_budget(
+    served: Served, tmp_path: Path, question: dict[str, Any]
 ) -> None:
-    (tmp_path / "less").mkdir()
-    less = Served(tmp_path / "run", tmp_path / "less", epsilon="1.4")
+    less = with_less(tmp_path, "1.4")
     assert less.ask(PATH)[0] == 200
     assert less.caller().post("/v1/predict", json=question).status_code == 409
-
-
-def test_the_budget_is_shown_to_keys_that_may_spend_it(served: Served) -> None:
-    reader = Keys.add(served.keys)
-    client = TestClient(served.service.app())
-    told = [
-        client.get("/v1/privacy", headers={"Authorization": f"Bearer {key}"} if key else {})
-        for key in (None, reader, "unknown", served.key)
-    ]
-    assert [answer.status_code for answer in told] == [200, 200, 401, 200]
-    assert [answer.json().get("budget") is None for answer in told] == [True, True, True, False]
 
 
 def test_later_predictions_of_the_run_count_what_the_server_released(
     attacked: Served, tmp_path: Path
 ) -> None:
-    """The run's own total would otherwise leave out what the server released from the same edges."""
+    """Otherwise the total of the run would omit what the server released from the same edges."""
     records, edges = training_graph(tmp_path / "run")
     assert attacked.ask({"records": records, "edges": edges[1:]})[0] == 200
     (earlier,) = earlier_predictions(tmp_path / "run")
@@ -411,13 +374,11 @@ def test_a_run_without_feature_columns_takes_records_without_features(
         assert len(served.ledger) == 1  # the same graph, however its constant feature was sent
 
 
-def test_records_without_features_are_refused_by_a_run_with_some(served: Served) -> None:
-    assert served.ask(PATH | {"records": [{"id": name} for name in "cab"]})[0] == 422
-    assert served.ask(PATH | {"records": [{"id": name, "x": []} for name in "cab"]})[0] == 422
-    assert len(served.ledger) == 0
+# Graphs of an attacker who guesses the training graph, or who looks for a request without a charge.
+def unchanged(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": edges}
 
 
-# Graphs that an attacker sends who guesses the training graph, or who looks for a request that is free.
 def permuted(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
     return {"records": records[::-1], "edges": [[b, a] for a, b in reversed(edges)]}
 
@@ -465,7 +426,8 @@ def one_pair(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str,
     return {"records": [records[node] for node in edges[0]], "edges": edges[:1]}
 
 
-CANDIDATE_POSTERIORS = [
+GUESSES = [
+    unchanged,
     permuted,
     renumbered,
     rounded,
@@ -478,52 +440,48 @@ CANDIDATE_POSTERIORS = [
 ]
 
 
-def absent_pair(edges: list[list[int]], count: int) -> list[int]:
-    known = {frozenset(pair) for pair in edges}
-    return next([a, b] for a in range(count) for b in range(a + 1, count) if frozenset((a, b)) not in known)
+def guesses_of(run: Path, guess: Any) -> list[dict[str, Any]]:
+    """Return a right guess of the training graph, and one with another edge in place of one."""
+    records, edges = training_graph(run)
+    pairs = combinations(range(len(records)), 2)
+    absent = next(list(pair) for pair in pairs if list(pair) not in edges)
+    return [guess(records, edges), guess(records, [absent, *edges[1:]])]
 
 
-@pytest.mark.parametrize("guess", CANDIDATE_POSTERIORS)
-def test_a_guess_of_the_training_graph_costs_what_a_wrong_one_costs(
+@pytest.mark.parametrize("guess", GUESSES)
+def test_right_and_wrong_guesses_of_the_training_graph_are_charged_alike(
     attacked: Served, tmp_path: Path, guess: Any
 ) -> None:
-    """A right guess, and one edge in the place of another: both are charged alike."""
-    records, edges = training_graph(tmp_path / "run")
-    wrong = absent_pair(edges, len(records))
+    """An answer without a charge would be an exact test of a guess of all private edges."""
     seen = []
-    for count, pairs in enumerate((edges, [wrong, *edges[1:]]), 1):
-        status, body = attacked.ask(guess(records, pairs))
+    for count, graph in enumerate(guesses_of(tmp_path / "run", guess), 1):
+        status, body = attacked.ask(graph)
         rows = json.loads(body)["predictions"]
         seen.append((status, len(rows), sorted(rows[0])))
         assert len(attacked.ledger) == attacked.budget()["releases"] == count
-    assert seen[0] == seen[1]
-    assert seen[0][0] == 200
+    assert seen[0] == seen[1] and seen[0][0] == 200
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_right_and_wrong_guesses_of_the_training_graph_are_rejected_alike(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    less = with_less(tmp_path, "0.5")
+    answers = {less.ask(graph) for graph in guesses_of(tmp_path / "run", guess)}
+    assert len(answers) == 1 and answers.pop()[0] == 409
+    assert len(less.ledger) == 0
 
 
 def test_a_graph_without_edges_is_charged(attacked: Served, tmp_path: Path) -> None:
-    """Otherwise the charge would tell whether a graph has edges at all."""
+    """Otherwise the charge would reveal whether a graph has edges at all."""
     records, _ = training_graph(tmp_path / "run")
     for count, some in enumerate((records, records[:1]), 1):
         assert attacked.ask({"records": some})[0] == 200
         assert len(attacked.ledger) == count
 
 
-@pytest.mark.parametrize("guess", CANDIDATE_POSTERIORS)
-def test_a_guess_of_the_training_graph_is_rejected_like_a_wrong_one(
-    attacked: Served, tmp_path: Path, guess: Any
-) -> None:
-    (tmp_path / "less").mkdir()
-    less = Served(tmp_path / "run", tmp_path / "less", epsilon="0.5", limit="90")
-    records, edges = training_graph(tmp_path / "run")
-    wrong = absent_pair(edges, len(records))
-    answers = {less.ask(guess(records, pairs)) for pairs in (edges, [wrong, *edges[1:]])}
-    assert len(answers) == 1
-    assert answers.pop()[0] == 409
-    assert len(less.ledger) == 0
-
-
 @pytest.mark.parametrize("guess", [permuted, rounded, duplicated])
-def test_another_caller_pays_for_the_same_graph_however_it_is_written(
+def test_a_caller_is_charged_once_for_a_graph_in_any_order_and_spelling(
     attacked: Served, tmp_path: Path, guess: Any
 ) -> None:
     """Each caller is charged for a graph once, whatever others have sent."""
@@ -532,9 +490,9 @@ def test_another_caller_pays_for_the_same_graph_however_it_is_written(
     assert attacked.ask(guess(records, edges))[0] == 200
     assert len(attacked.ledger) == 1  # the same graph of the same caller
     other = attacked.caller()
-    for count in (2, 2):
+    for _ in range(2):
         assert other.post("/v1/predict", json=guess(records, edges)).status_code == 200
-        assert len(attacked.ledger) == count
+        assert len(attacked.ledger) == 2
 
 
 # -- features by column name --------------------------------------------------------------------------------
@@ -565,10 +523,10 @@ def run_of_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         }
     )
     ids = people["id"].to_pylist()
-    is_fitted_graph = pa.table({"a": ids[:-2], "b": ids[2:]})
+    links = pa.table({"a": ids[:-2], "b": ids[2:]})
     write = pq.write_table if kind == "parquet" else pa_csv.write_csv
     write(people, place / f"people.{kind}")
-    write(is_fitted_graph, place / f"knows.{kind}")
+    write(links, place / f"knows.{kind}")
     Ledger(f"sqlite:///{place}/own.db").init("own", UNIT, epsilon="100", delta="1e-6")
     tables = f"--nodes people.{kind} --edges knows.{kind} --id id --label team --source a --target b"
     columns = "--categories plan=free|pro,level=1|2|3 --missing indicator"
@@ -603,7 +561,7 @@ def graph_of(*xs: object) -> dict[str, Any]:
     ],
     ids=["all", "missing values", "an unknown category", "other spellings"],
 )
-def test_columns_by_name_in_any_order_are_the_same_request_as_the_list(
+def test_features_by_column_name_and_as_a_list_are_one_request(
     of_tables: Served, named: dict[str, Any], listed: list[float]
 ) -> None:
     first = of_tables.ask(graph_of(named))
@@ -656,10 +614,10 @@ def without(*names: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("both", [True, False])
-def test_other_columns_are_rejected_with_the_names_of_the_run(
+def test_errors_about_features_list_the_columns_of_the_run(
     of_tables: Served, x: object, wrong: str | None, both: bool
 ) -> None:
-    """None as wrong: no value of a column, which is malformed."""
+    """``wrong`` is None for values that no column can have, which are malformed."""
     status, body = of_tables.ask(graph_of(x) if both else graph_of(NAMED, x))
     error = json.loads(body)["error"]
     assert (status, SECRET in error["message"]) == (422, False)
@@ -674,17 +632,13 @@ def test_other_columns_are_rejected_with_the_names_of_the_run(
     assert of_tables.budget()["spent"] == 0.0
 
 
-@pytest.mark.parametrize("other", [LISTED, None])
-def test_records_of_one_request_have_features_in_one_way(of_tables: Served, other: object) -> None:
-    records = [{"id": "n1", "x": NAMED}, {"id": "n2", "x": other}]
-    assert of_tables.ask({"records": records})[0] == 422
-    assert len(of_tables.ledger) == 0
-
-
-def test_what_is_no_graph_is_said(of_tables: Served) -> None:
+def test_records_that_form_no_graph_are_rejected(of_tables: Served) -> None:
     twice = {"records": [{"id": "n1", "x": LISTED}] * 2}
     mixed = {"records": [{"id": "n1", "x": LISTED}, {"id": 1, "x": LISTED}]}
     for question in (twice, mixed, graph_of(LISTED) | {"edges": [["n1", "n3"]]}):
         status, body = of_tables.ask(question)
         assert (status, json.loads(body)["error"]["kind"]) == (422, "InvalidGraph")
+    for other in (LISTED, None):  # next to features by column name
+        mixed_features = {"records": [{"id": "n1", "x": NAMED}, {"id": "n2", "x": other}]}
+        assert of_tables.ask(mixed_features)[0] == 422
     assert len(of_tables.ledger) == 0
