@@ -49,8 +49,6 @@ _MOST_WIDE_POINTS = 1 << 18
 MAX_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MAX_LOSSES = 1 << 12  # of pure releases, stored separately; more are put on a grid
 MAX_KINDS = 8  # of training or pure releases that are composed one after the other
-_BLOCK = 1 << 12  # points of a distribution that are summed at once
-_MOST_EXPONENT = 700.0  # e^x is finite up to here; the sum ends at losses far above -700
 MAX_CASES = 8  # combinations of groups that are tracked separately
 
 
@@ -307,7 +305,7 @@ class PldCurve(Curve):
         directions = (
             [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
         )
-        return max(_epsilon_at(direction, left) for direction in directions)
+        return max(loss.smallest_epsilon(direction, left) for direction in directions)
 
     def tpr(self, fpr: float) -> float:
         """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
@@ -319,44 +317,6 @@ class PldCurve(Curve):
         highest = max(1.0, math.log(1 / fpr))
         best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
         return min(1.0, float(best.fun))
-
-
-def _epsilon_at(masses: Any, delta: float) -> float:
-    """Return the smallest epsilon of one direction of a privacy-loss distribution, at a delta above 0.
-
-    These are the sums of dp-accounting, in its order and with its rounding, but over arrays: its loop took
-    nearly all the time of a calibration at a large epsilon. Masses are added from the largest loss down,
-    until the epsilon that they give is at least the next loss.
-    """
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
-    if not isinstance(masses, DensePLDPmf):  # a few points
-        return float(masses.get_epsilon_for_delta(delta))
-    if masses._infinity_mass > delta:
-        return math.inf
-    down, step = masses._probs[::-1], masses._discretization
-    above, weighed = masses._infinity_mass, 0.0
-    loss_next = (masses._lower_loss + len(down) - 1) * step
-    for start in range(0, len(down), _BLOCK):
-        block = down[start : start + _BLOCK]
-        losses = np.add.accumulate(np.concatenate(([loss_next], np.full(len(block), -step))))
-        loss_next, losses = losses[-1], losses[:-1]
-        # math.exp: NumPy's depends on the processor in the last bit.
-        shares = np.array(list(map(math.exp, np.minimum(-losses, _MOST_EXPONENT).tolist())))
-        upper = np.add.accumulate(np.concatenate(([above], block)))
-        lower = np.add.accumulate(np.concatenate(([weighed], shares * block)))
-        # So large a loss that e^-loss is 0.
-        revealed = np.flatnonzero((upper[1:] >= delta) & (lower[1:] == 0))
-        if len(revealed):
-            return max(0.0, float(losses[revealed[0]]))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            reached = np.log((upper[:-1] - delta) / lower[:-1]) >= losses - 1e-9
-        for i in np.flatnonzero(reached & (lower[:-1] > 0)).tolist():
-            above, weighed = float(upper[i]), float(lower[i])
-            if math.log((above - delta) / weighed) >= losses[i]:
-                return 0.0 if above <= weighed + delta else math.log((above - delta) / weighed)
-        above, weighed = float(upper[-1]), float(lower[-1])
-    return 0.0 if above <= weighed + delta else math.log((above - delta) / weighed)
 
 
 def total_mu(event: Event) -> float | None:

@@ -4,14 +4,18 @@ The meaning of a record never changes once it exists; a new mechanism is a new r
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
 from graphveil._util import checks
+from graphveil._util.ldp_statements import exact_sum
 from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
+Part = Literal["features", "label"]
+PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes
 
 MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would dominate the gradients
 
@@ -194,13 +198,13 @@ class LocalReport:
     LocalReport(part='label', epsilon=1.0, delta=0.0)
     """
 
-    part: Literal["features", "label"]
+    part: Part
     epsilon: float
     delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check every field."""
-        checks.one_of(("features", "label"), part=self.part)
+        checks.one_of(PARTS, part=self.part)
         checks.within(0, math.inf, epsilon=self.epsilon)
         checks.within(0, 1, delta=self.delta)
 
@@ -368,3 +372,34 @@ def within_partition(event: Event, groups: str) -> Composed:
             for part in compose(event).events
         )
     )
+
+
+def ldp_reports_of(event: Event) -> list[LocalReport]:
+    """Return the reports of an event, in order."""
+    return [part for part in compose(event).events if isinstance(part, LocalReport)]
+
+
+def budgets_of(event: Event, part: Part) -> list[float]:
+    """Return the budgets of all reports on one part of a record."""
+    return [report.epsilon for report in ldp_reports_of(event) if report.part == part]
+
+
+def worst_case_ldp_reports(events: Sequence[Event]) -> Composed:
+    """Return reports that cost each part at least as much as the most expensive of these events.
+
+    For a person who made the reports of one event only, the reports depend on its features no more than the
+    largest sum over one event, and likewise for its label.
+
+    >>> one = compose(LocalReport("features", 1.0), LocalReport("label", 0.5))
+    >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label",
+    ...     2.0)]))]
+    [1.0, 2.0]
+    """
+    worst = []
+    for part in PARTS:
+        own = [[report for report in ldp_reports_of(event) if report.part == part] for event in events]
+        if any(own):
+            epsilon = max(exact_sum([report.epsilon for report in reports]) for reports in own)
+            delta = max(exact_sum([report.delta for report in reports]) for reports in own)
+            worst.append(LocalReport(part, float(epsilon), float(delta)))
+    return compose(*worst)

@@ -24,14 +24,15 @@ from graphveil.privacy.accountant import (
 )
 from graphveil.privacy.events import (
     ApproximateDP,
-    Composed,
     Event,
-    LocalReport,
     OneOf,
     PureDP,
+    budgets_of,
     cases_of,
     compose,
+    ldp_reports_of,
     within_partition,
+    worst_case_ldp_reports,
 )
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_upper_bound, percent_up
@@ -700,38 +701,3 @@ def _summary_of_features(guarantee: Guarantee) -> str:
         f"in 100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         "those with the other; guessing blindly finds 1."
     )
-
-
-Part = Literal["features", "label"]
-PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes
-
-
-def ldp_reports_of(event: Event) -> list[LocalReport]:
-    """Return the reports of an event, in order."""
-    return [part for part in compose(event).events if isinstance(part, LocalReport)]
-
-
-def budgets_of(event: Event, part: Part) -> list[float]:
-    """Return the budgets of all reports on one part of a record."""
-    return [report.epsilon for report in ldp_reports_of(event) if report.part == part]
-
-
-def worst_case_ldp_reports(events: Sequence[Event]) -> Composed:
-    """Return reports that cost each part at least as much as the most expensive of these events.
-
-    For a person who made the reports of one event only, the reports depend on its features no more than the
-    largest sum over one event, and likewise for its label.
-
-    >>> one = compose(LocalReport("features", 1.0), LocalReport("label", 0.5))
-    >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label",
-    ...     2.0)]))]
-    [1.0, 2.0]
-    """
-    worst = []
-    for part in PARTS:
-        own = [[report for report in ldp_reports_of(event) if report.part == part] for event in events]
-        if any(own):
-            epsilon = max(exact_sum([report.epsilon for report in reports]) for reports in own)
-            delta = max(exact_sum([report.delta for report in reports]) for reports in own)
-            worst.append(LocalReport(part, float(epsilon), float(delta)))
-    return compose(*worst)
