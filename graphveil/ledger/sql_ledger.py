@@ -413,7 +413,7 @@ class Ledger:
         Raises:
             ArtifactError: If a receipt cannot be read.
         """
-        found = list[IntegrityViolation]()
+        parsed = list[Receipt]()
         for one in receipts:
             try:
                 receipt = Receipt(**{name: one[name] for name in Receipt.__dataclass_fields__})
@@ -425,23 +425,25 @@ class Ledger:
                 fits = False
             if not fits:
                 raise ArtifactError("a receipt is damaged: it has no data set, entry, release and head")
-            # No database takes other names and numbers.
-            known = receipt.data_set.isprintable() and 0 < receipt.entry < 1 << 31
-            here = (entries.c.data_set == receipt.data_set) & (entries.c.number == receipt.entry)
-            query = sa.select(entries).where(here)
-            row = (
-                self._store.read(lambda connection, query=query: connection.execute(query).one_or_none())
-                if known
-                else None
-            )
-            if row is None:
-                found.append(
-                    IntegrityViolation(receipt.data_set, receipt.entry, "the ledger has no such entry")
-                )
-            elif (row.hash, row.reference) != (receipt.head, receipt.release):
-                why = "the ledger has another entry there than the run was recorded with"
+            parsed.append(receipt)
+
+        def task(connection: sa.Connection) -> list[IntegrityViolation]:
+            found = list[IntegrityViolation]()
+            for receipt in parsed:
+                # No database takes other names and numbers.
+                known = receipt.data_set.isprintable() and 0 < receipt.entry < 1 << 31
+                here = (entries.c.data_set == receipt.data_set) & (entries.c.number == receipt.entry)
+                row = connection.execute(sa.select(entries).where(here)).one_or_none() if known else None
+                if row is None:
+                    why = "the ledger has no such entry"
+                elif (row.hash, row.reference) != (receipt.head, receipt.release):
+                    why = "the ledger has another entry there than the run was recorded with"
+                else:
+                    continue
                 found.append(IntegrityViolation(receipt.data_set, receipt.entry, why))
-        return found
+            return found
+
+        return self._store.read(task)
 
     def verify(self, name: str | None = None) -> list[IntegrityViolation]:
         """Recompute every hash, every total and every limit from the entries.
