@@ -1,4 +1,4 @@
-"""One count of releases: statements, reports, cards and pages say what a privacy ledger lists."""
+"""One count of releases: statements, reports, cards and pages agree with the privacy ledger."""
 
 import re
 from pathlib import Path
@@ -9,23 +9,23 @@ from command import Files, Invoke
 
 SHORT = ("--set", "epochs=1")
 EDGE = ("--unit", "undirected-edge", "--delta", "1e-7", "--epsilon", "1")
-ARC = ("--unit", "directed-edge", "--delta", "1e-7", "--epsilon", "1")
-OWNER = ("--unit", "node-record", "--delta", "1e-5", "--epsilon", "8")
+DIRECTED = ("--unit", "directed-edge", "--delta", "1e-7", "--epsilon", "1")
+RECORD = ("--unit", "node-record", "--delta", "1e-5", "--epsilon", "8")
 LOCAL = ("--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2")
 TRAINED: dict[str, tuple[str, ...]] = {
     "gap, one hop": ("gap", *EDGE, *SHORT, "--set", "hops=1"),
     "gap, two hops": ("gap", *EDGE, *SHORT, "--set", "hops=2"),
-    "gap, three hops, directed": ("gap", *ARC, *SHORT, "--set", "hops=3", "--directed"),
+    "gap, three hops, directed": ("gap", *DIRECTED, *SHORT, "--set", "hops=3", "--directed"),
     "gap, two runs": ("gap", *EDGE, *SHORT, "--runs", "2"),
-    "gap on records": ("gap", *OWNER, *SHORT, "--out-degree-bound", "5"),
+    "gap on records": ("gap", *RECORD, *SHORT, "--out-degree-bound", "5"),
     "gap on records, counts, mlp": (
-        *("gap", *OWNER, *SHORT, "--out-degree-bound", "5", "--private-metrics", "--baseline"),
+        *("gap", *RECORD, *SHORT, "--out-degree-bound", "5", "--private-metrics", "--baseline"),
     ),
     "classcode": ("classcode", *EDGE),
     "classcode, sums": ("classcode", *EDGE, "--set", "noise=gaussian"),
-    "classcode on records": ("classcode", *OWNER, "--out-degree-bound", "5"),
+    "classcode on records": ("classcode", *RECORD, "--out-degree-bound", "5"),
     "mlp": ("mlp", *EDGE, *SHORT),
-    "mlp on records": ("mlp", *OWNER, *SHORT),
+    "mlp on records": ("mlp", *RECORD, *SHORT),
     "lpgnn": ("lpgnn", *LOCAL, *SHORT),
     "label posterior": ("label-posterior", "--unit", "local-attributes", "--set", "eps_y=2"),
     "heterorr": (
@@ -54,7 +54,7 @@ def stated(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_run_states_the_releases_that_the_ledger_lists(invoke: Invoke, files: Files, name: str) -> None:
+def test_a_run_states_the_number_of_its_ledger_entries(invoke: Invoke, files: Files, name: str) -> None:
     done = invoke("train", *TRAINED[name], *files.flags, "--out", "run", "--json")
     assert done.code == 0, done.err
     metrics, counts = done.json, listed(invoke)
@@ -84,7 +84,7 @@ def test_synthetic_data_without_a_ledger_have_no_entry(invoke: Invoke, tmp_path:
     assert all(words in " ".join(path.read_text().split()) for path in pages_of("run")[-2:])
 
 
-def test_a_sweep_counts_what_the_ledger_lists(invoke: Invoke, files: Files) -> None:
+def test_a_sweep_states_the_number_of_its_ledger_entries(invoke: Invoke, files: Files) -> None:
     flags = ("--unit", "undirected-edge", "--delta", "1e-7", "--epsilon", "1,4", "--runs", "2", *SHORT)
     done = invoke("sweep", "gap,mlp", *flags, *files.flags, "--out", "s", "--json")
     assert done.code == 0, done.err
@@ -103,7 +103,7 @@ def test_a_released_graph_states_one_release(invoke: Invoke, files: Files, mecha
     assert all(stated(path.read_text()) <= {"1 release"} for path in Path("g").glob("*.md"))
 
 
-def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> None:
+def test_ldp_reports_of_a_table_are_one_release(invoke: Invoke, files: Files) -> None:
     from graphveil.local.collect import CollectionProtocol
 
     request = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")

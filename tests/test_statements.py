@@ -46,9 +46,9 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
     assert {one.kind for one in everything} == {"page", "docstring", "string"}
 
 
-# -- 6: one word, one meaning ------------------------------------------------------------------------------
+# -- one word, one meaning ---------------------------------------------------------------------------------
 
-REPORTS = (  # where a message would be an LDP report
+REPORTS = (  # files where "message" would mean an LDP report
     "graphveil/local/collect/",
     "graphveil/cli/collect.py",
     "graphveil/lab/attacks/poisoning.py",
@@ -57,7 +57,7 @@ REPORTS = (  # where a message would be an LDP report
     "docs/methods/local-mechanisms.md",
     "docs/tutorials/local-dp.md",
 )
-WORDS = {  # what may not be written, and where it may all the same
+WORDS = {  # pattern of a forbidden word, and the files where it is allowed
     "promise": (re.compile(r"(?<!node-)(?<!check_)\bpromis(e|es|ed|ing)\b(?!\()", re.IGNORECASE), ()),
     "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/mechanisms/sampling.py",)),
     "vouch": (re.compile(r"\bvouch", re.IGNORECASE), ()),
@@ -96,12 +96,12 @@ def test_no_text_uses_a_word_of_two_meanings(name: str, everything: list[Prose])
         ("an error message", ""),
     ],
 )
-def test_the_search_finds_words_and_leaves_names(text: str, found: str) -> None:
+def test_the_search_finds_words_and_ignores_names(text: str, found: str) -> None:
     words = Prose("x", "page", text).words
     assert [name for name, (pattern, _) in WORDS.items() if pattern.search(words)] == [found] * bool(found)
 
 
-# -- 4: equal epsilon is no equal attack bound ---------------------------------------------------------------
+# -- equal epsilon is not an equal attack bound --------------------------------------------------------------
 
 COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
     "README.md",

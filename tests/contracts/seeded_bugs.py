@@ -2306,7 +2306,7 @@ BUGS = [
     dict(
         name="nonces_of_sealed_messages_repeat",
         edits=[("graphveil._util.sealed:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
-        test="tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
+        test="tests/test_sealed.py::test_a_value_opens_unchanged[1000]",
     ),
     dict(
         name="messages_are_sent_as_they_are",
@@ -2323,7 +2323,7 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
+            "tests/test_sealed.py::test_a_value_opens_unchanged[1000]",
             "tests/cluster/test_worker.py::test_values_arrive_unchanged_and_parts_reveal_nothing[25]",
         ],
     ),
@@ -2341,7 +2341,7 @@ BUGS = [
                 "pass",
             ),
         ],
-        test="tests/test_sealed.py::test_another_key_name_or_message_is_refused",
+        test="tests/test_sealed.py::test_rejects_other_keys_names_and_changed_values",
     ),
     dict(
         name="a_changed_message_is_opened",
@@ -2352,7 +2352,7 @@ BUGS = [
                 "modes.GCM(nonce)).encryptor()",
             )
         ],
-        test="tests/test_sealed.py::test_another_key_name_or_message_is_refused",
+        test="tests/test_sealed.py::test_rejects_other_keys_names_and_changed_values",
     ),
     dict(
         name="a_key_is_sent_in_the_clear",
@@ -2368,12 +2368,12 @@ BUGS = [
                 "return body.tobytes()",
             ),
         ],
-        test="tests/test_sealed.py::test_a_lock_opens_what_was_sealed_to_it_alone",
+        test="tests/test_sealed.py::test_only_the_recipient_opens_what_was_sealed_to_its_public_key",
     ),
     dict(
         name="the_key_of_an_exchange_is_public",
         edits=[("graphveil._util.sealed:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))")],
-        test="tests/test_sealed.py::test_the_key_of_an_exchange_follows_from_what_is_secret",
+        test="tests/test_sealed.py::test_the_key_of_an_exchange_depends_on_its_secret",
     ),
     dict(
         name="a_failure_is_told_with_its_values",
@@ -3966,7 +3966,7 @@ BUGS = [
     dict(
         name="delta_without_a_proof",
         edits=[("graphveil.privacy.gaussian:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")],
-        test="tests/test_delta_range.py::test_a_delta_without_a_proof_is_rejected[1e-50-plan]",
+        test="tests/test_delta_range.py::test_a_delta_outside_the_range_of_the_proofs_is_rejected[1e-50-plan]",
     ),
     # -- Faults that an independent review seeded and no test caught
     dict(

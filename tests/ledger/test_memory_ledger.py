@@ -23,6 +23,7 @@ def entry(name: str, epsilon: float = 1.0) -> Entry:
 
 def test_records_releases_until_the_limit_is_spent() -> None:
     MemoryLedger(epsilon=1.0, delta=1e-7).record(entry("a"))  # spends the limit exactly
+    assert len(MemoryLedger(epsilon=1.0, delta=0.0)) == 0  # a valid limit
     ledger = MemoryLedger(epsilon=1.4, delta=1e-7)
     ledger.record(entry("a"))
     with pytest.raises(BudgetError, match=r"total to epsilon 1\.448 .*limit is 1\.4, spent so far 1;"):
