@@ -4,7 +4,7 @@ The page shows the OpenAPI description. It loads nothing from other sites and ru
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from graphveil import __version__
-from graphveil._util.escape import html
+from graphveil._util.escape import render
 from graphveil.errors import ConfigError
 from graphveil.serve import schemas
 from graphveil.serve.access import Key
@@ -208,86 +208,41 @@ async def _framework_error(_: Request, error: Exception) -> Response:
     return Response(found.body, found.status, found.headers, "application/json")
 
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --get: #15803d; --post: #1d4ed8; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2.5em auto; max-width: 54em; padding: 0 1.5em; }
-h1 { margin-bottom: 0; } h1 small { font-weight: 400; font-size: .5em; opacity: .7; }
-section { border: 1px solid var(--line); border-radius: .5em; margin: 1.5em 0; padding: .3em 1.2em 1em; }
-h2 { font-size: 1.1em; margin: .7em 0 .3em; } h3 { font-size: .9em; margin: 1.2em 0 .3em; }
-.method { color: #fff; border-radius: .3em; font-size: .75em; padding: .25em .6em; margin-right: .6em; }
-.get { background: var(--get); } .post { background: var(--post); }
-code, pre { font: .86em/1.45 ui-monospace, monospace; }
-nav { display: flex; flex-wrap: wrap; gap: .3em 1.2em; font-size: .9em; } nav code { font-size: .95em; }
-pre { background: var(--soft); border-radius: .4em; padding: .7em 1em; margin: .3em 0; }
-pre { white-space: pre-wrap; }
-table { border-collapse: collapse; width: 100%; }
-td { border-top: 1px solid var(--line); padding: .3em .8em .3em 0; vertical-align: top; }
-td:first-child { white-space: nowrap; width: 11em; }
-@media (max-width: 34em) {
-  body { margin: 1.5em auto; padding: 0 1em; } td { display: block; border: 0; padding: 0 0 .3em; }
-  td:first-child { border-top: 1px solid var(--line); padding: .3em 0 0; width: auto; }
-}
-"""
-
-
 def render_docs(described: dict[str, Any]) -> str:
     """Return the page: one section for each endpoint, and one for errors."""
-    operation = [(path, *one) for path, methods in described["paths"].items() for one in methods.items()]
-    links = "".join(
-        f'<a href="#{html(one["operationId"])}"><code>{html(path)}</code></a>' for path, _, one in operation
-    )
-    sections = "".join(_section(described, *one) for one in operation)
-    statuses = {
+    schemas = described["components"]["schemas"]
+
+    def json_body(body: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]] | None:
+        """Return examples and fields of a JSON body; None for another body."""
+        reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
+        if reference is None:
+            return None
+        schema = schemas[reference.rpartition("/")[2]]
+        fields = [(name, one.get("description", "")) for name, one in schema["properties"].items()]
+        return [json.dumps(one) for one in schema.get("examples", ())], fields
+
+    operations = [
+        {
+            "path": path,
+            "method": method,
+            "id": one["operationId"],
+            "summary": one["summary"],
+            "keyed": "security" in one,
+            "parameters": [(each["name"], each["description"]) for each in one.get("parameters", ())],
+            "request": json_body(one["requestBody"]) if "requestBody" in one else None,
+            "response": json_body(one["responses"]["200"]),
+            "described": one["responses"]["200"]["description"],
+        }
+        for path, methods in described["paths"].items()
+        for method, one in methods.items()
+    ]
+    errors = {
         status: one["description"]
-        for *_, each in operation
-        for status, one in each["responses"].items()
+        for methods in described["paths"].values()
+        for operation in methods.values()
+        for status, one in operation["responses"].items()
         if status >= "400"
     }
-    about = described["info"]
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html(about['title'])}</title><style>{_STYLE}</style>"
-        f"<h1>{html(about['title'])} <small>{html(about['version'])}</small></h1>"
-        f"<p>{html(about['description'])}</p>"
-        f'<nav>{links}<a href="#errors">errors</a><a href="openapi.json">openapi.json</a></nav>{sections}'
-        f'<section id="errors"><h2>Errors</h2>{_pre({"error": {"kind": "..", "message": ".."}})}'
-        f"{_table(sorted(statuses.items()))}</section></html>"
+    return render(
+        "server_docs.html", about=described["info"], operations=operations, errors=sorted(errors.items())
     )
-
-
-def _section(described: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
-    parts = [
-        f'<section id="{html(operation["operationId"])}"><h2>'
-        f'<span class="method {method}">{method.upper()}</span>'
-        f"<code>{html(path)}</code></h2><p>{html(operation['summary'])}.</p>"
-    ]
-    if "security" in operation:
-        parts.append("<p>Needs a key: <code>Authorization: Bearer KEY</code></p>")
-    if operation.get("parameters"):
-        parts.append("<h3>Parameters</h3>")
-        parts.append(_table((one["name"], one["description"]) for one in operation["parameters"]))
-    if "requestBody" in operation:
-        parts.append("<h3>Request</h3>" + _shape(described, operation["requestBody"]))
-    answer = operation["responses"]["200"]
-    parts.append("<h3>Response</h3>" + (_shape(described, answer) or f"<p>{html(answer['description'])}</p>"))
-    return "".join(parts) + "</section>"
-
-
-def _shape(described: dict[str, Any], body: dict[str, Any]) -> str:
-    """Return examples and the fields of a JSON body; nothing for another body."""
-    reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
-    if reference is None:
-        return ""
-    schema = described["components"]["schemas"][reference.rpartition("/")[2]]
-    fields = ((name, one.get("description", "")) for name, one in schema["properties"].items())
-    return "".join(map(_pre, schema.get("examples", ()))) + _table(fields)
-
-
-def _pre(record: object) -> str:
-    return f"<pre>{html(json.dumps(record))}</pre>"
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    cells = (f"<tr><td><code>{html(name)}</code></td><td>{html(text)}</td></tr>" for name, text in rows)
-    return f"<table>{''.join(cells)}</table>"
