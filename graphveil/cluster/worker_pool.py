@@ -220,7 +220,7 @@ class RayWorkerPool:
     def replace(self, worker: WorkerHandle) -> None:
         """Remove a worker, and start another one."""
         self._ready.remove(worker)
-        self._ray.kill(worker.handle)
+        self._ray.kill(worker.handle)  # it may be alive without connection, and would keep processors
         self._start()
 
     def shut_down(self) -> None:

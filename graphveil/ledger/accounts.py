@@ -326,7 +326,7 @@ class CollectionAccount:
     def _charge(self, reference: str) -> None:
         entry = Entry(reference, self._label, self.guarantee.event, unit=self.guarantee.protected)
         self.account.ledger.record(entry)
-        self.account.ledger.commit(reference)
+        self.account.ledger.commit(reference)  # LDP reports are randomized already, so no refund is possible
 
     @property
     def _label(self) -> str:

@@ -134,6 +134,7 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
     """
     found = dict[str, float]()
     for name, known in _bound(connection):
+        # Equal edges or records decide, also if the owner asserts that people are not shared.
         exact = any(
             tags[part] == fingerprints[part]
             for tags in known

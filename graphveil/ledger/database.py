@@ -159,13 +159,14 @@ class Store:
                 ) from None
             check_locks(self._file)
             self._identity = _identity(self._file)
+        # Before the tables are checked, a transaction cannot read the key and the number of entries.
         self._prepared = False
         self.write(lambda connection: self._prepare(connection, create=create))
         self._prepared = True
 
     def _prepare(self, connection: sa.Connection, *, create: bool) -> None:
         """Make the tables, or check that those that are there are a ledger's of a known version."""
-        if self.shared:
+        if self.shared:  # of two processes that open a new schema, one creates the tables
             connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
         there = set(sa.inspect(connection).get_table_names())
         ours = there & set(_METADATA.tables)
@@ -342,6 +343,7 @@ class Store:
                 before = self._checked(connection).size if self._prepared else -1
                 result = task(connection)
                 state = state_of(connection)
+            # After the commit: a mark that is ahead of its ledger would reject the ledger.
             if self._high_water_mark is not None and state.size != before:
                 self._high_water_mark.set(state.checked, state.size)
             return result
@@ -373,7 +375,7 @@ class _ConnectionPool:
         """Return what opens connections in this process."""
         with self._opening:
             if self._engine is None or self._process != os.getpid():
-                if self._engine is not None:
+                if self._engine is not None:  # of the parent, whose connections must stay open
                     self._engine.dispose(close=False)
                 self._process, self._engine = os.getpid(), _engine(self._url)
             return self._engine

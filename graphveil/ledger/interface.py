@@ -326,7 +326,7 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
                 for ledger in self._ledgers_without(entry):
                     ledger.record(entry)
                     recorded.append(ledger)
-            except BaseException:  # another process may have been quicker, or a database gone
+            except BaseException:  # another process may have spent the rest, or a database is gone
                 for ledger in recorded:
                     self._refund(ledger, entry.release_id)
                 raise
@@ -342,6 +342,7 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         """
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         missing = self._ledgers_without(entry)
+        # If all have it, the first one decides whether the release may be repeated.
         for ledger in missing or self._ledgers[:1]:
             ledger.check(entry)
 

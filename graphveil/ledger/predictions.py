@@ -112,6 +112,7 @@ class PredictionComposition:
             for part in self._queried
         }
         guarantees = []
+        # A ledger whose entries are all in another one cannot be the worst.
         for places in sorted((one for one in held if not any(one < other for other in held)), key=min):
             first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(places))
             guarantees.append(Guarantee.compose([replace(first, delta=fit.delta), *others]))

@@ -130,6 +130,7 @@ class DataSetLedger:
         """
         receipt = self._attempt(entry, recording=True)
         assert receipt is not None
+        # The transaction chose the name of unnamed data, and has bound them.
         self.name, self._data = receipt.data_set, None
         self._keep(receipt)
 
@@ -166,6 +167,7 @@ class DataSetLedger:
         def task(connection: sa.Connection, *, composing: bool) -> Receipt | None:
             name = self._bind_in_transaction(connection) if recording else self.name
             chain = HashChain.read(connection, name, lock=recording)
+            # A resumed run, or a transaction whose connection was lost after its commit, records it again.
             known = reservation(connection, name, entry.release_id)
             if known is not None:
                 if REFUND in states_of(connection, name, entry.release_id):
@@ -289,7 +291,7 @@ class DataSetLedger:
         def task(connection: sa.Connection) -> bool:
             chain = HashChain.locked(connection, self.name)
             states = states_of(connection, self.name, release_id)
-            if COMMIT in states or RESERVE not in states:
+            if COMMIT in states or RESERVE not in states:  # noise may have been drawn
                 return False
             if REFUND in states:
                 return True

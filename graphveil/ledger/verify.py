@@ -67,6 +67,7 @@ def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViola
     replay = _AccountReplay(name, state_of(connection).checked)
     for number, row in enumerate(rows_of(connection, name), 1):
         head = link(head, row.body)
+        # In this order: the first violation explains those that follow from it.
         if row.number != number:
             why: str | None = "an entry is missing"
         elif row.hash != head:

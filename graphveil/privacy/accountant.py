@@ -302,6 +302,7 @@ class PldCurve(Curve):
         left = delta - self.delta_error
         if left <= 0:
             return math.inf
+        # The two directions compose separately, so the larger epsilon counts, not a mixture of both.
         directions = (
             [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
         )
@@ -401,6 +402,7 @@ class CanonicalComposition:
             return cls(part.steps * mu * mu)
         if not part.steps or not part.sampling_rate:
             return cls()
+        # One root is a sampled record: equal kinds have equal keys, and are composed together.
         if isinstance(part, PoissonRoots) and part.roots == 1:
             part = PoissonGaussian(part.noise_multiplier, part.sampling_rate, part.steps, part.relation)
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))
@@ -424,6 +426,7 @@ def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
     A record has a group in every partition, in any combination; an edge is in one of several datasets. Where
     these are too many, a bound on all of them takes their place.
     """
+    # Limited after each partition: the number of combinations is the product of all numbers of groups.
     found: list[CanonicalComposition] = []
     for case in cases_of(event):
         totals = [CanonicalComposition()]

@@ -226,6 +226,7 @@ class Guarantee:
         if len({guarantee.protected for guarantee in guarantees}) > 1:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
         first = guarantees[0]
+        # Two runs have two splits: their groups must not be taken for the same.
         numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
         event = compose(*numbered)
         local = isinstance(first.protected, LocalAttributes)  # whose reports have a delta of their own each

@@ -156,6 +156,7 @@ def _of_total(total: CanonicalComposition, delta: float, conversion: Conversion)
         steps = sum(count * _sampled(part, alpha) for part, count in training.items())
         return alpha * total.mu_squared / 2 + steps + sum(n * _pure(each, alpha) for each, n in pure.items())
 
+    # Integrals of sampled steps overflow at orders that closed forms still reach.
     if not training:
         return _minimum_over_orders(divergence, delta, conversion, _EXCESS, 1e-10)
     return _minimum_over_orders(divergence, delta, conversion, _SAMPLED_EXCESS, 1e-5)

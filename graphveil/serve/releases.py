@@ -413,11 +413,12 @@ class ReleaseService:
                 self._folder, graph, self._server_ledger.account, privacy_cost, disjoint=False
             )
         )
+        # The workspace has the journal: a repeated request draws the same noise.
         try:
             proba = model.predict_proba(graph, allow_spend=True, workspace=kept.parent)
         except BudgetError:
             if known is not None and not self._server_ledger.is_recorded(reference):
-                known.drop()
+                known.drop()  # nothing was charged, so later predictions of the run need not count it
             raise
         save_checked(kept, {"proba": proba})
         return proba

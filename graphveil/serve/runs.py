@@ -135,7 +135,7 @@ def _read(folder: Path) -> ServedRun:
     proba = snapshot.own_proba.float().numpy()
     # Without ids, nodes are numbered from 0.
     ids: list[Id] = list(range(len(proba))) if snapshot.ids is None else snapshot.ids.tolist()
-    places = {one: place for place, one in enumerate(ids)}
+    places = {one: place for place, one in enumerate(ids)}  # a repeated id has one place
     if len(places) < len(proba):
         raise ArtifactError("The predictions name a node twice. Use the folder of the original run.")
     whole = folder.resolve()
