@@ -201,30 +201,6 @@ def asking(port: int, bodies: Sequence[object], *headers: str) -> Iterator[list[
             thread.join(60)
 
 
-def kill_workers(server: Started, rounds: int) -> None:
-    """Kill all workers at random moments, each time after they were replaced and one has answered."""
-    rng = np.random.default_rng(0)
-    for _ in range(rounds):
-        until(lambda: answers(server.port), 300)
-        time.sleep(float(rng.uniform(0, 1)))
-        before = server.workers()
-        for worker in before:
-            os.kill(worker, signal.SIGKILL)
-        until(lambda before=before: len({*server.workers()} - {*before}) == 2, 60)  # type: ignore[misc]
-
-
-@pytest.mark.slow
-def test_killed_workers_are_replaced_and_no_request_is_lost(tmp_path: Path) -> None:
-    run = run_of("undirected-edge", tmp_path / "friends")
-    with started(run, "--workers", 2) as server:
-        until(lambda: len(server.workers()) == 2, 60)
-        with asking(server.port, [ANN]) as found:
-            kill_workers(server, 3)
-        assert len(found[0]) == 1
-        assert answers(server.port)
-        until(lambda: b"graphveil_workers 2.0" in get(server.port, "/metrics")[1], 60)
-
-
 @pytest.mark.slow
 def test_a_worker_that_cannot_start_ends_the_server(tmp_path: Path) -> None:
     run = run_of("undirected-edge", tmp_path / "friends")
@@ -265,6 +241,7 @@ def test_releases_of_killed_workers_are_charged_and_drawn_once(place: str, tmp_p
                     os.kill(worker, signal.SIGKILL)
                 until(lambda: len(server.workers()) == 2, 60)
             until(lambda: all(found), 600)
+        until(lambda: b"graphveil_workers 2.0" in get(server.port, "/metrics")[1], 60)
         budget = json.loads(get(server.port, "/v1/privacy", key)[1])["budget"]
     assert [len(one) for one in found] == [1] * len(bodies)
     assert budget["releases"] == len(bodies) == len(Ledger(place).data_set("callers"))
