@@ -172,7 +172,7 @@ def test_rejects_calls_in_a_forked_process(name: str, limit: dict[str, float]) -
 
     def child() -> None:
         try:
-            sending.send(f"accepted: {CALLS[name](ledger)}")
+            sending.send(f"granted: {CALLS[name](ledger)}")
         except BudgetError as error:
             sending.send(str(error))
 
