@@ -124,7 +124,8 @@ def test_a_release_above_the_budget_is_rejected_before_anything_is_drawn(
     assert less.ask(PATH)[0] == 200
     before = {path for path in journals.rglob("*") if "ledger" not in path.name}
     status, body = less.ask(OTHER)
-    assert (status, json.loads(body)["error"]["kind"]) == (409, "NoBudget")
+    assert status == 409, body
+    assert json.loads(body)["error"]["kind"] == "NoBudget"
     assert {path for path in journals.rglob("*") if "ledger" not in path.name} == before
     assert len(less.ledger) == less.budget()["releases"] == 1
     assert less.ask(PATH)[0] == 200  # the stored answer
