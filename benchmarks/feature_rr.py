@@ -26,8 +26,8 @@ from scipy import sparse, stats
 
 from graphveil.data import RECIPES, Graph, load_dataset, to_dense
 from graphveil.estimators.session import Session
-from graphveil.local.local_method import CollectionResult
-from graphveil.local.lpgnn import LPGNN, LpgnnMethod
+from graphveil.local.local_method import CollectionResult, LocalMethod
+from graphveil.local.lpgnn import LPGNN
 from graphveil.mechanisms import (
     AnalyticGaussian,
     EvenAllocation,
@@ -263,12 +263,12 @@ class StandardizedLPGNN(LPGNN):
 
     method: ClassVar[str] = "lpgnn"
 
-    def _build_method(self) -> LpgnnMethod:
+    def _build_method(self) -> LocalMethod:
         return StandardizedMethod(**vars(super()._build_method()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandardizedMethod(LpgnnMethod):
+class StandardizedMethod(LocalMethod):
     """The method of :class:`StandardizedLPGNN`."""
 
     def collected(self, graph: Graph, session: Session) -> CollectionResult:

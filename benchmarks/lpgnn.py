@@ -33,7 +33,6 @@ from scipy import stats
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.local.label_posterior import LabelPosterior
-from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN
 
 INF = math.inf
@@ -90,7 +89,7 @@ class Cell:
     setting: str
     parameters: dict[str, Any] = field(hash=False, compare=False)
     published: str = field(default="-", compare=False)
-    method: Callable[..., LocalEstimator] = field(default=LPGNN, hash=False, compare=False)
+    method: Callable[..., Any] = field(default=LPGNN, hash=False, compare=False)
 
 
 def cells() -> Iterator[Cell]:

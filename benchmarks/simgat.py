@@ -29,7 +29,6 @@ from scipy import sparse, stats
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
-from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN
 from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity
@@ -125,7 +124,7 @@ def measured(
     cell: Cell, graph: Graph, given: Mapping[str, Any], options: argparse.Namespace
 ) -> dict[str, float]:
     """Return the test accuracy and the processor seconds of one run."""
-    build: Callable[..., LocalEstimator] = LPGNN
+    build: Callable[..., LPGNN | SimGAT] = LPGNN
     if cell.arm != KPROP:
         build = partial(GivenSimGAT, given=given[cell.arm])
     model = build(

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.report_tables import ReceivedReports
-    from graphveil.local.local_estimator import LocalEstimator
+    from graphveil.local.label_posterior import LabelPosterior
+    from graphveil.local.lpgnn import LPGNN
+    from graphveil.local.simgat import SimGAT
+
+    LocalModel = LPGNN | SimGAT | LabelPosterior
     from graphveil.mechanisms import LocalDPClaim
 
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
@@ -503,7 +507,7 @@ def learn(
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     check_not_existing(out, "Choose another --out.")
-    cls = cast("type[LocalEstimator]", method_class(method))
+    cls = cast("type[LocalModel]", method_class(method))
     parameters = parse_settings(cls, set or [])
     if "seed" in parameters:
         raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
@@ -521,7 +525,7 @@ def learn(
     if not (skip_bad and received.accepted):
         received.check()
     with charge_clients(loaded_protocol, ledger) as account:
-        models = [model] if no_baseline else [model, model.no_graph_baseline()]
+        models: list[LocalModel] = [model] if no_baseline else [model, model.no_graph_baseline()]
         with screen.bars() as bars:
             for each in models:
                 each.fit_from_collector(

@@ -1,7 +1,7 @@
 """Label posterior: infer classes from public edges and one noisy label per node, without features."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 from weakref import ReferenceType, ref
 
 import torch
@@ -12,16 +12,15 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
+from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.inference import RequestFactory
-from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.method import FitResult, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.local.collect import CollectionProtocol, Collector
-from graphveil.local.local_estimator import LocalEstimator, complete_label_from_protocol
-from graphveil.local.local_method import LocalMethod, TrainedOnReports
-from graphveil.local.noisy_labels import NoisyLabels
+from graphveil.local.local_estimator import LocalEstimator
+from graphveil.local.local_method import Learner, LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import (
     PRIORS,
     GraphContext,
@@ -29,13 +28,12 @@ from graphveil.local.posterior_mixture import (
     Prior,
     mixed_posterior,
 )
-from graphveil.local.randomized_records import extend_without_labels, reported_nodes
-from graphveil.local.report_config import ReportConfig
-from graphveil.nn.inputs import FeatureEstimates
+from graphveil.local.randomized_records import UNKNOWN, reported_nodes
+from graphveil.local.report_config import LabelKeywords
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LabelPosterior(LocalEstimator):
+class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
     """Infer the posterior of each node's class from public edges and one noisy label per node.
 
     Every training and validation node randomizes its label at ``eps_y``. Features are not read, and no
@@ -97,25 +95,7 @@ class LabelPosterior(LocalEstimator):
         """
         return LabelPosterior(**{**self.get_params(), "prior": "nothing"})
 
-    @classmethod
-    def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
-        """Return an estimator for the LDP reports of a collection protocol; see ``fit_from_collector``.
-
-        Args:
-            protocol: The collection protocol.
-            configuration: Further constructor keywords.
-
-        Raises:
-            ConfigError: A keyword contradicts the protocol, or the protocol does not collect the label alone.
-
-        >>> from graphveil.mechanisms import SubsetSelection
-        >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0,
-        ...     classes=7))).labels
-        'subset'
-        """
-        return cls(**complete_label_from_protocol(protocol, configuration))
-
-    def _build_method(self) -> "LabelPosteriorMethod":
+    def _build_method(self) -> LocalMethod:
         checks.one_of(tuple(PRIORS), prior=self.prior)
         checks.integer_at_least(1, posterior_steps=self.posterior_steps)
         checks.within(0, 0.99, missing_labels=self.missing_labels)
@@ -124,23 +104,8 @@ class LabelPosterior(LocalEstimator):
                 f"eps_x={self.eps_x!r}: {self.method} reads no features, so they are not reported; drop "
                 "it (0), or use 'lpgnn', which learns from both"
             )
-        return LabelPosteriorMethod(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            report_config=ReportConfig.from_label_keywords(self, self.privacy_config, self.method),
-            prior=self.prior,
-            steps=self.posterior_steps,
-            missing_labels=self.missing_labels,
-        )
-
-    def _check_protocol(self, protocol: CollectionProtocol) -> None:
-        complete_label_from_protocol(protocol, {**self.get_params(), "eps_x": 0.0})
-
-    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return zeros in place of features, which are not read."""
-        if given is not None:
-            raise ConfigError(f"{self.method} reads no features; drop public_features (--nodes)")
-        return FeatureEstimates(torch.zeros(collector.nodes, 1))
+        learner = PosteriorLearner(prior=self.prior, steps=self.posterior_steps)
+        return self._local_method(learner, self.missing_labels)
 
     def _request_factory(self) -> RequestFactory:
         """Return a factory without requests: other graphs have no features to report."""
@@ -148,90 +113,67 @@ class LabelPosterior(LocalEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPosteriorMethod(LocalMethod):
-    """Frozen configuration of ``LabelPosterior``.
+class PosteriorLearner(Learner):
+    """The posterior of each node's class, from reported labels and public edges.
 
     Args:
-        prior: Which candidate posteriors are mixed.
+        prior: Candidate posteriors to mix, a name in ``PRIORS``.
         steps: Number of diffusion hops.
-        missing_labels: Share of reporting nodes without a label.
     """
 
     prior: Prior
     steps: int
-    missing_labels: float
 
-    def __post_init__(self) -> None:
-        """Reject a share of missing labels if labels are not randomized."""
-        if self.missing_labels and not self.protects_labels:
-            raise ConfigError(
-                f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
-                "finite eps_y none is; drop it"
-            )
-
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
         """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
-            records = self.collected(graph, session).records
+            records = method.collected(graph, session).records
+        labels = records.labels
         with session.stage("classifier"):
-            found = self.inferred(graph, records.labels)
+            mixture = self.inferred(method, graph, labels)
         agreement = {
-            part: self.noisy(graph, records.labels).agreement(
-                found.held_out, reported_nodes(graph, records.labels, part)
-            )
+            part: method.noisy(graph, labels).agreement(mixture.held_out, reported_nodes(graph, labels, part))
             for part in ("train", "val")
         }
+        trained = TrainedLabelPosterior(
+            reports=records, method=method, learner=self, version=ref(graph.adjacency.version)
+        )
         return FitResult(
-            trained=TrainedLabelPosterior(reports=records, method=self, of=ref(graph.adjacency.version)),
-            proba=found.log_proba.exp(),
-            released={"labels": records.labels} if self.privacy_config.protects else {},
-            learned={"agreement": agreement, "weights": found.weights},
+            trained=trained,
+            proba=mixture.log_proba.exp(),
+            released={"labels": labels} if method.privacy_config.protects else {},
+            learned={"agreement": agreement, "weights": mixture.weights},
         )
 
-    def inferred(self, graph: Graph, labels: Tensor) -> PosteriorMixture:
+    def inferred(self, method: LocalMethod, graph: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""
         return mixed_posterior(
-            self.noisy(graph, labels),
-            self._transition(graph),
+            method.noisy(graph, labels),
+            method.transition(graph.num_classes),
             GraphContext(graph.adjacency, self.steps),
-            PublicStreams(self.privacy_config.seed or 0).torch("held-out labels"),
+            PublicStreams(method.privacy_config.seed or 0).torch("held-out labels"),
             names=PRIORS[self.prior],
             robust=self.prior == "robust",
         )
 
-    def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
-        """Return the randomized labels of a graph and the parameters of their noise."""
-        label = self.report_config.label(graph.num_classes)
-        return NoisyLabels(
-            labels=labels,
-            classes=graph.num_classes,
-            train=reported_nodes(graph, labels, "train"),
-            val=reported_nodes(graph, labels, "val"),
-            keep=label.keep_with(self.missing_labels),
-            blind=label.blind,
-            transition=self._transition(graph),
-        )
-
-    def _transition(self, graph: Graph) -> Tensor:
-        label = self.report_config.label(graph.num_classes)
-        return torch.from_numpy(label.transition_with(self.missing_labels)).float()
-
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
+    def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "TrainedLabelPosterior":
         """Return a fitted object without reports, which are not stored with a model."""
-        return TrainedLabelPosterior(reports=None, method=self, of=None)
+        return TrainedLabelPosterior(reports=None, method=method, learner=self, version=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedLabelPosterior(TrainedOnReports):
+class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
     """Reported labels, and the edges that they were fitted on.
 
     Args:
-        method: Configuration of the inference.
-        of: Version of the fitted edges; None for a model that was loaded from a file.
+        method: Randomization of labels.
+        learner: Inference of classes.
+        version: Version of the fitted edges; None for a model that was loaded from a file.
     """
 
-    method: LabelPosteriorMethod
-    of: "ReferenceType[AdjacencyVersion] | None"
+    method: LocalMethod
+    learner: PosteriorLearner
+    version: "ReferenceType[AdjacencyVersion] | None"
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict the fitted graph or a graph that has grown from it, without spending privacy budget.
@@ -239,17 +181,19 @@ class TrainedLabelPosterior(TrainedOnReports):
         Raises:
             ConfigError: No node of this graph has reported a label.
         """
-        grown = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
-        fitted = None if self.of is None else self.of()
-        if self.reports is None or fitted not in grown:
+        versions = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
+        fitted = None if self.version is None else self.version()
+        if self.reports is None or fitted not in versions:
             raise ConfigError(
                 f"{self.method.name} predicts a class from labels reported near a node, and no node of this "
                 "graph reported one: fit it there, which is a collection with a budget of its own. Graphs "
                 "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
                 "fitted it"
             )
-        labels = extend_without_labels(self.reports.labels, graph.num_nodes)
-        return CachedPrediction(None, (), self.method.inferred(graph, labels).log_proba.exp())
+        labels = self.reports.labels
+        new = torch.full((graph.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label
+        found = self.learner.inferred(self.method, graph, torch.cat([labels, new]))
+        return CachedPrediction(None, (), found.log_proba.exp())
 
     def state(self) -> State:
         """Return an empty state, because there are no parameters."""

@@ -1,11 +1,10 @@
-"""Base estimators on randomized records: one collection per fit, and further models on the same reports."""
+"""Local privacy for estimators: one collection per fit, and further models on the same reports."""
 
 import dataclasses
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +23,8 @@ from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector
-from graphveil.local.local_method import (
-    CachedReports,
-    LocalMethod,
-    ReceivedReports,
-    TrainedOnReports,
-    collection_requests,
-)
+from graphveil.local.local_method import Learner, LocalMethod, ReceivedReports, TrainedOnReports
+from graphveil.local.network_learner import CachedReports, collection_requests
 from graphveil.local.randomized_records import (
     RandomizedRecords,
     known,
@@ -39,14 +33,8 @@ from graphveil.local.randomized_records import (
     reported_nodes,
     sparse_estimates,
 )
-from graphveil.local.report_config import (
-    LabelKeywords,
-    LocalKeywords,
-    ReportConfig,
-    label_mechanism_name,
-    scaled,
-)
-from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, WeightedAllocation
+from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig, scaled
+from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee, LocalAttributes
 
@@ -54,9 +42,8 @@ Ids: TypeAlias = npt.NDArray[Any]
 _TRAIN = 2 / 3  # share of the reporting nodes
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LocalEstimator(LabelKeywords, Estimator):
-    """Base of estimators that learn from locally randomized node records and public edges.
+class LocalEstimator(ABC):
+    """Fits to locally randomized node records and public edges; mixed into an ``Estimator``.
 
     Each fit is one collection. It is charged to the privacy ledger first, and an interrupted fit is resumed
     without another collection. Further models can be fitted to its reports. When a graph grows, only its new
@@ -66,63 +53,96 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     local: ClassVar[bool] = True
     scales_features: ClassVar[bool] = False
-    needs_features: ClassVar[bool] = True
-    report_parameters: ClassVar[tuple[str, ...]]  # the parameters that define a report
+    needs_features: ClassVar[bool] = True  # False if the method reports and reads labels only
+    report_parameters: ClassVar[tuple[str, ...]] = (  # the parameters that define a report
+        *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
+        *("low", "high", "scaling", "data_dependent_bounds", "labels"),
+    )
 
     clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
     agreement_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
 
     # -- configuration -------------------------------------------------------------------------------------
 
-    @property
-    def config(self) -> LocalMethod:
-        """The frozen configuration."""
-        return cast(LocalMethod, super().config)
-
     @abstractmethod
-    def _build_method(self) -> LocalMethod:
-        """Return the frozen method of this configuration."""
-
-    @abstractmethod
-    def no_graph_baseline(self) -> "LocalEstimator":
+    def no_graph_baseline(self) -> Estimator:
         """Return the unfitted no-graph baseline for the same reports."""
 
-    def _check_config(self) -> None:
-        super()._check_config()
+    def _local_method(self, learner: Learner, missing_labels: float) -> LocalMethod:
+        """Return the frozen method of this configuration, with its learner."""
+        assert isinstance(self, Estimator) and isinstance(self, LabelKeywords)
+        features = self if isinstance(self, FeatureKeywords) else None
+        return LocalMethod(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            report_config=ReportConfig.from_keywords(self, self.privacy_config, self.method, features),
+            learner=learner,
+            missing_labels=missing_labels,
+        )
+
+    @property
+    def _estimator(self) -> Estimator:
+        """This object, as the estimator that the class is mixed into."""
+        assert isinstance(self, Estimator)
+        return self
+
+    @property
+    def _configured(self) -> LocalMethod:
+        """The frozen configuration, which ``_local_method`` built."""
+        method = self._estimator.config
+        assert isinstance(method, LocalMethod)
+        return method
+
+    def mechanism(self, dim: int) -> FeatureMechanism:
+        """Return the mechanism that randomizes a vector of ``dim`` features.
+
+        Raises:
+            ConfigError: The method reports no features.
+        """
+        mechanism = self._configured.report_config.mechanism(dim)
+        if mechanism is None:
+            raise ConfigError(f"{self._configured.name} reports no features; use label_mechanism(classes)")
+        return mechanism
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
         """Return the mechanism that randomizes a label of ``classes`` classes."""
-        return self.config.report_config.label(classes)
+        return self._configured.report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records with these numbers of features and classes, for any graph."""
-        return self.config.guarantee_for_sizes(features, classes)
+        return self._configured.guarantee_for_sizes(features, classes)
 
     def reports_for(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
         """Return table rows that describe the LDP report of a node."""
-        return self.config.report_config.rows(features, classes)
+        return self._configured.report_config.rows(features, classes)
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
         """Return an estimator for the LDP reports of a collection protocol; see ``fit_from_collector``.
 
         Args:
-            protocol: Defines what is collected, the mechanisms, and their budgets.
+            protocol: Public parameters of the collection: mechanisms and their budgets.
             configuration: Further constructor keywords.
 
+        Returns:
+            The unfitted estimator.
+
         Raises:
-            ConfigError: A keyword contradicts the protocol. The protocol collects no labels, or took its
-                bounds from data.
+            ConfigError: A keyword contradicts the protocol, or the method cannot learn from the protocol: it
+                collects no labels, features that the method does not read, or bounds taken from data.
+
+        Privacy:
+            Reads: public parameters only. Charges: nothing.
 
         >>> from graphveil.mechanisms import LabelRR, MultiBit
         >>> from graphveil.local.lpgnn import LPGNN
-        >>> label_report_nodes = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8),
-        ...     label=LabelRR(epsilon=2.0, classes=3))
-        >>> model = LPGNN.from_protocol(label_report_nodes, x_steps=16)
-        >>> model.eps_x, model.eps_y, model.mechanism(8) == label_report_nodes.features
+        >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
+        ...     classes=3))
+        >>> model = LPGNN.from_protocol(protocol, x_steps=16)
+        >>> model.eps_x, model.eps_y, model.mechanism(8) == protocol.features
         (1.0, 2.0, True)
         """
-        return cls(**complete_from_protocol(protocol, configuration))
+        return cls(**complete_from_protocol(protocol, configuration, label_only=not cls.needs_features))
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -148,6 +168,10 @@ class LocalEstimator(LabelKeywords, Estimator):
             public_features: Public features (N, d) of all nodes, for a protocol that collects only the label.
                 Their guarantee is eps_x = inf, which is no protection.
             ids: Ids of the nodes (N), for tables of predictions.
+            on_progress: Callback for stages and epochs.
+
+        Returns:
+            This estimator.
 
         Raises:
             ConfigError: The estimator does not match the protocol of the collector, or ``unsafe_noise_seed``
@@ -156,25 +180,43 @@ class LocalEstimator(LabelKeywords, Estimator):
 
         Privacy:
             Unit: ``local-attributes``. Reads: LDP reports and public edges. Charges: nothing, because each
-                report
-            was charged on its client. The guarantee is that of the protocol.
+            report was charged on its client. The guarantee is that of the protocol.
         """
-        self._check_protocol(collector.protocol)
-        public = self._public(collector, public_features)
-        graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids, public=public)
+        keywords, seed = self._estimator.get_params(), self._estimator.seed
+        complete_from_protocol(collector.protocol, keywords, label_only=not self.needs_features)
+        public = self._public_features(collector, public_features)
+        graph, received = as_graph(collector, adjacency, seed=seed, ids=ids, public=public)
         return self.fit_from_reports(graph, ReceivedReports(records=received), on_progress)
 
-    def _check_protocol(self, protocol: CollectionProtocol) -> None:
-        """Reject another protocol than the one that the estimator was built from."""
-        complete_from_protocol(protocol, self.get_params())
-
-    @abstractmethod
-    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
+    def _public_features(self, collector: Collector, given: object) -> FeatureEstimates | None:
         """Return public features in place of estimates, if the protocol collects no features."""
+        method = self._configured
+        config = method.report_config
+        if config.features is None:
+            if given is not None:
+                raise ConfigError(f"{method.name} reads no features; drop public_features (--nodes)")
+            return FeatureEstimates(torch.zeros(collector.nodes, 1))
+        if (given is None) != (collector.protocol.features is not None):
+            raise ConfigError(
+                "the protocol collects no features, so public ones are needed: public_features=, one row per "
+                "node"
+                if given is None
+                else "the protocol collects features, and the reports are used; drop public_features"
+            )
+        if given is None:
+            return None
+        x, bounds = scaled(as_features(given), config.scaling), config.features.bounds
+        if count := outside(bounds, x):
+            raise ConfigError(
+                f"{count:,} values of the public features lie outside low={bounds.low!r} and "
+                f"high={bounds.high!r}, and would be clipped; set their range (--set low=.. --set high=..), "
+                "or scaling='row'"
+            )
+        return FeatureEstimates(x)
 
     @one_thread()
     def fit_same_reports(
-        self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = no_progress
+        self, fitted: Estimator, graph: Graph, *, on_progress: OnProgress = no_progress
     ) -> Self:
         """Fit to the reports of another model on the same graph, without spending privacy budget.
 
@@ -184,6 +226,10 @@ class LocalEstimator(LabelKeywords, Estimator):
         Args:
             fitted: Model that was fitted in this process; reports are not saved with a model.
             graph: The graph that it was fitted to, with the same split.
+            on_progress: Callback for stages and epochs.
+
+        Returns:
+            This estimator.
 
         Raises:
             ConfigError: The two models randomize records differently, or the other model has no reports.
@@ -198,36 +244,33 @@ class LocalEstimator(LabelKeywords, Estimator):
                 "the other model has no reports: it is not fitted, or comes from a file, which does not hold "
                 "them; fit it in this process first"
             )
-        self._check_same_records(fitted.fitted)
-        has_report_expected = (
-            label_report_nodes(graph)
-            if self.config.protects_labels
-            else label_report_nodes(graph) & graph.labeled
-        )
-        if not torch.equal(known(reports.labels), has_report_expected):
-            raise GraphError(
-                "the reports are of other nodes or another split; pass the graph that the other model was "
-                "fitted to"
-            )
-        received = ReceivedReports(records=reports, guarantee=fitted.guarantee, clipped=fitted.clipped_)
-        return self.fit_from_reports(graph, received, on_progress)
-
-    def _check_same_records(self, fitted: FittedModel) -> None:
-        """Require that both models use the same report parameters."""
         for name in self.report_parameters:
-            own, other = getattr(self, name), fitted.parameters.get(name)
+            own, other = getattr(self, name), fitted.fitted.parameters.get(name)
             if own != other:
                 raise ConfigError(
                     f"{name}={own!r} is not how the reports were made, which is {name}={other!r}; take that, "
                     "or fit(graph), which is a collection of its own"
                 )
+        expected = label_report_nodes(graph)
+        if not self._configured.protects_labels:
+            expected &= graph.labeled
+        if not torch.equal(known(reports.labels), expected):
+            raise GraphError(
+                "the reports are of other nodes or another split; pass the graph that the other model was "
+                "fitted to"
+            )
+        clipped = fitted.fitted.learned.get("clipped")
+        received = ReceivedReports(records=reports, guarantee=fitted.guarantee, clipped=clipped)
+        return self.fit_from_reports(graph, received, on_progress)
 
     def fit_from_reports(
         self, graph: Graph, received: ReceivedReports, on_progress: OnProgress = no_progress
     ) -> Self:
         """Fit to reports that are already charged."""
-        method = dataclasses.replace(self.config, received=received)
-        return self._fit_by(method, graph, self._session(on_progress))
+        estimator = self._estimator
+        method = dataclasses.replace(self._configured, received=received)
+        estimator._fit_by(method, graph, estimator._session(on_progress))
+        return self
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
@@ -238,8 +281,9 @@ class LocalEstimator(LabelKeywords, Estimator):
         predictions are compared with the randomized labels of the fitted graph. The best expected agreement
         is the probability that a label is kept.
         """
+        assert isinstance(self, Estimator)
         if not self.fitted.method.privacy_config.protects or split == "test":
-            return super().score(graph, split)
+            return Estimator.score(self, graph, split)  # not super(): to mypy this class has no base
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
             raise GraphError("reports of training and validation nodes are known of the fitted graph only")
@@ -264,88 +308,44 @@ def _reports_of(fitted: FittedModel | None) -> RandomizedRecords | None:
     return trained.reports if isinstance(trained, TrainedOnReports) else None
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class RecordEstimator(LocalKeywords, LocalEstimator):
-    """Base of methods whose nodes also randomize their features."""
-
-    report_parameters: ClassVar[tuple[str, ...]] = (
-        *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
-        *("low", "high", "scaling", "data_dependent_bounds", "labels"),
-    )
-
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return the mechanism that randomizes a vector of ``dim`` features."""
-        found = self._report_config().mechanism(dim)
-        assert found is not None  # records have features
-        return found
-
-    def _report_config(self) -> ReportConfig:
-        return ReportConfig.from_keywords(self, self.privacy_config, self.method)
-
-    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return public features in place of estimates, if the protocol collects no features."""
-        if (given is None) != (collector.protocol.features is not None):
-            raise ConfigError(
-                "the protocol collects no features, so public ones are needed: public_features=, one row per "
-                "node"
-                if given is None
-                else "the protocol collects features, and the reports are used; drop public_features"
-            )
-        if given is None:
-            return None
-        x = scaled(as_features(given), self.scaling)
-        report_config = self._report_config().features
-        assert report_config is not None
-        if count := outside(report_config.bounds, x):
-            raise ConfigError(
-                f"{count:,} values of the public features lie outside low={self.low!r} and "
-                f"high={self.high!r}, and would be clipped; set their range (--set low=.. --set high=..), or "
-                "scaling='row'"
-            )
-        return FeatureEstimates(x)
-
-
 # -- parameters of a protocol, and reports of clients ----
 
 
-def complete_from_protocol(protocol: CollectionProtocol, configuration: Mapping[str, Any]) -> dict[str, Any]:
+def complete_from_protocol(
+    protocol: CollectionProtocol, configuration: Mapping[str, Any], *, label_only: bool = False
+) -> dict[str, Any]:
     """Return a configuration completed with the parameters of a collection protocol.
 
+    Args:
+        protocol: Defines what is collected, the mechanisms, and their budgets.
+        configuration: Constructor keywords.
+        label_only: Whether the method learns from labels alone.
+
     Raises:
-        ConfigError: A keyword contradicts the protocol, or the protocol cannot be learned from.
+        ConfigError: A keyword contradicts the protocol, or the method cannot learn from the protocol.
 
     >>> from graphveil.mechanisms import LabelRR, MultiBit
-    >>> asked = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
+    >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
     ...     classes=3))
-    >>> complete_from_protocol(asked, {"eps_x": 3.0})
+    >>> complete_from_protocol(protocol, {"eps_x": 3.0})
     Traceback (most recent call last):
     graphveil.errors.ConfigError: eps_x=3.0 contradicts the survey, whose answers have eps_x=1.0; drop it
     """
-    return _merge_parameters(configuration, _protocol_parameters(protocol))
-
-
-def complete_label_from_protocol(
-    protocol: CollectionProtocol, configuration: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a configuration completed with the parameters of a protocol that collects only the label.
-
-    Raises:
-        ConfigError: A keyword contradicts the protocol, or the protocol does not collect the label alone.
-
-    >>> from graphveil.mechanisms import SubsetSelection
-    >>> complete_label_from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7)),
-    ...     {})["labels"]
-    'subset'
-    """
-    if protocol.features is not None:
+    if label_only and protocol.features is not None:
         raise ConfigError(
             "the protocol also collects features, and nothing would be learned from them; collect the label "
             "alone, or learn with 'lpgnn' or 'simgat'"
         )
-    return _merge_parameters(configuration, _protocol_label_parameters(protocol))
-
-
-def _merge_parameters(configuration: Mapping[str, Any], reported: Mapping[str, Any]) -> dict[str, Any]:
+    if protocol.label is None:
+        raise ConfigError("the survey collects no labels, so there is nothing to learn; collect them, too")
+    reported = {
+        "unit": LocalAttributes.name,
+        "eps_y": protocol.label.epsilon,
+        "labels": next(name for name, kind in LABELS.items() if isinstance(protocol.label, kind)),
+        "unsafe_noise_seed": None,  # the clients' noise has no seed
+    }
+    if not label_only:
+        reported |= _feature_parameters(protocol.features)
     for name, value in reported.items():
         if name in configuration and configuration[name] != value:
             raise ConfigError(
@@ -355,11 +355,10 @@ def _merge_parameters(configuration: Mapping[str, Any], reported: Mapping[str, A
     return {**configuration, **reported}
 
 
-def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
-    """Return the constructor keywords that a collection protocol determines."""
-    mechanism, common = protocol.features, _protocol_label_parameters(protocol)
+def _feature_parameters(mechanism: MultiBit | FeatureRR | None) -> dict[str, Any]:
+    """Return the keywords that the feature mechanism of a protocol determines."""
     if mechanism is None:
-        return {**common, "eps_x": math.inf}  # public features
+        return {"eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
         raise ConfigError("the survey's bounds were taken from data and depend on them; use public bounds")
     choices: dict[str, Any] = {"features": "1bm", "m": "best", "theta": None}
@@ -372,24 +371,11 @@ def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
     elif mechanism.m != "all":
         choices |= {"features": "multi-bit", "m": mechanism.m}
     return {
-        **common,
         "eps_x": mechanism.epsilon,
         "low": mechanism.bounds.low,
         "high": mechanism.bounds.high,
         **choices,
         "scaling": "none",
-    }
-
-
-def _protocol_label_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
-    """Return the constructor keywords for the label of a collection protocol."""
-    if protocol.label is None:
-        raise ConfigError("the survey collects no labels, so there is nothing to learn; collect them, too")
-    return {
-        "unit": LocalAttributes.name,
-        "eps_y": protocol.label.epsilon,
-        "labels": label_mechanism_name(protocol.label),
-        "unsafe_noise_seed": None,  # the clients' noise has no seed
     }
 
 

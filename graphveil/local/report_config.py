@@ -113,20 +113,6 @@ class FeatureKeywords:
     data_dependent_bounds: bool = False
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LocalKeywords(FeatureKeywords, LabelKeywords):
-    """Keywords for the local randomization of node records, for any model.
-
-    Under unit ``local-attributes`` every node randomizes its features. Training and validation nodes also
-    randomize their label. Nodes of another graph randomize only their features. Under unit ``none`` records
-    are exact. Arguments are those of ``FeatureKeywords`` and ``LabelKeywords``.
-
-    Privacy:
-        eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the node record. A
-        node of another graph has eps_x. With ``features="agm"`` it is (epsilon, delta)-LDP.
-    """
-
-
 # -- features ----
 
 
@@ -196,82 +182,52 @@ class FeatureReportConfig:
 
 
 def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
-    """Return the table row that describes the feature report of each node."""
+    """Return the table row that describes the feature report of each node.
+
+    >>> feature_row(MultiBit(epsilon=1.0, dim=500)).words
+    'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
+    """
+    reported = int(getattr(mechanism, "samples", mechanism.dim))
+    low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
+    cut = f"cut to [{low:g}, {high:g}]"
+    if math.isinf(mechanism.epsilon):
+        words = f"{IDENTITY_MECHANISM}, {cut}"
+    else:
+        weighted = isinstance(getattr(mechanism, "allocation", None), WeightedAllocation)
+        weights = " by public weights" if weighted else ""
+        features = f"{reported} of {mechanism.dim} features told{weights}"
+        words = f"{type(mechanism).__name__}, {features}, epsilon {mechanism.epsilon:g}, {cut}"
     return ReleaseRow(
         kind="features",
         sensitivity=float(np.max(mechanism.bounds.width)),
         noise_std=[math.sqrt(mechanism.worst_variance)],
-        values_per_node=_num_reported(mechanism),
-        words=feature_mechanism_summary(mechanism),
+        values_per_node=reported,
+        words=words,
     )
-
-
-def _num_reported(mechanism: FeatureMechanism) -> int:
-    """Return how many features a node reports."""
-    return int(getattr(mechanism, "samples", mechanism.dim))
-
-
-def feature_mechanism_summary(mechanism: FeatureMechanism) -> str:
-    """Return a one-line summary of a feature mechanism.
-
-    >>> feature_mechanism_summary(MultiBit(epsilon=1.0, dim=500))
-    'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
-    """
-    features = f"{type(mechanism).__name__}, {_num_reported(mechanism)} of {mechanism.dim} features told"
-    weighed = isinstance(getattr(mechanism, "allocation", None), WeightedAllocation)
-    features += " by public weights" if weighed else ""
-    low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
-    cut = f", cut to [{low:g}, {high:g}]"
-    if math.isinf(mechanism.epsilon):
-        return IDENTITY_MECHANISM + cut
-    return f"{features}, epsilon {mechanism.epsilon:g}{cut}"
 
 
 # -- labels ----
 
 
-def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanism:
-    """Return the mechanism for a label of ``classes`` classes.
-
-    >>> label_mechanism("subset", 1.0, 7).size
-    2
-    """
-    return LABELS[name](epsilon=epsilon, classes=classes)
-
-
-def label_mechanism_name(label: LabelMechanism) -> Labels:
-    """Return the name of a label mechanism."""
-    return next(name for name, kind in LABELS.items() if isinstance(label, kind))
-
-
 def label_row(label: LabelMechanism) -> ReleaseRow:
-    """Return the table row that describes the label report of each node."""
-    values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public and not reported
-    return ReleaseRow(
-        kind="label",
-        sensitivity=1.0,
-        noise_std=[],
-        values_per_node=values,
-        words=label_mechanism_summary(label),
-    )
+    """Return the table row that describes the label report of each node.
 
-
-def label_mechanism_summary(label: LabelMechanism) -> str:
-    """Return a one-line summary of a label mechanism.
-
-    >>> label_mechanism_summary(SubsetSelection(epsilon=1.0, classes=7))
+    >>> label_row(SubsetSelection(epsilon=1.0, classes=7)).words
     '2 of 7 classes said, its own among them with probability 0.5209'
     """
     if math.isinf(label.epsilon):
-        return IDENTITY_MECHANISM
-    if isinstance(label, LocalHashing):
-        return f"one of {label.groups} public groups of {label.classes} classes reported, its own with " + (
-            f"probability {label.keep:.4g}"
-        )
-    if label.size > 1:
+        words = IDENTITY_MECHANISM
+    elif isinstance(label, LocalHashing):
+        groups = f"one of {label.groups} public groups of {label.classes} classes reported"
+        words = f"{groups}, its own with probability {label.keep:.4g}"
+    elif label.size > 1:
         among = f"its own among them with probability {label.keep:.4g}"
-        return f"{label.size} of {label.classes} classes said, {among}"
-    return f"kept with probability {label.keep:.4g}, else another of {label.classes}"
+        words = f"{label.size} of {label.classes} classes said, {among}"
+    else:
+        words = f"kept with probability {label.keep:.4g}, else another of {label.classes}"
+    # A hash is public and not reported, so local hashing reports one value.
+    values = 1 if isinstance(label, LocalHashing) else label.size
+    return ReleaseRow(kind="label", sensitivity=1.0, noise_std=[], values_per_node=values, words=words)
 
 
 # -- a record ----
@@ -279,13 +235,13 @@ def label_mechanism_summary(label: LabelMechanism) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """Configuration of the randomization of a node record; see ``LocalKeywords``.
+    """Configuration of the randomization of a node record; see ``FeatureKeywords`` and ``LabelKeywords``.
 
     Args:
-        features: How its features are randomized; None if no features are reported.
-        eps_y: Budget of its label; inf reports it without protection.
+        features: Randomization of the features; None if no features are reported.
+        eps_y: Budget of the label; inf reports it without protection.
         labels: Name of the label mechanism.
-        scaling: How features are scaled to their public range.
+        scaling: Scaling of the features to their public range.
     """
 
     features: FeatureReportConfig | None
@@ -294,28 +250,37 @@ class ReportConfig:
     scaling: Scaling = "none"
 
     @classmethod
-    def from_keywords(cls, given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> "ReportConfig":
-        """Check the keywords against the privacy configuration, and fill in defaults."""
-        _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
-        delta = privacy_config.delta
-        if privacy_config.protects and delta not in ("auto", 0) and given.features != "agm":
-            raise ConfigError(f"delta={delta!r} is for features='agm'; {given.features!r} needs none")
-        checks.one_of(tuple(LABELS), labels=given.labels)
-        return cls(
-            features=feature_report_config(given, privacy_config),
-            eps_y=_budget(given.eps_y),
-            labels=given.labels,
-            scaling=given.scaling,
-        )
-
-    @classmethod
-    def from_label_keywords(
-        cls, given: LabelKeywords, privacy_config: PrivacyConfig, name: str
+    def from_keywords(
+        cls,
+        label: LabelKeywords,
+        privacy_config: PrivacyConfig,
+        name: str,
+        features: FeatureKeywords | None = None,
     ) -> "ReportConfig":
-        """Return the configuration for a label alone, without features."""
-        checks.one_of(tuple(LABELS), labels=given.labels)
-        _check_terms({"eps_y": given.eps_y}, privacy_config, name)
-        return cls(features=None, eps_y=_budget(given.eps_y), labels=given.labels)
+        """Check the keywords against the privacy configuration, and fill in defaults.
+
+        Args:
+            label: Keywords of the label.
+            privacy_config: Privacy unit and delta.
+            name: Name of the method, for errors.
+            features: Keywords of the features; None for a method that reports no features.
+
+        Raises:
+            ConfigError: A budget is missing or does not fit the unit, or a keyword is outside its range.
+        """
+        budgets = {} if features is None else {"eps_x": features.eps_x}
+        _check_budgets(budgets | {"eps_y": label.eps_y}, privacy_config, name)
+        delta = privacy_config.delta
+        given = privacy_config.protects and delta not in ("auto", 0)
+        if given and features is not None and features.features != "agm":
+            raise ConfigError(f"delta={delta!r} is for features='agm'; {features.features!r} needs none")
+        checks.one_of(tuple(LABELS), labels=label.labels)
+        return cls(
+            features=None if features is None else feature_report_config(features, privacy_config),
+            eps_y=_budget(label.eps_y),
+            labels=label.labels,
+            scaling="none" if features is None else features.scaling,
+        )
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
         """Return the mechanism for ``dim`` features; None if no features are reported."""
@@ -323,12 +288,12 @@ class ReportConfig:
 
     def label(self, classes: int) -> LabelMechanism:
         """Return the mechanism for a label of ``classes`` classes."""
-        return label_mechanism(self.labels, self.eps_y, classes)
+        return LABELS[self.labels](epsilon=self.eps_y, classes=classes)
 
     def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
         """Return table rows that describe the LDP report of each node."""
-        law, label = self.mechanism(features), label_row(self.label(classes))
-        return (label,) if law is None else (feature_row(law), label)
+        mechanism, label = self.mechanism(features), label_row(self.label(classes))
+        return (label,) if mechanism is None else (feature_row(mechanism), label)
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
         """Return the randomizer for records with these numbers of features and classes."""
@@ -362,7 +327,7 @@ def _budget(epsilon: float | None) -> float:
     return math.inf if epsilon is None else float(epsilon)
 
 
-def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
+def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
     """Require these budgets under ``local-attributes``, and none for other units."""
     if privacy_config.epsilon is not None:
         flags = " ".join(f"--set {budget}=.." for budget in budgets)
@@ -411,18 +376,15 @@ def scaled(x: Features, how: Scaling) -> Features:
     """
     if how == "none":
         return x
-    return unit_interval(x) if how == "columns" else _rows(x)
-
-
-def _rows(x: Features) -> Features:
-    if isinstance(x, Tensor):
-        low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
-        return (x - low) * _inverse(high - low)
-    if x.min(axis=1).toarray().any():  # a shift would fill the zeros
-        return _rows(to_dense(x))
-    scale = _inverse(torch.from_numpy(x.max(axis=1).toarray().ravel())).numpy()
-    parts: Any = (x.data * np.repeat(scale, np.diff(x.indptr)), x.indices, x.indptr)
-    return sparse.csr_array(parts, shape=x.shape)
+    if how == "columns":
+        return unit_interval(x)
+    if not isinstance(x, Tensor) and not x.min(axis=1).toarray().any():  # then zeros stay implicit
+        inverse = _inverse(torch.from_numpy(x.max(axis=1).toarray().ravel())).numpy()
+        parts: Any = (x.data * np.repeat(inverse, np.diff(x.indptr)), x.indices, x.indptr)
+        return sparse.csr_array(parts, shape=x.shape)
+    dense = to_dense(x)
+    low, high = dense.amin(dim=1, keepdim=True), dense.amax(dim=1, keepdim=True)
+    return (dense - low) * _inverse(high - low)
 
 
 def _inverse(width: Tensor) -> Tensor:

@@ -6,17 +6,13 @@ from typing import Any, ClassVar, Literal
 from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
+from graphveil.estimators.base import Estimator
 from graphveil.estimators.session import Session
-from graphveil.local.local_estimator import RecordEstimator
-from graphveil.local.lpgnn import (
-    LPGNN,
-    KPropConfig,
-    LearningConfig,
-    LpgnnKeywords,
-    LpgnnMethod,
-    PropagationConfig,
-    baseline_of,
-)
+from graphveil.local.local_estimator import LocalEstimator
+from graphveil.local.local_method import LocalMethod
+from graphveil.local.lpgnn import LPGNN, baseline_of
+from graphveil.local.network_learner import KPropConfig, LpgnnKeywords, NetworkLearner, PropagationConfig
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity, union
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 
@@ -27,7 +23,7 @@ WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SimGAT(LpgnnKeywords, RecordEstimator):
+class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
     """Similarity aggregator on randomized features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 
     KProp averages noise over K hops, but distant nodes have little in common with a node. SimGAT uses fewer
@@ -83,15 +79,9 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         """Return the unfitted no-graph baseline; see ``LPGNN.no_graph_baseline``."""
         return baseline_of(self)
 
-    def _build_method(self) -> LpgnnMethod:
-        return LpgnnMethod(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            report_config=self._report_config(),
-            propagation_config=self._propagation_config(),
-            smoothing=KPropConfig.from_keywords(self, self.y_steps) if self.y_steps else None,
-            learning=LearningConfig.from_keywords(self),
-        )
+    def _build_method(self) -> LocalMethod:
+        learner = NetworkLearner.from_keywords(self, self._propagation_config())
+        return self._local_method(learner, self.missing_labels)
 
     def _propagation_config(self) -> "SimilarityPropagationConfig":
         return SimilarityPropagationConfig(
@@ -143,15 +133,15 @@ class SimilarityPropagationConfig(PropagationConfig):
         """Reject a similarity whose library is missing; loading a model does not need the library."""
         parse_similarity(self.similarity).check_installed()
 
-    def propagation(self, graph: Graph, session: Session) -> Propagation:
+    def along(self, graph: Graph, session: Session) -> Propagation:
         """Return hops and similar nodes as one linear map."""
         with session.stage("similarity"):
             edges = PublicEdges(graph.adjacency, basis=self.basis)
             similar = self.similar(edges, session)
             if self.combine == "union":
-                return self.hops.along(union(edges, similar, max_union_degree=self.max_union_degree))
+                return self.hops.hops(union(edges, similar, max_union_degree=self.max_union_degree))
             mean = averaging(similar, weighted=self.weight == "similarity")
-            return ComposedPropagation((self.hops.along(graph.adjacency), SparseMap.from_scipy(mean)))
+            return ComposedPropagation((self.hops.along(graph, session), SparseMap.from_scipy(mean)))
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

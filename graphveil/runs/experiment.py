@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.data.recipes import DatasetRecipe
     from graphveil.estimators.base import Estimator
-    from graphveil.estimators.mlp import MLP
-    from graphveil.local.local_estimator import LocalEstimator
 
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
 MAX_RUNS = 100
@@ -119,7 +117,7 @@ class Experiment:
         return method_class(self.method)(**self._parameters(0))
 
     @cached_property
-    def _first_baseline(self) -> "MLP | LocalEstimator | None":
+    def _first_baseline(self) -> "Estimator | None":
         return self._build_baseline(0)
 
     def model(self, run: int) -> "Estimator":
@@ -127,7 +125,7 @@ class Experiment:
         # The first run's model was built and checked with the experiment: a copy has the same configuration.
         return method_class(self.method)(**self._parameters(run)) if run else copy(self._first_model)
 
-    def baseline(self, run: int) -> "MLP | LocalEstimator | None":
+    def baseline(self, run: int) -> "Estimator | None":
         """Return an unfitted no-graph baseline of a run, if there is to be one.
 
         If nodes randomize their records, or their features, it is fitted on their reported values: raw
@@ -135,7 +133,7 @@ class Experiment:
         """
         return self._build_baseline(run) if run else copy(self._first_baseline)
 
-    def _build_baseline(self, run: int) -> "MLP | LocalEstimator | None":
+    def _build_baseline(self, run: int) -> "Estimator | None":
         from graphveil.estimators.mlp import MLP
         from graphveil.local.heterorr import HeteroRR
         from graphveil.local.local_estimator import LocalEstimator

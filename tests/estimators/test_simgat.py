@@ -32,9 +32,7 @@ def model(**changed: object) -> SimGAT:
 
 def operator(simgat: SimGAT, graph: Graph) -> torch.Tensor:
     """Return the matrix that features are propagated by."""
-    propagation_config = simgat.config.propagation_config.propagation(
-        graph, Session(streams=PublicStreams(0))
-    )
+    propagation_config = simgat.config.learner.propagation.along(graph, Session(streams=PublicStreams(0)))
     return propagation_config.apply(torch.eye(graph.num_nodes))
 
 

@@ -186,7 +186,7 @@ class TestAFitIsAValue:
         again = fitted.method.restore(fitted.trained.state(), fitted.sizes, dict(fitted.released))
         assert again.reports is None
         estimates = fitted.trained.reports.features
-        hops = fitted.method.propagation_config.propagation(graph, Session(streams=PublicStreams(0)))
+        hops = fitted.method.learner.propagation.along(graph, Session(streams=PublicStreams(0)))
         assert torch.equal(again.proba(graph, estimates, hops), fitted.proba)
 
 

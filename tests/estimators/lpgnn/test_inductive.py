@@ -12,8 +12,7 @@ from graphveil.data import to_dense
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.ledger.predictions import ASSERTED_NODES
 from graphveil.local import randomized_records
-from graphveil.local.local_method import CachedReports, CollectionRequest
-from graphveil.local.lpgnn import TrainedLpgnn
+from graphveil.local.network_learner import CachedReports, CollectionRequest, TrainedLpgnn
 from graphveil.local.simgat import SimilarityPropagationConfig
 from graphveil.privacy import LocalReport, compose
 from graphveil.propagation import KProp
@@ -295,7 +294,7 @@ def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
             ids = collection.graph.ids[step.base_nodes : step.added.num_nodes]
             sets[step.added.edge_set] |= set(ids.tolist())
         for person in collection.graph.ids[
-            0 if collection.before is None else collection.before.nodes :
+            0 if collection.before is None else len(collection.before.records.labels) :
         ].tolist():
             counts[person][0] += 1
         return whole(collection, books)

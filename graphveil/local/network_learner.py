@@ -1,0 +1,503 @@
+"""Networks that are trained on locally randomized records and public edges, as LPGNN and SimGAT do.
+
+The nodes of another graph randomize their features before it is predicted, and report no label. The edge set
+of a graph identifies its privacy ledger. When a graph has grown, its new nodes report once, and the reports
+of the other nodes are kept.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency, EdgeSet, Graph, rows
+from graphveil.data.adjacency import GrowthStep
+from graphveil.data.features import stacked
+from graphveil.errors import ConfigError
+from graphveil.estimators.inference import (
+    PredictionOptions,
+    PredictionRequest,
+    PredictionState,
+    prediction_session,
+)
+from graphveil.estimators.method import FitResult, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.session import Session
+from graphveil.ledger.predictions import PredictionComposition
+from graphveil.local.local_method import Learner, LocalMethod, TrainedOnReports
+from graphveil.local.noisy_labels import SELECT, NoisyLabels, Select, fit_noisy_labels, log_posterior
+from graphveil.local.posterior_mixture import (
+    PRIORS,
+    GraphContext,
+    PosteriorMixture,
+    PredictionRule,
+    Prior,
+    choose_prediction_rule,
+    combine_predictions,
+    mixed_posterior,
+    without_labels,
+)
+from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes
+from graphveil.local.report_config import scaled
+from graphveil.nn.backbones import BACKBONES, Backbone, LayerSizes, backbone
+from graphveil.nn.inputs import FeatureEstimates, PropagatedInputs, propagated
+from graphveil.nn.layers import ACTIVATIONS
+from graphveil.privacy import Guarantee
+from graphveil.propagation import KProp, Propagation
+from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated
+from graphveil.training import EpochRecord, TrainingSchedule
+
+PosteriorUse = Literal["product", "evidence"]
+POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LpgnnKeywords:
+    """Keywords of networks that are trained on randomized records and public edges.
+
+    Args:
+        x_steps: K_x, the number of hops that average features.
+        y_steps: K_y, the number of hops that average labels; 0 learns each node's own reported label.
+        aggregator: A^: ``"gcn"`` or ``"mean"``.
+        self_loops: Whether A^ has self-loops.
+        isolated: A node without neighbors gets ``"zero"`` from A^, or keeps its own row (``"keep"``).
+        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which does not aggregate.
+        forward_correction: Whether the loss includes the label noise T (forward correction).
+        missing_labels: Share of training and validation nodes without a label, which report a random class.
+            A public parameter, because it cannot be estimated from the reports. It is part of T. A wrong
+            value reduces accuracy and does not affect the guarantee.
+        posterior_steps: If above 0, multiply the network's probabilities by a posterior from the reported
+            labels around each node, over this many hops: 16 for sparse graphs, 8 for denser ones.
+        prior: Candidates for that posterior. ``"diffusion"`` uses diffusion and direct neighbors.
+            ``"mixture"`` adds belief propagation and communities, as in ``LabelPosterior``. ``"robust"`` also
+            corrects class shares for malicious clients (poisoning).
+        posterior_use: ``"product"`` multiplies both. ``"evidence"`` selects the network, the posterior or the
+            product by the likelihood of held-out reported labels. This trains a network for each of 3 folds.
+        select: Which epoch is kept. ``"paper"`` requires all metrics on noisy labels to improve, within their
+            theoretical bounds. ``"likelihood"`` takes the smallest loss on randomized validation labels.
+        hidden: Width of the hidden layer (of each of four heads, for ``"gat"``).
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        dropout: Share of hidden entries that are dropped in training.
+        epochs: Number of training epochs.
+        learning_rate: Learning rate of Adam.
+        weight_decay: L2 penalty on the parameters.
+    """
+
+    x_steps: int = 4
+    y_steps: int = 4
+    aggregator: Aggregator = "gcn"
+    self_loops: bool = False
+    isolated: Isolated = "zero"
+    backbone: str = "sage"
+    forward_correction: bool = True
+    missing_labels: float = 0.0
+    posterior_steps: int = 0
+    prior: Prior = "diffusion"
+    posterior_use: PosteriorUse = "product"
+    select: Select = "paper"
+    hidden: int = 16
+    activation: str = "selu"
+    dropout: float = 0.0
+    epochs: int = 500
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+
+
+class PropagationConfig(ABC):
+    """Builds the linear map that propagates features; it may read the public edges."""
+
+    @abstractmethod
+    def along(self, graph: Graph, session: Session) -> Propagation:
+        """Return the map of a graph."""
+
+    def check(self) -> None:  # noqa: B027  # most need no optional package
+        """Reject a map that cannot be computed on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KPropConfig(PropagationConfig):
+    """A fixed number of hops; see ``KProp``.
+
+    >>> KPropConfig.from_keywords(LpgnnKeywords(), steps=2).steps
+    2
+    """
+
+    steps: int
+    aggregator: Aggregator
+    self_loops: bool
+    isolated: Isolated
+
+    @classmethod
+    def from_keywords(cls, given: LpgnnKeywords, steps: int) -> "KPropConfig":
+        """Check the keywords and return the configuration for ``steps`` hops."""
+        checks.one_of(AGGREGATORS, aggregator=given.aggregator)
+        checks.one_of(ISOLATED, isolated=given.isolated)
+        checks.integer_at_least(0, x_steps=given.x_steps, y_steps=given.y_steps)
+        return cls(
+            steps=steps, aggregator=given.aggregator, self_loops=given.self_loops, isolated=given.isolated
+        )
+
+    def along(self, graph: Graph, session: Session) -> KProp:
+        """Return the hops on the edges of a graph."""
+        return self.hops(graph.adjacency)
+
+    def hops(self, adjacency: Adjacency) -> KProp:
+        """Return the hops on the given edges."""
+        return KProp(
+            adjacency=adjacency,
+            steps=self.steps,
+            aggregator=self.aggregator,
+            self_loops=self.self_loops,
+            isolated=self.isolated,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkLearner(Learner):
+    """A network, its training on reported labels, and the posterior that is combined with it.
+
+    Args:
+        propagation: Propagation of features.
+        smoothing: Propagation of labels; None for none.
+        schedule: Epochs, learning rate and weight decay.
+
+    Further fields are those of ``LpgnnKeywords``.
+    """
+
+    propagation: PropagationConfig
+    smoothing: KPropConfig | None
+    backbone: str
+    hidden: int
+    activation: str
+    dropout: float
+    forward_correction: bool
+    posterior_steps: int
+    prior: Prior
+    posterior_use: PosteriorUse
+    select: Select
+    schedule: TrainingSchedule
+
+    @classmethod
+    def from_keywords(cls, given: LpgnnKeywords, propagation: PropagationConfig) -> "NetworkLearner":
+        """Check the keywords, and return the learner for a propagation of features."""
+        smoothing = KPropConfig.from_keywords(given, given.y_steps) if given.y_steps else None
+        checks.one_of(tuple(BACKBONES), backbone=given.backbone)
+        checks.one_of(ACTIVATIONS, activation=given.activation)
+        checks.one_of(SELECT, select=given.select)
+        checks.one_of(tuple(PRIORS), prior=given.prior)
+        checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
+        if not given.posterior_steps and (given.prior, given.posterior_use) != ("diffusion", "product"):
+            raise ConfigError(
+                "around and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
+                "set it (16 for sparse graphs, 8 for denser ones), or drop them"
+            )
+        checks.integer_at_least(0, posterior_steps=given.posterior_steps)
+        checks.width(hidden=given.hidden)
+        checks.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
+        return cls(
+            propagation=propagation,
+            smoothing=smoothing,
+            backbone=given.backbone,
+            hidden=given.hidden,
+            activation=given.activation,
+            dropout=given.dropout,
+            forward_correction=given.forward_correction,
+            posterior_steps=given.posterior_steps,
+            prior=given.prior,
+            posterior_use=given.posterior_use,
+            select=given.select,
+            schedule=TrainingSchedule(
+                epochs=given.epochs, learning_rate=given.learning_rate, weight_decay=given.weight_decay
+            ),
+        )
+
+    def check(self) -> None:
+        """Reject a propagation that cannot be computed on this machine."""
+        self.propagation.check()
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
+        """Return an untrained network, not yet bound to edges."""
+        widths = LayerSizes(features=sizes.width, hidden=self.hidden, classes=sizes.classes)
+        return backbone(
+            self.backbone, widths, activation=self.activation, dropout=self.dropout, generator=generator
+        )
+
+    def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
+        """Randomize records, propagate the estimated features, and train on them."""
+        # Before records are charged, because the map may be impossible to compute.
+        propagation = self.propagation.along(graph, session)
+        with session.stage("randomize"):
+            collected = method.collected(graph, session)
+        records = collected.records
+        with session.stage("aggregate"):
+            inputs = propagated(records.features, propagation)
+        noisy = self.noisy(method, graph, records.labels)
+        with session.stage("classifier"):
+            network, history = self._trained(method, graph, inputs, noisy, session)
+        session.record("classifier", history)
+        with torch.no_grad():
+            alone: Tensor = network(inputs).softmax(dim=1)
+        rule: PredictionRule = "product"
+        if self.posterior_use == "evidence":
+            with session.stage("evidence"):
+                rule = self._choose_rule(method, graph, inputs, noisy, session)
+        agreement = {
+            part: noisy.agreement(alone, reported_nodes(graph, records.labels, part))
+            for part in ("train", "val")
+        }
+        return FitResult(
+            trained=TrainedLpgnn(reports=records, method=method, learner=self, network=network, rule=rule),
+            proba=self.apply_posterior(method, alone, graph, records.labels, rule),
+            released={"labels": records.labels} if method.privacy_config.protects else {},
+            learned={"clipped": collected.clipped, "agreement": agreement},
+        )
+
+    def _trained(
+        self,
+        method: LocalMethod,
+        graph: Graph,
+        inputs: PropagatedInputs,
+        noisy: NoisyLabels,
+        session: Session,
+    ) -> tuple[Backbone, list[EpochRecord]]:
+        """Return a network that was trained on reported labels, and its epochs."""
+        network = self.build(method.sizes_of(graph), session.streams.torch(method.name))
+        network.on(graph.adjacency)
+        on_epoch = session.epochs("classifier", self.schedule.epochs)
+        history = fit_noisy_labels(
+            network, inputs, noisy, self.schedule, select=self.select, on_epoch=on_epoch
+        )
+        return network, history
+
+    def _choose_rule(
+        self,
+        method: LocalMethod,
+        graph: Graph,
+        inputs: PropagatedInputs,
+        noisy: NoisyLabels,
+        session: Session,
+    ) -> PredictionRule:
+        """Return the prediction rule by held-out reported labels, with one network per held-out fold."""
+        mixture = self._posterior_mixture(method, graph, noisy)
+        without = torch.full((graph.num_nodes, graph.num_classes), 1 / graph.num_classes)
+        for fold in mixture.parts:
+            left = without_labels(noisy, fold)
+            if len(left.train) and len(left.val):
+                network, _ = self._trained(method, graph, inputs, left, session)
+                with torch.no_grad():
+                    without[fold] = network(inputs).softmax(dim=1)[fold]
+        return choose_prediction_rule(without, mixture, noisy)
+
+    def noisy(self, method: LocalMethod, graph: Graph, labels: Tensor) -> NoisyLabels:
+        """Return the randomized labels of a graph, with the configured correction and smoothing."""
+        smoothing = None if self.smoothing is None else self.smoothing.hops(graph.adjacency)
+        return method.noisy(graph, labels, corrected=self.forward_correction, smoothing=smoothing)
+
+    def apply_posterior(
+        self, method: LocalMethod, proba: Tensor, graph: Graph, labels: Tensor, rule: PredictionRule
+    ) -> Tensor:
+        """Combine probabilities with the posterior from reported labels, if configured."""
+        if not self.posterior_steps or rule == "network":
+            return proba
+        noisy = self.noisy(method, graph, labels)
+        if self.prior == "diffusion":
+            transition = method.transition(graph.num_classes)
+            posterior = log_posterior(noisy, transition, graph.adjacency, self.posterior_steps)
+        else:
+            posterior = self._posterior_mixture(method, graph, noisy).log_proba
+        return combine_predictions(rule, proba, posterior)
+
+    def _posterior_mixture(self, method: LocalMethod, graph: Graph, noisy: NoisyLabels) -> PosteriorMixture:
+        """Return the posterior from reported labels; the seed determines the held-out folds."""
+        return mixed_posterior(
+            noisy,
+            method.transition(graph.num_classes),
+            GraphContext(graph.adjacency, self.posterior_steps),
+            PublicStreams(method.privacy_config.seed or 0).torch("held-out labels"),
+            names=PRIORS[self.prior],
+            robust=self.prior == "robust",
+        )
+
+    def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "TrainedLpgnn":
+        """Return the network with the stored parameters; reports are not stored with them."""
+        network = self.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(state)
+        network.eval()
+        return TrainedLpgnn(reports=None, method=method, learner=self, network=network)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedLpgnn(TrainedOnReports, TrainedModel):
+    """A trained network, and the configuration that randomizes the records of other graphs.
+
+    Args:
+        method: Randomization of records.
+        learner: Propagation of features, and use of the posterior.
+        network: The network; the edges that it is bound to do not matter.
+        rule: Prediction rule for graphs with reported labels: the network, the posterior or their product.
+    """
+
+    method: LocalMethod
+    learner: NetworkLearner
+    network: Backbone
+    rule: PredictionRule = "product"
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict another graph from exact features and no labels, if the unit is ``none``.
+
+        Raises:
+            ConfigError: The unit is ``local-attributes``; use ``collect``.
+        """
+        if self.method.privacy_config.protects:
+            raise ConfigError("nodes of another graph must report their records before they are predicted")
+        estimates = FeatureEstimates(scaled(graph.x, self.method.report_config.scaling))
+        propagation = self.learner.propagation.along(graph, session)
+        return CachedPrediction(None, (), self.proba(graph, estimates, propagation))
+
+    def collect(
+        self, graph: Graph, before: "CachedReports | None", session: Session, collection_index: int
+    ) -> "CachedReports":
+        """Randomize the features of nodes without stored reports, charge the ledger, and predict the graph.
+
+        Args:
+            graph: Graph to predict.
+            before: Stored reports of its first nodes; all other nodes report now.
+            session: Ledger and guarantee of the collection.
+            collection_index: Number of this collection, so that its noise is independent of others.
+        """
+        config = self.method.report_config
+        propagation = self.learner.propagation.along(graph, session)  # before its nodes are charged
+        first = 0 if before is None else len(before.records.labels)
+        own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), config.scaling)
+        randomizer = config.randomizer(graph.num_features, graph.num_classes)
+        found = self.method.collect_reports(
+            graph,
+            session,
+            lambda: randomizer.randomize_features_only(own, session.noise_seed, collection_index),
+        )
+        records = randomizer.received(found, own)
+        if before is not None:
+            old = before.records
+            features = stacked(old.features.deviations, records.features.deviations)
+            records = RandomizedRecords(
+                FeatureEstimates(features, old.features.middle),
+                torch.cat([old.labels, records.labels]),
+                records.release_id,
+                old.reproducible or records.reproducible,
+            )
+        proba = self.proba(graph, records.features, propagation)
+        if bool(known(records.labels).any()):  # use labels if any were reported
+            proba = self.learner.apply_posterior(self.method, proba, graph, records.labels, self.rule)
+        return CachedReports(None, (), proba, records)
+
+    @torch.no_grad()
+    def proba(self, graph: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
+        """Return probabilities (N, C) from estimated features."""
+        network = copy(self.network).on(graph.adjacency)  # the same parameters, on other edges
+        logits: Tensor = network(propagated(estimates, propagation))
+        return logits.softmax(dim=1)
+
+    def state(self) -> State:
+        """Return the parameters of the network."""
+        return dict(self.network.state_dict())
+
+
+# -- prediction of other graphs ----
+
+
+@dataclass(frozen=True, eq=False)
+class CachedReports(CachedPrediction):
+    """Stored predictions of one graph, with the randomized records that they are based on."""
+
+    records: RandomizedRecords
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionRequest:
+    """One collection of features on another graph.
+
+    Args:
+        graph: Graph to predict.
+        privacy_cost: Guarantee of this collection alone.
+        steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
+        before: Stored reports of the graph that it has grown from.
+        disjoint: Assumption of the caller that no node here has reported before.
+    """
+
+    graph: Graph
+    privacy_cost: Guarantee
+    steps: tuple[GrowthStep, ...]
+    before: CachedReports | None
+    disjoint: bool
+
+    @property
+    def edge_sets(self) -> EdgeSet:
+        """The edge sets of the reporting nodes."""
+        return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
+
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
+        """Record the collection in the composition of a model's predictions, and return it."""
+        for step in self.steps:
+            ledger.apart(step.added.edge_set, step.apart)
+        if self.disjoint:
+            ledger.apart(self.edge_sets)
+        ledger.note(self.edge_sets, self.privacy_cost)
+        return ledger
+
+    def execute(self, prediction_state: PredictionState) -> None:
+        """Randomize features, charge the ledger, and store the result in the cache."""
+        index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
+        collected = _trained_network(prediction_state).collect(self.graph, self.before, session, index)
+        prediction_state.cache.keep(self.graph.adjacency.version, self.graph.x, collected)
+
+
+def collection_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
+    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report.
+
+    Raises:
+        ConfigError: The model was fitted to LDP reports, or ``assume_disjoint_nodes`` is contradicted.
+    """
+    fitted = prediction_state.fitted
+    if not fitted.method.privacy_config.protects:
+        return []
+    if fitted.guarantee.received:
+        raise ConfigError(
+            f"this {fitted.method.name} learned from LDP reports, and no raw features are read here: have "
+            "the nodes of the other graph answer the survey, and learn from all LDP reports "
+            "(fit_from_collector, collect learn), which costs those who have answered nothing more"
+        )
+    privacy_cost = _trained_network(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
+    steps, before = _growth(prediction_state.cache, graph)
+    found = CollectionRequest(graph, privacy_cost, steps, before, options.assume_disjoint_nodes)
+    if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
+        raise ConfigError(
+            "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that "
+            "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
+        )
+    return [found]
+
+
+def _trained_network(prediction_state: PredictionState) -> TrainedLpgnn:
+    trained = prediction_state.fitted.trained
+    assert isinstance(trained, TrainedLpgnn)  # the only model that nodes of another graph report to
+    return trained
+
+
+def _growth(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
+    """Return the growth steps since the last graph with stored reports, and these reports; else nothing."""
+    pending = list[GrowthStep]()
+    for step in reversed(graph.adjacency.history):
+        pending.insert(0, step)
+        kept = cache.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
+        if isinstance(kept, CachedReports):
+            return tuple(pending), kept
+    return (), None
