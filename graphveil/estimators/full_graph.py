@@ -129,13 +129,13 @@ class FullGraphMethod(Method):
         shape: Architecture to train.
         schedule: Training schedule.
         mechanism: Mechanism that releases the graph; None for the exact edges.
+        input_note: Note of the guarantee about the data that a prediction reads, if a graph is released.
     """
-
-    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # the edges that a prediction reads
 
     shape: NetworkArchitecture
     schedule: TrainingSchedule
     mechanism: GraphMechanism | None = None
+    input_note: str = field(default=GRAPH_INPUT_NOTE, repr=False)
 
     def check(self, graph: Graph) -> None:
         """Reject a graph that cannot be released or trained on, before anything is spent."""

@@ -16,13 +16,12 @@ from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
-    TrainedFullGraph,
     build_graph_mechanism,
     layer_options,
     resolve_depth,
     resolve_schedule,
 )
-from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
@@ -152,13 +151,13 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         The edges are unchanged. The released edges are ``aggregates_["graph"]``, as numbers of node pairs.
         """
         method = self.fitted.method
-        assert isinstance(method, HeteroFullGraph)
+        assert isinstance(method, HeteroMethod)
         return method.feature_randomizer.seen(graph, self.aggregates_)
 
     def reported_feature_row(self, features: int) -> ReleaseRow:
         """Return the table row that describes the LDP report of a node with ``features`` features."""
         method = self.config
-        assert isinstance(method, HeteroFullGraph)
+        assert isinstance(method, HeteroMethod)
         return method.feature_randomizer.row(features)
 
     def _check_config(self) -> None:
@@ -182,26 +181,33 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
                 "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
             )
 
-    def _build_method(self) -> "HeteroFullGraph":
+    def _build_method(self) -> "HeteroMethod":
         privacy_config, paper = self.privacy_config, self.mode == "paper"
         assert self.perturb is not None  # checked in _check_config
         shape = GcnArchitecture(
             hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
         )
-        return HeteroFullGraph(
+        graph_method = FullGraphMethod(
             name=self.method,
             privacy_config=privacy_config,
             shape=shape,
             schedule=self._schedule(),
             mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),
-            feature_randomizer=FeatureRandomizer(
-                method=self.method,
-                report_config=feature_report_config(self._read(), privacy_config),
-                scaling=self.scaling,
-            ),
+            input_note=GRAPH_AND_FEATURE_INPUT_NOTE,
+        )
+        feature_randomizer = FeatureRandomizer(
+            method=self.method,
+            report_config=feature_report_config(self._feature_keywords(), privacy_config),
+            scaling=self.scaling,
+        )
+        return HeteroMethod(
+            name=self.method,
+            privacy_config=privacy_config,
+            graph_method=graph_method,
+            feature_randomizer=feature_randomizer,
         )
 
-    def _read(self) -> FeatureKeywords:
+    def _feature_keywords(self) -> FeatureKeywords:
         """Return the feature keywords; in paper mode with the bins of the source, unless bins are given."""
         kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
         given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
@@ -287,8 +293,17 @@ class FeatureRandomizer:
         """
         mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
         with session.stage("features"):
-            folder, binding = session.workspace, self._binding(graph)
-            report_file = None if folder is None else ReportFile(folder / "features.safetensors", binding)
+            report_file = None
+            if session.workspace is not None:
+                # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
+                ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
+                binding = {
+                    "mechanism": repr(mechanism),
+                    "scaling": self.scaling,
+                    "nodes": graph.num_nodes,
+                    "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
+                }
+                report_file = ReportFile(session.workspace / "features.safetensors", binding)
             event = self.event(graph.num_features)
 
             def entry(release_id: str) -> Entry:
@@ -319,30 +334,20 @@ class FeatureRandomizer:
         reproducible = torch.tensor(bool(noise.deviations))
         return {"reproducible": reproducible, **randomize_features(mechanism, x, noise, purpose)}
 
-    def _binding(self, graph: Graph) -> dict[str, object]:
-        """Return the node ids and the mechanism that reports are bound to. Edges are private and excluded."""
-        ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
-        return {
-            "mechanism": repr(self.report_config.mechanism(graph.num_features)),
-            "scaling": self.scaling,
-            "nodes": graph.num_nodes,
-            "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
-        }
-
 
 # -- the method ----
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeteroFullGraph(FullGraphMethod):
-    """Train a network on one released graph and on features that are randomized locally.
+class HeteroMethod(Method):
+    """A network on one released graph, and on features that nodes randomize locally.
 
     Args:
-        feature_randomizer: How nodes randomize their features.
+        graph_method: Release of the graph, and training on it.
+        feature_randomizer: Local randomization of the features.
     """
 
-    input_note: ClassVar[str] = GRAPH_AND_FEATURE_INPUT_NOTE
-
+    graph_method: FullGraphMethod
     feature_randomizer: FeatureRandomizer
 
     @property
@@ -350,42 +355,64 @@ class HeteroFullGraph(FullGraphMethod):
         """Whether features are randomized. If so, no column may be computed from all records."""
         return not math.isinf(self.feature_randomizer.report_config.epsilon)
 
+    def check(self, graph: Graph) -> None:
+        """Reject a graph that cannot be released or trained on, before anything is spent."""
+        self.graph_method.check(graph)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return the sizes that a plan for this graph depends on."""
+        return self.graph_method.sizes_of(graph)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the release of the graph."""
+        return self.graph_method.plan(sizes)
+
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return the guarantee of private edges, with that of features as an additional guarantee."""
         of_features = self.feature_randomizer.guarantee(graph, self.privacy_config)
-        return super().guarantee(plan, graph).with_additional(of_features)
+        return self.graph_method.guarantee(plan, graph).with_additional(of_features)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return table rows for the released edges and for the feature report of each node."""
-        return (*super().rows(plan, sizes), self.feature_randomizer.row(sizes.width))
+        return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Randomize features, release the graph, and train on both."""
-        randomized_features = self.feature_randomizer.randomize(graph, session)
-        outcome = super().fit(graph.replace(x=randomized_features.x), session)
-        assert isinstance(outcome.trained, TrainedFullGraph)
+        features = self.feature_randomizer.randomize(graph, session)
+        outcome = self.graph_method.fit(graph.replace(x=features.x), session)
         return replace(
             outcome,
-            trained=self._with_feature_randomizer(outcome.trained),
-            released={**outcome.released, **randomized_features.released},
-            learned={"clipped": randomized_features.clipped},
+            trained=TrainedHetero(outcome.trained, self.feature_randomizer),
+            released={**outcome.released, **features.released},
+            learned={"clipped": features.clipped},
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedHetero":
         """Return the trained network with the stored parameters."""
-        return self._with_feature_randomizer(super().restore(state, sizes, released))
-
-    def _with_feature_randomizer(self, trained: TrainedFullGraph) -> "TrainedHetero":
-        return TrainedHetero(trained.network, trained.mechanism, trained.unit, self.feature_randomizer)
+        trained = self.graph_method.restore(state, sizes, released)
+        return TrainedHetero(trained, self.feature_randomizer)
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedHetero(TrainedFullGraph):
+class TrainedHetero(TrainedModel):
     """A trained network; to predict another graph, it releases the graph and randomizes its features."""
 
+    graph_model: TrainedModel
     feature_randomizer: FeatureRandomizer
+
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return the sizes that the plan for another graph depends on."""
+        return self.graph_model.sizes_for(graph, fitted)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the release of the other graph."""
+        return self.graph_model.plan_for(sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Randomize features, release the other graph, and predict from both."""
-        randomized_features = self.feature_randomizer.randomize(graph, session)
-        return super().answer(graph.replace(x=randomized_features.x), session, kept)
+        features = self.feature_randomizer.randomize(graph, session)
+        return self.graph_model.answer(graph.replace(x=features.x), session, kept)
+
+    def state(self) -> State:
+        """Return the parameters of the network."""
+        return self.graph_model.state()

@@ -16,7 +16,7 @@ from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, neighbor_test_query
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
-from graphveil.local.heterorr import HeteroFullGraph
+from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
 from graphveil.release import ReleasePlan
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
@@ -181,7 +181,7 @@ def _replays(
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
     """Audit the mechanisms of records that are randomized."""
-    if not isinstance(method, LocalMethod | HeteroFullGraph):
+    if not isinstance(method, LocalMethod | HeteroMethod):
         return []
     reporting = (
         method.report_config if isinstance(method, LocalMethod) else method.feature_randomizer.report_config

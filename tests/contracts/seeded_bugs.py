@@ -1488,7 +1488,7 @@ BUGS = [
         name="features_are_left_out_of_the_guarantee",
         edits=[
             (
-                "graphveil.local.heterorr:HeteroFullGraph.guarantee",
+                "graphveil.local.heterorr:HeteroMethod.guarantee",
                 ".with_additional(of_features)",
                 "",
             )

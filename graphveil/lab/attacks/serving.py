@@ -19,6 +19,7 @@ from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
 from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch, is_sparse
 from graphveil.lab.attacks.roc import Floats
+from graphveil.local.heterorr import TrainedHetero
 from graphveil.perturb.mechanism import adjacency_of
 from graphveil.privacy import NoUnit
 
@@ -75,7 +76,7 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     """
     fitted = model.fitted
     proba = fitted.own_proba.to(torch.float64).numpy()
-    trained = fitted.trained
+    trained = fitted.trained.graph_model if isinstance(fitted.trained, TrainedHetero) else fitted.trained
     if isinstance(trained, TrainedFullGraph):
         edges, noisy = graph.adjacency, trained.mechanism is not None
         if noisy:  # a fit keeps the numbers of the released node pairs
