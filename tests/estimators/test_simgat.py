@@ -137,7 +137,7 @@ def test_walks_train_the_same_each_time(similarity: str) -> None:
 
 
 def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    monkeypatch.setitem(sys.modules, "gensim", None)
     edges = GRAPH.adjacency
     graph = Graph.from_edges(GRAPH.x, GRAPH.y, *edges.edge_index(), directed=False)
     graph = graph.replace(train_mask=GRAPH.train_mask, val_mask=GRAPH.val_mask, test_mask=GRAPH.test_mask)

@@ -1,14 +1,12 @@
 """Similarity by vectors: communities are found, by skip-gram and by its matrix, the same each time."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from graphveil._util.random import PublicStreams
-from graphveil.errors import ConfigError, MissingDependencyError
+from graphveil.errors import ConfigError
 from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
-from graphveil.local.structure.node_vectors import logarithms, nearest
+from graphveil.local.structure.node_vectors import RandomWalk, logarithms, nearest
 from tests.structure.conftest import random_edges
 
 SHORT = {"dim": 8, "walks": 20, "length": 12, "window": 3, "top": 3}
@@ -37,14 +35,8 @@ def test_similar_nodes_are_of_the_same_clique(law: Embedding, cliques: PublicEdg
 
 
 def test_walks_start_at_every_node_as_often_as_requested() -> None:
-    paths = DeepWalk(walks=3, length=4).paths(random_edges(1), streams=PublicStreams(0))
+    paths = DeepWalk(walks=3).paths(RandomWalk(length=4), random_edges(1), PublicStreams(0))
     assert (np.bincount(paths[:, 0]) == 3).all()
-
-
-def test_without_gensim_the_extra_is_named(cliques: PublicEdges, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(MissingDependencyError, match=r"graphveil\[simgat\]"):
-        DeepWalk()(cliques, streams=PublicStreams(0))
 
 
 def test_logarithms_are_the_formula() -> None:

@@ -63,13 +63,12 @@ class RandomWalk:
             return steps.uniform(current, rng)
         most = max(1 / self.p, 1.0, 1 / self.q)
         chosen, waiting = np.empty_like(current), np.arange(len(current))
-        while len(waiting):
-            offered = steps.uniform(current[waiting], rng)
-            back = offered == previous[waiting]
-            weight = np.where(steps.joined(previous[waiting], offered), 1.0, 1 / self.q)
-            weight[back] = 1 / self.p
+        while len(waiting):  # walkers whose candidate was rejected draw another one
+            candidate = steps.uniform(current[waiting], rng)
+            weight = np.where(steps.joined(previous[waiting], candidate), 1.0, 1 / self.q)
+            weight[candidate == previous[waiting]] = 1 / self.p
             kept = rng.random(len(waiting)) * most < weight
-            chosen[waiting[kept]] = offered[kept]
+            chosen[waiting[kept]] = candidate[kept]
             waiting = waiting[~kept]
         return chosen
 
@@ -119,10 +118,9 @@ def skip_gram(
     Raises:
         MissingDependencyError: gensim is not installed.
     """
-    try:
-        from gensim.models import Word2Vec
-    except ImportError:
-        raise _missing() from None
+    check_gensim()
+    from gensim.models import Word2Vec
+
     model = Word2Vec(
         Sentences(paths),
         sg=1,
@@ -161,14 +159,10 @@ def check_gensim() -> None:
         MissingDependencyError: It is not installed.
     """
     if find_spec("gensim") is None:
-        raise _missing()
-
-
-def _missing() -> MissingDependencyError:
-    return MissingDependencyError(
-        "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
-        "take similarity='multihop' or 'factorized', which do without"
-    )
+        raise MissingDependencyError(
+            "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
+            "take similarity='multihop' or 'factorized', which do without"
+        )
 
 
 def factorized(
@@ -229,14 +223,9 @@ def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
         cosines = unit[start : start + _ROWS] @ unit.T
         rows = np.arange(len(cosines))
         cosines[rows, start + rows] = -1
-        blocks.append(_select_entries(cosines, top, above))
+        if top is not None and top < cosines.shape[1]:
+            beyond = np.argpartition(cosines, -top, axis=1)[:, :-top]
+            np.put_along_axis(cosines, beyond, np.float32(-1), axis=1)
+        cosines[cosines <= max(above, 0.0)] = 0
+        blocks.append(sparse.csr_array(cosines))
     return sparse.vstack(blocks, format="csr")
-
-
-def _select_entries(cosines: Vectors, top: int | None, above: float) -> Matrix:
-    """Return the selected entries of a block of rows."""
-    if top is not None and top < cosines.shape[1]:
-        beyond = np.argpartition(cosines, -top, axis=1)[:, :-top]
-        np.put_along_axis(cosines, beyond, np.float32(-1), axis=1)
-    cosines[cosines <= max(above, 0.0)] = 0
-    return sparse.csr_array(cosines)

@@ -155,21 +155,19 @@ def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
     checks.positive(resolution=resolution)
     kept = _CACHE.setdefault(require_public_edges(edges).adjacency.version, {})
     if resolution not in kept:
-        kept[resolution] = _louvain(undirected(edges), resolution)
+        graph, found = undirected(edges), np.arange(edges.num_nodes)
+        while True:
+            moved = _local_moves(graph, resolution)
+            count = int(moved.max(initial=-1)) + 1
+            if count == graph.shape[0]:
+                break
+            found = moved[found]
+            # Communities become nodes; the weights within one become its self-loop.
+            cells = (np.ones(len(moved)), (np.arange(len(moved)), moved))
+            into = sparse.csr_array(cells, shape=(len(moved), count))
+            graph = (into.T @ graph @ into).tocsr()
+        kept[resolution] = found
     return kept[resolution]
-
-
-def _louvain(graph: Matrix, resolution: float) -> Integers:
-    found = np.arange(graph.shape[0])
-    while True:
-        moved = _local_moves(graph, resolution)
-        count = int(moved.max(initial=-1)) + 1
-        if count == graph.shape[0]:
-            return found
-        found = moved[found]
-        ones = np.ones(len(moved))
-        into = sparse.csr_array((ones, (np.arange(len(moved)), moved)), shape=(len(moved), count))
-        graph = (into.T @ graph @ into).tocsr()
 
 
 def _local_moves(graph: Matrix, resolution: float) -> Integers:
@@ -218,7 +216,7 @@ def averaging(similar: Matrix, *, weighted: bool = False) -> Matrix:
     [[0.5, 0.5], [0.0, 1.0]]
     """
     if not weighted:
-        similar = _ones(similar)
+        similar = _with_ones(similar)
     total = (sparse.eye_array(similar.shape[0], format="csr") + similar).tocsr()
     total.sort_indices()
     sums = np.asarray(total.sum(axis=1))
@@ -244,7 +242,7 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
     >>> union(PublicEdges(path, basis="drawn here"), similar).indices[:2]
     tensor([1, 3], dtype=torch.int32)
     """
-    own, similar = edges.matrix(), _ones(similar)
+    own, similar = edges.matrix(), _with_ones(similar)
     parts = [_joined(own, similar, part, max_union_degree) for part in _parts(own, similar)]
     rows = sparse.vstack(parts, format="csr") if parts else own
     return Adjacency(
@@ -289,6 +287,6 @@ def _parts(own: Matrix, similar: Matrix) -> list[slice]:
     return [slice(int(start), int(stop)) for start, stop in pairwise(bounds)]
 
 
-def _ones(similar: Matrix) -> Matrix:
+def _with_ones(similar: Matrix) -> Matrix:
     ones = np.ones(len(similar.data))
     return sparse.csr_array((ones, similar.indices, similar.indptr), shape=similar.shape)

@@ -7,6 +7,7 @@ near each other on walks (DeepWalk, node2vec, and the matrix that they factorize
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -29,8 +30,8 @@ from graphveil.local.structure.public_edges import Matrix, PublicEdges, require_
 _ENTRIES = 1 << 21  # of a block of rows of T, at most, or one row
 
 
-class StructuralSimilarity(ABC):
-    """Base of structural similarities: frozen public parameters, called with public edges.
+class StructuralSimilarity(Protocol):
+    """A structural similarity: frozen public parameters, called with public edges.
 
     The result is the matrix S of SimGAT. It is sparse, and its row v contains the nodes similar to v. No
     dense N x N matrix is ever created.
@@ -46,27 +47,23 @@ class StructuralSimilarity(ABC):
             edges: Public edges.
             streams: Public randomness; the same seed gives the same S.
 
+        Returns:
+            The matrix S.
+
         Raises:
             UnitError: The edges are not known to be public.
         """
-        found = self._similar(require_public_edges(edges), streams).astype(np.float32)
-        found.sort_indices()
-        return found
 
-    def check_installed(self) -> None:  # noqa: B027 - most need no optional package
+    def check_installed(self) -> None:
         """Reject a similarity whose optional package is missing, without importing it.
 
         Raises:
             MissingDependencyError: An optional package is missing.
         """
 
-    @abstractmethod
-    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
-        """Return S, any float dtype, without a diagonal."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class MultiHop(StructuralSimilarity):
+class MultiHop:
     """Share of short walks that end at a node (SimGAT's slides after Cao, Lu, Xu: GraRep, CIKM 2015).
 
         T = sum_{m=1..n} A^m,   P_ij = T_ij / sum_c T_ic,   S_ij = P_ij if P_ij > delta and i != j, else 0.
@@ -105,23 +102,26 @@ class MultiHop(StructuralSimilarity):
         checks.positive(delta=self.delta)
         checks.within(0, 1, delta=self.delta)
 
-    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
-        step = edges.matrix()
-        if self.transition:
-            step = _scaled(step)
-        blocks = [self._above(self._walks(step, part), part) for part in _parts(edges.matrix(), self.n)]
-        return sparse.vstack(blocks, format="csr") if blocks else step
+    def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
+        """Return S; ``streams`` is not used, because no walk is drawn."""
+        matrix = require_public_edges(edges).matrix()
+        step = matrix
+        if self.transition:  # D^-1 A, with empty rows where A has them
+            degrees = np.diff(matrix.indptr)
+            weights = matrix.data / np.repeat(degrees, degrees)
+            step = sparse.csr_array((weights, matrix.indices, matrix.indptr), shape=matrix.shape)
+        blocks = [self._rows(step, part) for part in _row_blocks(matrix, self.n)]
+        return _as_similarity(sparse.vstack(blocks, format="csr") if blocks else step)
 
-    def _walks(self, step: Matrix, part: slice) -> Matrix:
-        """Return some rows of T."""
+    def check_installed(self) -> None:
+        """Accept every machine: no optional package is needed."""
+
+    def _rows(self, step: Matrix, part: slice) -> Matrix:
+        """Return some rows of S."""
         power = total = step[part]
         for _ in range(self.n - 1):
             power = power @ step
             total = total + power
-        return total
-
-    def _above(self, total: Matrix, part: slice) -> Matrix:
-        """Return the same rows of S."""
         rows = np.repeat(np.arange(part.start, part.stop), np.diff(total.indptr))
         own = total.indices == rows
         if self.drop_self:
@@ -136,15 +136,7 @@ class MultiHop(StructuralSimilarity):
         return found
 
 
-def _scaled(matrix: Matrix) -> Matrix:
-    """Return D^-1 A, with empty rows where A has them."""
-    degrees = np.diff(matrix.indptr)
-    return sparse.csr_array(
-        (matrix.data / np.repeat(degrees, degrees), matrix.indices, matrix.indptr), shape=matrix.shape
-    )
-
-
-def _parts(matrix: Matrix, hops: int) -> Iterator[slice]:
+def _row_blocks(matrix: Matrix, hops: int) -> Iterator[slice]:
     """Yield slices of rows whose T has a bounded number of entries, at most one per walk or per node."""
     walks = np.ones(matrix.shape[0])
     entries = np.zeros(matrix.shape[0])
@@ -160,8 +152,15 @@ def _parts(matrix: Matrix, hops: int) -> Iterator[slice]:
         start = stop
 
 
+def _as_similarity(found: Matrix) -> Matrix:
+    """Return S in float32, with ascending columns."""
+    found = found.astype(np.float32)
+    found.sort_indices()
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
-class Embedding(StructuralSimilarity):
+class Embedding(ABC):
     """Base of vector similarities: S_v is the ``top`` nodes of the largest cosine above ``above``.
 
     A node without in-edges has no similar nodes.
@@ -188,8 +187,13 @@ class Embedding(StructuralSimilarity):
         elif self.above == 0:
             raise ConfigError("top=None makes half of all nodes similar unless above is positive: above=0.9")
 
-    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
-        return nearest(self.vectors(edges, streams=streams), top=self.top, above=self.above)
+    def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
+        """Return S."""
+        vectors = self.vectors(require_public_edges(edges), streams=streams)
+        return _as_similarity(nearest(vectors, top=self.top, above=self.above))
+
+    def check_installed(self) -> None:  # noqa: B027  # a factorization needs no optional package
+        """Reject a similarity whose optional package is missing."""
 
     def vectors(self, edges: PublicEdges, *, streams: PublicStreams) -> Vectors:
         """Return every node's vector, float32 (N, dim); zeros for nodes without in-edges."""
@@ -203,19 +207,14 @@ class Embedding(StructuralSimilarity):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepWalk(Embedding):
-    """Skip-gram on uniform random walks (Perozzi, Al-Rfou, Skiena: DeepWalk, KDD 2014).
+class WalkSettings:
+    """Random walks from every node, and skip-gram on them; mixed into an ``Embedding``.
 
     Args:
-        dim, window, top, above: See ``Embedding``.
         walks: Number of walks from each node.
         length: Number of nodes of a walk.
         epochs: Passes of skip-gram over all walks.
-        negative: Negative samples per pair, or 0 for hierarchical softmax, as in the paper.
-
-    Raises:
-        ConfigError: A parameter is outside its range.
-        MissingDependencyError: gensim is not installed.
+        negative: Negative samples per pair, or 0 for hierarchical softmax.
     """
 
     walks: int = 10
@@ -223,9 +222,8 @@ class DeepWalk(Embedding):
     epochs: int = 1
     negative: int = 5
 
-    def __post_init__(self) -> None:
+    def _check_walks(self) -> None:
         """Check every field."""
-        super().__post_init__()
         checks.integer_at_least(1, walks=self.walks, epochs=self.epochs)
         checks.integer_at_least(2, length=self.length)
         checks.integer_at_least(0, negative=self.negative)
@@ -238,23 +236,21 @@ class DeepWalk(Embedding):
         """
         check_gensim()
 
-    @property
-    def walk(self) -> RandomWalk:
-        """The transition law of a walk."""
-        return RandomWalk(length=self.length)
-
-    def paths(self, edges: PublicEdges, *, streams: PublicStreams) -> Nodes:
+    def paths(self, walk: RandomWalk, edges: PublicEdges, streams: PublicStreams) -> Nodes:
         """Return walks from all nodes, each round in a new random order, int32 (walks * N, length)."""
         rng = streams.numpy("walks")
         rounds = (rng.permutation(edges.num_nodes).astype(np.int32) for _ in range(self.walks))
-        return np.concatenate([self.walk.paths(edges, starts, rng=rng) for starts in rounds])
+        return np.concatenate([walk.paths(edges, starts, rng=rng) for starts in rounds])
 
-    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+    def walk_vectors(
+        self, walk: RandomWalk, edges: PublicEdges, streams: PublicStreams, *, dim: int, window: int
+    ) -> Vectors:
+        """Return vectors of skip-gram on these walks, float32 (N, dim)."""
         return skip_gram(
-            self.paths(edges, streams=streams),
+            self.paths(walk, edges, streams),
             num_nodes=edges.num_nodes,
-            dim=self.dim,
-            window=self.window,
+            dim=dim,
+            window=window,
             epochs=self.epochs,
             negative=self.negative,
             seed=streams.derive("skip-gram"),
@@ -262,11 +258,37 @@ class DeepWalk(Embedding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node2Vec(DeepWalk):
+class DeepWalk(WalkSettings, Embedding):
+    """Skip-gram on uniform random walks (Perozzi, Al-Rfou, Skiena: DeepWalk, KDD 2014).
+
+    The paper has ``negative=0``.
+
+    Args:
+        dim, window, top, above: See ``Embedding``.
+        walks, length, epochs, negative: See ``WalkSettings``.
+
+    Raises:
+        ConfigError: A parameter is outside its range.
+        MissingDependencyError: gensim is not installed.
+    """
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        self._check_walks()
+
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        walk = RandomWalk(length=self.length)
+        return self.walk_vectors(walk, edges, streams, dim=self.dim, window=self.window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node2Vec(WalkSettings, Embedding):
     """Skip-gram on second-order random walks (Grover, Leskovec: node2vec, KDD 2016).
 
     Args:
-        dim, window, top, above, walks, length, epochs, negative: See ``DeepWalk``.
+        dim, window, top, above: See ``Embedding``.
+        walks, length, epochs, negative: See ``WalkSettings``.
         p: Return parameter: larger values make it less likely that a walk returns at once.
         q: In-out parameter: above 1 walks stay near their previous node; below 1 they move away.
 
@@ -281,12 +303,12 @@ class Node2Vec(DeepWalk):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
+        self._check_walks()
         checks.positive(p=self.p, q=self.q)
 
-    @property
-    def walk(self) -> RandomWalk:
-        """The transition law of a walk."""
-        return RandomWalk(length=self.length, p=self.p, q=self.q)
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        walk = RandomWalk(length=self.length, p=self.p, q=self.q)
+        return self.walk_vectors(walk, edges, streams, dim=self.dim, window=self.window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +344,7 @@ class Factorized(Embedding):
         )
 
 
-SIMILARITIES: dict[str, type[StructuralSimilarity]] = {
+SIMILARITIES: dict[str, type[MultiHop | Embedding]] = {
     "multihop": MultiHop,
     "deepwalk": DeepWalk,
     "node2vec": Node2Vec,
@@ -348,7 +370,8 @@ def parse_similarity(text: str) -> StructuralSimilarity:
             f"{', '.join(SIMILARITIES)}, with parameters if need be: multihop(n=3, delta=0.1)"
         )
     try:
-        return SIMILARITIES[name](**parse_arguments(text))
+        given: dict[str, Any] = parse_arguments(text)
+        return SIMILARITIES[name](**given)
     except (TypeError, ValueError, SyntaxError) as error:
         if isinstance(error, ConfigError):
             raise
