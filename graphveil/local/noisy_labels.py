@@ -23,7 +23,7 @@ SELECT: tuple[Select, ...] = ("paper", "likelihood")
 _SMALLEST_PROBABILITY = 1e-20
 _TRAIN_EXCESS = 1.05  # tolerance of the bound on the accuracy on noisy training labels
 _MIN_CLASS_SHARE = 0.01  # minimum class share, because the estimate is noisy
-_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # range of homophily, the lower end above chance
+_MIN_ABOVE_CHANCE, _MAX_HOMOPHILY = 0.05, 0.97  # range of estimated homophily
 _TINY = 1e-9
 _IMPOSSIBLE = 1e-30  # minimum likelihood: keeps logarithms finite
 _MIN_Z_SCORE = 1.5  # in standard errors; false positives had no measurable cost
@@ -68,11 +68,20 @@ class NoisyLabels:
     @cached_property
     def likelihood(self) -> Tensor:
         """Likelihood of each node's report for each class, float32 (N, C), relative to a uniform report."""
-        size = self.labels.reshape(len(self.labels), -1).shape[1]
-        blind = size / self.classes if self.blind is None else self.blind
-        inside, outside = self.keep / blind, (1 - self.keep) / (1 - blind)
+        inside, outside = self.ratios
         relative_likelihood = self.reported * (inside - outside) + outside
         return torch.where(known(self.labels)[:, None], relative_likelihood, 1.0)
+
+    @property
+    def base_rate(self) -> float:
+        """Probability that a report independent of the label contains a given class."""
+        size = self.labels.reshape(len(self.labels), -1).shape[1]
+        return size / self.classes if self.blind is None else self.blind
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """Likelihood ratios of a class in the report and of another one, to an independent report."""
+        return self.keep / self.base_rate, (1 - self.keep) / (1 - self.base_rate)
 
     def targets(self) -> Tensor:
         """Return the target classes of the training nodes: the largest of softmax(KProp(Y')).
@@ -96,7 +105,8 @@ class NoisyLabels:
         of one reported class being correct.
         """
         if self.labels.ndim == 1:
-            return negative_log(self.report_proba(proba), self.labels[nodes])
+            reported = self.report_proba(proba).gather(1, self.labels[nodes, None])
+            return -(reported + _SMALLEST_PROBABILITY).log().mean()
         weights = self.reported if self.transition is None else self.likelihood
         return -((proba * weights[nodes]).sum(dim=1) + _SMALLEST_PROBABILITY).log().mean()
 
@@ -203,11 +213,6 @@ def _score_epoch(network: Backbone, hidden: Tensor, noisy: NoisyLabels, train_ac
     return EpochScore(float(loss), noisy.agreement(logits, noisy.val), train_accuracy)
 
 
-def negative_log(proba: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean of -log of the probability of each row's label."""
-    return -(proba.gather(1, labels[:, None]) + _SMALLEST_PROBABILITY).log().mean()
-
-
 # -- the posterior of a node's class ----
 
 
@@ -245,7 +250,12 @@ def log_posterior(
         shares = class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
     ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
     neighbors = SparseMap(adjacency.indptr, adjacency.indices.long(), ones).apply(guess)
-    theta = _neighbor_weight(guess.argmax(dim=1), noisy, transition, adjacency)
+    source, target = adjacency.edge_index()
+    keep, change, chance = float(transition[0, 0]), float(transition[0, 1]), 1 / noisy.classes
+    agrees = noisy.reported[target, guess.argmax(dim=1)[source]][known(noisy.labels)[target]]
+    alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
+    alike = min(max(alike, chance + _MIN_ABOVE_CHANCE), _MAX_HOMOPHILY)
+    theta = math.log(alike * (noisy.classes - 1) / (1 - alike))
     return (shares.log() + log_likelihood(noisy) + theta * neighbors).log_softmax(dim=1)
 
 
@@ -271,18 +281,6 @@ def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
     """
     shares = torch.linalg.solve(transition.t(), reported).clamp(min=_MIN_CLASS_SHARE)
     return torch.div(shares, shares.sum())
-
-
-def _neighbor_weight(guess: Tensor, noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency) -> float:
-    """Return theta of ``log_posterior``."""
-    classes = noisy.classes
-    source, target = adjacency.edge_index()
-    keep, change = float(transition[0, 0]), float(transition[0, 1])
-    agrees = noisy.reported[target, guess[source]][known(noisy.labels)[target]]
-    chance = 1 / classes
-    alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
-    alike = min(max(alike, chance + _LEAST_ALIKE), _MOST_ALIKE)
-    return math.log(alike * (classes - 1) / (1 - alike))
 
 
 def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
@@ -334,7 +332,7 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
     """
     has_label = known(noisy.labels)
     likely, before = noisy.likelihood[has_label].double(), predicted[has_label].double().clamp(min=_TINY)
-    report_ratio = noisy.reported[has_label].double() / _base_rate(noisy)
+    report_ratio = noisy.reported[has_label].double() / noisy.base_rate
     scale = torch.ones(noisy.classes, dtype=torch.float64)
     shares = torch.full_like(scale, _INITIAL_SHARE / noisy.classes)
     for _ in range(_ROUNDS):
@@ -358,14 +356,7 @@ def shares_without_poisoning(poisoned_shares: Tensor, noisy: NoisyLabels, transi
     report that claims z contains c.
     """
     has_label = known(noisy.labels)
-    blind = _base_rate(noisy)
-    inside, outside = noisy.keep / blind, (1 - noisy.keep) / (1 - blind)
-    along = (transition / blind - outside) / (inside - outside)
-    reported = noisy.reported[has_label].mean(dim=0) - poisoned_shares @ along
+    inside, outside = noisy.ratios
+    claimed = (transition / noisy.base_rate - outside) / (inside - outside)
+    reported = noisy.reported[has_label].mean(dim=0) - poisoned_shares @ claimed
     return class_shares(reported / (1 - poisoned_shares.sum()), transition)
-
-
-def _base_rate(noisy: NoisyLabels) -> float:
-    """Return the probability that a report independent of the label contains a given class."""
-    size = noisy.labels.reshape(len(noisy.labels), -1).shape[1]
-    return size / noisy.classes if noisy.blind is None else noisy.blind

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -46,42 +46,37 @@ _DAMPING = 0.5  # share of the old message in each new one; without it, messages
 class DirectedPairs:
     """Each public edge in both directions, ordered by target.
 
+    Args:
+        source, target: Ends of each directed pair, int64.
+        reverse: Index of each pair's opposite direction, int64.
+        degrees: Number of neighbors of each node, float32 (N).
+
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> pairs = DirectedPairs(PublicEdges(path, basis="drawn here"))
+    >>> pairs = DirectedPairs.from_edges(PublicEdges(path, basis="drawn here"))
     >>> pairs.source.tolist(), pairs.target.tolist(), pairs.reverse.tolist()
     ([1, 0, 2, 1], [0, 1, 1, 2], [1, 0, 3, 2])
     """
 
-    edges: PublicEdges
+    source: Tensor
+    target: Tensor
+    reverse: Tensor
+    degrees: Tensor
 
-    @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor, Tensor]:
-        both = undirected(self.edges)
-        target = np.repeat(np.arange(both.shape[0]), np.diff(both.indptr))
+    @classmethod
+    def from_edges(cls, edges: PublicEdges) -> Self:
+        """Return the pairs of public edges, whose directions are ignored."""
+        both = undirected(edges)
+        degrees = np.diff(both.indptr)
+        target = np.repeat(np.arange(edges.num_nodes), degrees)
         source = both.indices.astype(np.int64)
         reverse = np.lexsort((target, source))
-        return torch.from_numpy(source), torch.from_numpy(target), torch.from_numpy(reverse)
-
-    @property
-    def source(self) -> Tensor:
-        """Source of each directed pair, int64."""
-        return self._ends[0]
-
-    @property
-    def target(self) -> Tensor:
-        """Target of each directed pair, int64."""
-        return self._ends[1]
-
-    @property
-    def reverse(self) -> Tensor:
-        """Index of each pair's opposite direction, int64."""
-        return self._ends[2]
-
-    @cached_property
-    def degrees(self) -> Tensor:
-        """Number of neighbors of each node, float32 (N)."""
-        return torch.bincount(self.target, minlength=self.edges.num_nodes).float()
+        return cls(
+            source=torch.from_numpy(source),
+            target=torch.from_numpy(target),
+            reverse=torch.from_numpy(reverse),
+            degrees=torch.from_numpy(degrees).float(),
+        )
 
 
 def belief_propagation(
@@ -157,7 +152,7 @@ class GraphContext:
     @cached_property
     def pairs(self) -> DirectedPairs:
         """Each edge in both directions."""
-        return DirectedPairs(self.edges)
+        return DirectedPairs.from_edges(self.edges)
 
     @cached_property
     def partitions(self) -> tuple[Tensor, ...]:
@@ -232,9 +227,10 @@ def mixed_posterior(
             )
     likely = (without[:, labeled].exp() * noisy.likelihood[labeled]).sum(dim=2).t()
     weights = mixture_weights(likely)
+    log_weights = weights.log()[:, None, None]
     return PosteriorMixture(
-        log_proba=_weighted_mixture(whole, weights),
-        held_out=_weighted_mixture(without, weights),
+        log_proba=(whole + log_weights).logsumexp(dim=0),
+        held_out=(without + log_weights).logsumexp(dim=0),
         weights=dict(zip(names, weights.tolist(), strict=True)),
         parts=parts,
     )
@@ -330,10 +326,6 @@ def mixture_weights(likely: Tensor, rounds: int = 200) -> Tensor:
     return weights
 
 
-def _weighted_mixture(log_posteriors: Tensor, weights: Tensor) -> Tensor:
-    return (log_posteriors + weights.log()[:, None, None]).logsumexp(dim=0)
-
-
 def without_labels(noisy: NoisyLabels, nodes: Tensor) -> NoisyLabels:
     """Return reported labels without those of some nodes, which are also removed from train and val."""
     labels = noisy.labels.clone()
@@ -378,42 +370,39 @@ class _PosteriorContext:
         )
 
     @cached_property
-    def candidate(self) -> Tensor:
+    def diffusion(self) -> Tensor:
         """The diffusion prior."""
         return diffusion_prior(self.noisy, self.graph_context.adjacency, self.graph_context.steps)
 
     @cached_property
     def community_log_ratio(self) -> Tensor:
-        """Log ratio of class shares in a node's communities to overall class shares, averaged."""
-        likelihood = self.noisy.likelihood
-        found = torch.stack([self._shares_in(one, likelihood) for one in self.graph_context.partitions])
-        return found.mean(dim=0).log() - self.shares.log()
+        """Log ratio of class shares in a node's communities to overall class shares, averaged.
 
-    def _shares_in(self, partition: Tensor, likelihood: Tensor) -> Tensor:
-        """Return the shares of the classes in each node's community, by expectation maximization."""
+        The shares of a community are found by expectation maximization. They are shrunk to the overall
+        shares, so that a community with few reports adds little.
+        """
         labeled = known(self.noisy.labels)
-        place, likely = partition[labeled], likelihood[labeled]
-        count = int(partition.max()) + 1
-        shares = self.shares.expand(count, -1)
-        for _ in range(_ROUNDS):
-            responsibilities = shares[place] * likely
-            responsibilities = responsibilities / responsibilities.sum(dim=1, keepdim=True).clamp(min=_TINY)
-            sums = torch.zeros(count, self.noisy.classes).index_add_(0, place, responsibilities)
-            sums += _PRIOR_NODES * self.shares
-            shares = sums / sums.sum(dim=1, keepdim=True)
-        return shares[partition]
+        likely = self.noisy.likelihood[labeled]
+        found = []
+        for partition in self.graph_context.partitions:
+            place, count = partition[labeled], int(partition.max()) + 1
+            shares = self.shares.expand(count, -1)
+            for _ in range(_ROUNDS):
+                responsibilities = shares[place] * likely
+                sums = responsibilities.sum(dim=1, keepdim=True).clamp(min=_TINY)
+                totals = torch.zeros(count, self.noisy.classes).index_add_(0, place, responsibilities / sums)
+                totals += _PRIOR_NODES * self.shares
+                shares = totals / totals.sum(dim=1, keepdim=True)
+            found.append(shares[partition])
+        return torch.stack(found).mean(dim=0).log() - self.shares.log()
 
 
-def _propagated(context: _PosteriorContext, homophily: float) -> Tensor:
-    """Return the result of belief propagation that starts from the diffusion prior."""
-    pairs = context.graph_context.pairs
-    return belief_propagation(context.own, pairs, homophily=homophily, start=context.candidate)
-
-
-def _propagated_with_communities(context: _PosteriorContext, homophily: float) -> Tensor:
-    """Return the result of belief propagation with community class shares as a prior."""
-    start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
-    evidence = context.own + _TRUST * context.community_log_ratio
+def _beliefs(context: _PosteriorContext, homophily: float, *, communities: bool) -> Tensor:
+    """Return the result of belief propagation, with community class shares or the diffusion as a prior."""
+    evidence, start = context.own, context.diffusion
+    if communities:
+        start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
+        evidence = evidence + _TRUST * context.community_log_ratio
     return belief_propagation(evidence, context.graph_context.pairs, homophily=homophily, start=start)
 
 
@@ -423,9 +412,12 @@ CANDIDATE_POSTERIORS: dict[str, Callable[[_PosteriorContext], Tensor]] = {
     "diffusion, communities": lambda context: (
         context.diffusion_log_posterior + _TRUST * context.community_log_ratio
     ).log_softmax(dim=1),
-    **{f"beliefs, {level:g}": partial(_propagated, homophily=level) for level in HOMOPHILY_LEVELS},
     **{
-        f"beliefs, communities, {level:g}": partial(_propagated_with_communities, homophily=level)
+        f"beliefs, {level:g}": partial(_beliefs, homophily=level, communities=False)
+        for level in HOMOPHILY_LEVELS
+    },
+    **{
+        f"beliefs, communities, {level:g}": partial(_beliefs, homophily=level, communities=True)
         for level in HOMOPHILY_LEVELS
     },
 }

@@ -33,7 +33,7 @@ HOMOPHILY_LEVELS = 0.7
 
 
 def pairs(adjacency: Adjacency) -> DirectedPairs:
-    return DirectedPairs(PublicEdges(adjacency, basis="drawn here"))
+    return DirectedPairs.from_edges(PublicEdges(adjacency, basis="drawn here"))
 
 
 def test_on_a_tree_beliefs_are_the_marginals_of_all_labelings() -> None:
