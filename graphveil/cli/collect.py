@@ -19,7 +19,7 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError
 if TYPE_CHECKING:
     from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.report_tables import ReceivedReports
+    from graphveil.local.collect.report_tables import CheckedReports
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
     from graphveil.local.simgat import SimGAT
@@ -388,7 +388,7 @@ def print_account(screen: Screen, account: "RunAccount | None") -> None:
         screen.print_paragraph(f"Ledger: {account.after()}.")
 
 
-def print_received(screen: Screen, received: "ReceivedReports", where: str) -> None:
+def print_received(screen: Screen, received: "CheckedReports", where: str) -> None:
     """Print how many LDP reports were accepted, the rejected rows, and the location of the nodes."""
     from graphveil.privacy.statements import counted
 
@@ -427,7 +427,7 @@ def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
     return False
 
 
-def report_counts(received: "ReceivedReports") -> dict[str, Any]:
+def report_counts(received: "CheckedReports") -> dict[str, Any]:
     """Return the fields of ``--json`` about LDP reports."""
     return {
         "nodes": received.collector.nodes,

@@ -127,12 +127,19 @@ class Randomizer:
 
 
 def randomize_features(mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str) -> State:
-    """Return the feature reports of all nodes; empty if features are not protected."""
+    """Return the feature reports of all nodes; empty if features are not protected.
+
+    Only a block of rows is dense at a time.
+    """
     if math.isinf(mechanism.epsilon):
         return {}
-    reports = perturb_rows(mechanism, x, noise, purpose)
-    indices = {} if reports.indices is None else {"indices": torch.from_numpy(reports.indices)}
-    return {"values": torch.from_numpy(reports.values), **indices}
+    stream, parts = noise.stream(purpose), list[LDPReports]()
+    for block in _blocks(x):
+        dense = to_dense(rows(x, block)).numpy()
+        parts.append(mechanism.perturb(dense, stream=stream, rows=block.numpy()))
+    indices = [part.indices for part in parts if part.indices is not None]
+    found = {"values": torch.from_numpy(np.concatenate([part.values for part in parts]))}
+    return found | ({"indices": torch.from_numpy(np.concatenate(indices))} if indices else {})
 
 
 def estimate_features(mechanism: FeatureMechanism, found: State, x: Features) -> FeatureEstimates:
@@ -163,31 +170,12 @@ def known(labels: Tensor) -> Tensor:
     return labels.reshape(len(labels), -1)[:, 0] != UNKNOWN
 
 
-def extend_without_labels(labels: Tensor, nodes: int) -> Tensor:
-    """Return labels for ``nodes`` nodes; the additional nodes have none."""
-    return torch.cat([labels, torch.full((nodes - len(labels), *labels.shape[1:]), UNKNOWN)])
-
-
 def _digest(*arrays: npt.NDArray[Any]) -> str:
     """Return a digest of public arrays, including their types and shapes."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
-
-
-def perturb_rows(
-    mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str = "features"
-) -> LDPReports:
-    """Return the reports of all rows; only a block of rows is dense at a time."""
-    stream, parts = noise.stream(purpose), list[LDPReports]()
-    for part in _blocks(x):
-        dense = to_dense(rows(x, part)).numpy()
-        parts.append(mechanism.perturb(dense, stream=stream, rows=part.numpy()))
-    indices = [part.indices for part in parts if part.indices is not None]
-    return LDPReports(
-        np.concatenate([part.values for part in parts]), np.concatenate(indices) if indices else None
-    )
 
 
 def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> FeatureEstimates:

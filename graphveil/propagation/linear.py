@@ -247,25 +247,20 @@ class KProp:
         matrix = sparse.csr_array(parts, shape=(count, count))
         if self.self_loops:
             matrix = sparse.csr_array(matrix + sparse.eye_array(count))
-        return SparseMap.from_scipy(self._normalized(matrix))
-
-    @cached_property
-    def _chain(self) -> ComposedPropagation:
-        return ComposedPropagation((self.hop,) * self.steps)
-
-    def _normalized(self, matrix: "sparse.csr_array[Any]") -> "sparse.csr_array[Any]":
-        """Return A^ from a matrix of ones."""
         degree = np.diff(matrix.indptr)
-        power = -0.5 if self.aggregator == "gcn" else -1.0
         scale = np.zeros(len(degree))
-        np.power(degree, power, out=scale, where=degree > 0)
+        np.power(degree, -0.5 if self.aggregator == "gcn" else -1.0, out=scale, where=degree > 0)
         matrix.data = np.repeat(scale, degree)
         if self.aggregator == "gcn":
             matrix.data *= scale[matrix.indices]
         if self.isolated == "keep":
             matrix = sparse.csr_array(matrix + sparse.diags_array((degree == 0).astype(np.float64)))
             matrix.eliminate_zeros()
-        return matrix
+        return SparseMap.from_scipy(matrix)
+
+    @cached_property
+    def _chain(self) -> ComposedPropagation:
+        return ComposedPropagation((self.hop,) * self.steps)
 
     def _checked(self, rows: Tensor) -> Tensor:
         if rows.shape[0] != self.num_nodes:

@@ -54,7 +54,11 @@ def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
     for first in range(0, len(x), at_once):
         norm = norms[first : first + at_once]
         rows = scratch[: len(norm)].copy_(x[first : first + at_once])
-        size = _largest_becomes_one(rows) if x.dtype == torch.float64 else 1.0
+        size: Tensor | float = 1.0  # squares of float32 rows are within the range of float64
+        if x.dtype == torch.float64:  # the largest entry becomes one, so that squares stay finite
+            largest = rows.abs().amax(dim=1, keepdim=True)
+            size = torch.where(largest > 0, largest, 1.0)
+            rows.div_(size)
         torch.linalg.vector_norm(rows, dim=1, keepdim=True, out=norm)
         length = (noise / (norm * size)).square_().neg_().add_(1.0).clamp_min_(0.0)
         rows.mul_(length.div_(norm * _MARGIN).nan_to_num_(0.0, 0.0))  # a row of norm zero stays zero
@@ -64,14 +68,3 @@ def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
             "the rows hold NaN or infinite entries, which have no direction; replace or drop them"
         )
     return out
-
-
-def _largest_becomes_one(rows: Tensor) -> Tensor:
-    """Divide each row in place by its largest entry, and return the divisors, so that squares stay finite.
-
-    Rows in float32 do not need this: their squares are within the range of float64.
-    """
-    largest = rows.abs().amax(dim=1, keepdim=True)
-    largest = torch.where(largest > 0, largest, 1.0)
-    rows.div_(largest)
-    return largest

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphveil.data import Adjacency
     from graphveil.data.tables import Column
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.report_tables import ReceivedReports
+    from graphveil.local.collect.report_tables import CheckedReports
 
 MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
 RR = "rr"
@@ -144,7 +144,7 @@ def receive_on_edges(
     directed: bool,
     nodes: Path | None = None,
     features: bool = True,
-) -> tuple["ReceivedReports", "Adjacency", "npt.NDArray[np.float32] | None"]:
+) -> tuple["CheckedReports", "Adjacency", "npt.NDArray[np.float32] | None"]:
     """Validate LDP reports, and return them with the public edges between their nodes, and public features.
 
     Nodes are numbered by first occurrence of their ids: in the LDP reports, then in the edges, then in the

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,30 +72,24 @@ def encode_all(
         same = given is chosen if given is None or chosen is None else np.array_equal(given, chosen)
         if not same:
             raise ConfigError("a report must be about the features that the survey and the node's id choose")
-    parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
-    columns = [part for part in parts if part is not None]
+    columns = [] if features is None else [features.values]
+    law = protocol.label
+    if labels is not None and law is not None:  # a class, a group of classes, or one bit for each class
+        if isinstance(law, LabelRR):
+            columns.append(labels[:, None])
+        elif isinstance(law, LocalHashing):
+            columns.append(law.groups_of(label_hashes(protocol, nodes), labels)[:, None])
+        else:
+            columns.append(law.members(labels))
+    shifts, which = _places(widths)
     encoded_reports = []
     for rows in row_blocks(len(nodes), len(widths)):
         fields = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
-        pairs = zip(nodes[rows], _pack(fields, widths), strict=True)
-        for node, payload in pairs:
-            body = head + node_tag(protocol, node) + payload
+        bits = (fields[:, which] >> shifts & _BIT).astype(np.uint8)
+        for node, payload in zip(nodes[rows], np.packbits(bits, axis=1), strict=True):
+            body = head + node_tag(protocol, node) + payload.tobytes()
             encoded_reports.append(body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big"))
     return encoded_reports
-
-
-def _label_fields(
-    protocol: CollectionProtocol, nodes: Sequence[Node], labels: Integers | None
-) -> npt.NDArray[Any] | None:
-    """Return the label fields: a class, a group of classes, or for each class whether it is reported."""
-    law = protocol.label
-    if labels is None or law is None:
-        return None
-    if isinstance(law, LabelRR):
-        return labels[:, None]
-    if isinstance(law, LocalHashing):
-        return law.groups_of(label_hashes(protocol, nodes), labels)[:, None]
-    return law.members(labels)
 
 
 def report_bytes(protocol: CollectionProtocol) -> int:
@@ -123,9 +116,14 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
     fitting("protocol", protocol, CollectionProtocol)
     if not isinstance(encoded_report, bytes | bytearray | memoryview):
         raise LDPReportError("an LDP report is bytes")
-    widths = _widths(protocol)
     payload = _payload(protocol, node, bytes(encoded_report))
-    fields = _unpack(payload, widths)
+    bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8))
+    shifts, which = _places(_widths(protocol))
+    if bits[len(shifts) :].any():
+        raise LDPReportError("an LDP report does not end with zero bits")
+    unpacked = np.zeros(len(_widths(protocol)), dtype=np.uint64)
+    np.add.at(unpacked, which, bits[: len(shifts)].astype(np.uint64) << shifts)
+    fields = unpacked.astype(np.int64)
     if (fields > _limits(protocol)).any():
         raise LDPReportError("an LDP report names a feature, bin or class that the survey does not have")
     label, reported = _label(protocol, node, fields)
@@ -191,24 +189,6 @@ def _limits(protocol: CollectionProtocol) -> Integers:
 def _widths(protocol: CollectionProtocol) -> Integers:
     """Return the number of bits of each field."""
     return np.array([limit.bit_length() for limit in _limits(protocol).tolist()])
-
-
-def _pack(fields: npt.NDArray[np.uint64], widths: Integers) -> list[bytes]:
-    """Return the payload of each row of fields."""
-    shifts, which = _places(widths)
-    packed = np.packbits((fields[:, which] >> shifts & _BIT).astype(np.uint8), axis=1)
-    return [row.tobytes() for row in packed]
-
-
-def _unpack(payload: bytes, widths: Integers) -> Integers:
-    """Return the fields; reject padding that is not zero."""
-    bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8))
-    shifts, which = _places(widths)
-    if bits[len(shifts) :].any():
-        raise LDPReportError("an LDP report does not end with zero bits")
-    fields = np.zeros(len(widths), dtype=np.uint64)
-    np.add.at(fields, which, bits[: len(shifts)].astype(np.uint64) << shifts)
-    return fields.astype(np.int64)
 
 
 def _places(widths: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -180,16 +179,34 @@ class CollectionProtocol:
         Raises:
             ConfigError: It is longer than clients accept.
         """
-        parts = {
-            "format": FORMAT,
-            "purpose": self.purpose,
-            "features": None
-            if self.features is None
-            else _features_json(self.features) | _names("columns", self.columns),
-            "label": None
-            if self.label is None
-            else _label_json(self.label) | _names("names", self.class_names),
-        }
+        features: Json | None = None
+        if self.features is not None:
+            law = self.features
+            features = {
+                "epsilon": float(law.epsilon),
+                "dim": law.dim,
+                "low": law.bounds.low,
+                "high": law.bounds.high,
+                "from_data": law.bounds.from_data,
+                **({"columns": list(self.columns)} if self.columns else {}),
+            }
+            if isinstance(law, MultiBit):
+                features |= {"mechanism": "multi-bit", "m": law.m}
+            else:
+                theta = law.allocation.theta if isinstance(law.allocation, WeightedAllocation) else None
+                features |= {"mechanism": "feature-rr", "theta": theta}
+                features |= {"k": law.k, "mode": law.mode, "decode": law.decode}
+        label: Json | None = None
+        if self.label is not None:
+            epsilon = self.label.epsilon
+            label = {
+                "epsilon": "inf" if math.isinf(epsilon) else float(epsilon),  # JSON has no infinity
+                "classes": self.label.classes,
+                **({"names": list(self.class_names)} if self.class_names else {}),
+            }
+            name = next(name for name, kind in LABELS.items() if isinstance(self.label, kind))
+            label |= {} if name is None else {"mechanism": name}
+        parts = {"format": FORMAT, "purpose": self.purpose, "features": features, "label": label}
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
             raise ConfigError(
@@ -206,7 +223,16 @@ class CollectionProtocol:
             LDPReportError: It is not a protocol, or of another version.
             ConfigError: A parameter is outside its range.
         """
-        parts = _object(text)
+        if isinstance(text, str) and len(text) > MAX_TEXT:
+            raise LDPReportError(
+                f"a survey has at most {MAX_TEXT:,} characters, and this text has {len(text):,}"
+            )
+        try:
+            parts = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise LDPReportError("the survey is no JSON text") from error
+        if not isinstance(parts, dict):
+            raise LDPReportError("the survey is no JSON object")
         if parts.get("format") != FORMAT:
             raise LDPReportError(f"this is no survey of format {FORMAT}")
         try:
@@ -226,38 +252,6 @@ class CollectionProtocol:
         if protocol.to_json() != text:
             raise LDPReportError("the survey is not in canonical form; take it as its author wrote it")
         return protocol
-
-
-def _features_json(law: MultiBit | FeatureRR) -> Json:
-    common = {
-        "epsilon": float(law.epsilon),
-        "dim": law.dim,
-        "low": law.bounds.low,
-        "high": law.bounds.high,
-        "from_data": law.bounds.from_data,
-    }
-    if isinstance(law, MultiBit):
-        return common | {"mechanism": "multi-bit", "m": law.m}
-    theta = law.allocation.theta if isinstance(law.allocation, WeightedAllocation) else None
-    return common | {
-        "mechanism": "feature-rr",
-        "k": law.k,
-        "mode": law.mode,
-        "decode": law.decode,
-        "theta": theta,
-    }
-
-
-def _label_json(law: LabelLaw) -> Json:
-    epsilon = "inf" if math.isinf(law.epsilon) else float(law.epsilon)  # JSON has no infinity
-    common: Json = {"epsilon": epsilon, "classes": law.classes}
-    name = next(name for name, kind in LABELS.items() if isinstance(law, kind))
-    return common if name is None else common | {"mechanism": name}
-
-
-def _names(key: str, names: tuple[str, ...]) -> Json:
-    """Return names as a JSON entry; empty if there are none."""
-    return {key: list(names)} if names else {}
 
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
@@ -319,18 +313,6 @@ def _label(given: Json) -> LabelLaw:
     return LABELS[mechanism](**given)
 
 
-def _object(text: str) -> Json:
-    if isinstance(text, str) and len(text) > MAX_TEXT:
-        raise LDPReportError(f"a survey has at most {MAX_TEXT:,} characters, and this text has {len(text):,}")
-    try:
-        parts = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise LDPReportError("the survey is no JSON text") from error
-    if not isinstance(parts, dict):
-        raise LDPReportError("the survey is no JSON object")
-    return parts
-
-
 # -- overview of a protocol ----
 
 
@@ -369,13 +351,39 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
     >>> overview(CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot"))[0]
     ('purpose', 'pilot')
     """
+    law, label = protocol.features, protocol.label
+    lines = [("purpose", protocol.purpose or "none is given")]
+    if law is None:
+        lines += [("features", "not asked for")]
+    else:
+        name = type(law).__name__
+        lines += [("features", f"{law.dim}, randomized by {name} at epsilon {law.epsilon:g} together")]
+        if isinstance(law, MultiBit) and law.samples < law.dim:
+            chosen = f"{law.samples} of them, which the survey and your id choose, not the answer"
+            lines += [("told about", chosen)]
+        low, high = np.min(law.bounds.low), np.max(law.bounds.high)
+        share = f"{largest_share(protocol):.4g} of that budget is for a single feature"
+        kept = f"a feature's value with probability up to {protocol.kept[0].max():.4g}"
+        lines += [
+            ("largest share", share),
+            ("bounds", f"from {low:g} to {high:g}; what lies outside is cut"),
+            ("kept", kept),
+        ]
+    if label is None:
+        lines += [("label", "not asked for")]
+    else:
+        names = ", ".join(protocol.class_names[:SHOWN]) + (", ..." if label.classes > SHOWN else "")
+        lines += [
+            ("label", f"one of {label.classes} classes" + (f": {names}" if protocol.class_names else ""))
+        ]
+        kept = "the label" if label.size == 1 else f"{label.size} classes are reported, the label among them"
+        if isinstance(label, LocalHashing):
+            groups = f"one of {label.groups} groups of classes"
+            lines += [("told", f"{groups}, which the survey and your id make, not the answer")]
+            kept = "the label's own group"
+        lines += [("kept", f"{kept} with probability {label.keep:.4g} (epsilon {label.epsilon:g})")]
     total = exact_sum_text(*(claim.epsilon for claim in protocol.claims))
-    return [
-        ("purpose", protocol.purpose or "none is given"),
-        *_feature_lines(protocol),
-        *_label_lines(protocol),
-        ("together", f"epsilon {total} of a whole record"),
-    ]
+    return [*lines, ("together", f"epsilon {total} of a whole record")]
 
 
 def feature_rows(protocol: CollectionProtocol) -> list[tuple[str, str, str, str, str]]:
@@ -395,37 +403,3 @@ def feature_rows(protocol: CollectionProtocol) -> list[tuple[str, str, str, str,
         )
         for i in most.tolist()
     ]
-
-
-def _feature_lines(protocol: CollectionProtocol) -> Iterator[Row]:
-    law = protocol.features
-    if law is None:
-        yield "features", "not asked for"
-        return
-    yield "features", f"{law.dim}, randomized by {type(law).__name__} at epsilon {law.epsilon:g} together"
-    if isinstance(law, MultiBit) and law.samples < law.dim:
-        yield "told about", f"{law.samples} of them, which the survey and your id choose, not the answer"
-    yield "largest share", f"{largest_share(protocol):.4g} of that budget is for a single feature"
-    yield (
-        "bounds",
-        f"from {np.min(law.bounds.low):g} to {np.max(law.bounds.high):g}; what lies outside is cut",
-    )
-    yield "kept", f"a feature's value with probability up to {protocol.kept[0].max():.4g}"
-
-
-def _label_lines(protocol: CollectionProtocol) -> Iterator[Row]:
-    law = protocol.label
-    if law is None:
-        yield "label", "not asked for"
-        return
-    names = ", ".join(protocol.class_names[:SHOWN]) + (", ..." if law.classes > SHOWN else "")
-    yield "label", f"one of {law.classes} classes" + (f": {names}" if protocol.class_names else "")
-    if isinstance(law, LocalHashing):
-        yield (
-            "told",
-            f"one of {law.groups} groups of classes, which the survey and your id make, not the answer",
-        )
-    kept = "the label" if law.size == 1 else f"{law.size} classes are reported, the label among them"
-    if isinstance(law, LocalHashing):
-        kept = "the label's own group"
-    yield "kept", f"{kept} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"

@@ -7,7 +7,6 @@ counted from 1 without the header, and never contain its values.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,7 +169,7 @@ def _as_numbers(ids: Column) -> Column:
 
 
 @dataclass(frozen=True, eq=False)
-class ReceivedReports:
+class CheckedReports:
     """Checked LDP reports: the accepted reports, the ids, and why rows were rejected."""
 
     collector: Collector
@@ -203,43 +202,34 @@ class ReceivedReports:
         """
         import pyarrow as pa
 
-        protocol = self.collector.protocol
+        protocol, answered = self.collector.protocol, self.collector.answered
         parts: list[tuple[str, Any]] = [(id, self.ids)]
         if protocol.features is not None:
-            names = protocol.columns or [f"x{number}" for number in range(protocol.features.dim)]
-            parts += zip(names, self._features().T, strict=True)
+            law = protocol.features
+            rows = law.bounds.real(np.full((len(answered), law.dim), 0.5, dtype=np.float32))
+            rows[answered] = self.collector.features()
+            names = protocol.columns or [f"x{number}" for number in range(law.dim)]
+            parts += zip(names, rows.astype(np.float32).T, strict=True)
         if protocol.label is not None:
-            parts += [(name, pa.array(column)) for name, column in self._labels(label).items()]
+            labels = self.collector.labels()
+            titles = [label]
+            if labels.ndim > 1:
+                titles = [f"{label}_{place}" for place in range(1, 1 + labels.shape[1])]
+            classes: Sequence[str | int] = protocol.class_names or range(protocol.label.classes)
+            for title, codes in zip(titles, labels.reshape(len(labels), -1).T, strict=True):
+                reported: list[str | int | None] = [None] * len(answered)
+                for node, code in zip(np.flatnonzero(answered), codes, strict=True):
+                    if code != MISSING:  # padding of smaller groups
+                        reported[node] = classes[code]
+                parts.append((title, pa.array(reported)))
         if len(dict(parts)) < len(parts):
             raise ConfigError("ids, labels and features need different names; choose other --id and --label")
         return pa.table(dict(parts))
 
-    def _features(self) -> Single:
-        law = self.collector.protocol.features
-        assert law is not None
-        rows = law.bounds.real(np.full((self.collector.nodes, law.dim), 0.5, dtype=np.float32))
-        rows[self.collector.answered] = self.collector.features()
-        return rows.astype(np.float32)
-
-    def _labels(self, label: str) -> dict[str, list[str | int | None]]:
-        """Return the column of labels, or one column per reported class."""
-        labels = self.collector.labels()
-        columns = labels.reshape(len(labels), -1).T
-        titles = [label] if labels.ndim == 1 else [f"{label}_{place}" for place in range(1, 1 + len(columns))]
-        return {title: self._classes(codes) for title, codes in zip(titles, columns, strict=True)}
-
-    def _classes(self, codes: Integers) -> list[str | int | None]:
-        names: Sequence[str | int] = self.collector.protocol.class_names
-        reported: list[str | int | None] = [None] * self.collector.nodes
-        for node, code in zip(np.flatnonzero(self.collector.answered), codes, strict=True):
-            if code != MISSING:  # padding of smaller groups
-                reported[node] = names[code] if names else int(code)
-        return reported
-
 
 def receive_reports(
     protocol: CollectionProtocol, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
-) -> ReceivedReports:
+) -> CheckedReports:
     """Check LDP reports in order, and accept at most one per node.
 
     Args:
@@ -257,17 +247,15 @@ def receive_reports(
     refused = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
-            collector.accept(_bytes(text), node)
+            encoded_report = base64.b64decode(text or "", validate=True)
+        except ValueError:  # binascii.Error, or text that is not ASCII
+            refused[row] = "an LDP report is not in base64"
+            continue
+        try:
+            collector.accept(encoded_report, node)
         except LDPReportError as error:
             refused[row] = str(error)
-    return ReceivedReports(collector, known, refused)
-
-
-def _bytes(text: str | None) -> bytes:
-    try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, ValueError):
-        raise LDPReportError("an LDP report is not in base64") from None
+    return CheckedReports(collector, known, refused)
 
 
 def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
