@@ -46,9 +46,8 @@ class ARR(GraphMechanism):
 
     density_fraction: float = 0.1
 
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        super().__post_init__()
+    def check_fields(self) -> None:
+        """Require a share of the budget between 0 and 1."""
         check_share(density_fraction=self.density_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:

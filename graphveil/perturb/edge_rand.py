@@ -39,17 +39,19 @@ class EdgeRand(GraphMechanism):
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the flip probability, and the expected number of edges that it adds."""
         flip = EdgeRandomizedResponse(self.epsilon).flip
-        return [
-            ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
-            (
-                "expected",
-                f"{self.expected_edges(domain):,.0f} edges from noise alone, for any graph",
-            ),
-        ]
+        return response_facts(flip, self.expected_edges(domain), domain)
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the node pairs that are edges in the released graph."""
         return release.answer(EdgeResponseData(domain))
+
+
+def response_facts(flip: float, expected: float, domain: Domain) -> list[tuple[str, str]]:
+    """Return the lines of the plan of a randomized response, here and in paper mode."""
+    return [
+        ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
+        ("expected", f"{expected:,.0f} edges from noise alone, for any graph"),
+    ]
 
 
 def edge_rand(

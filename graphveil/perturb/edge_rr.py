@@ -45,27 +45,12 @@ _WHY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeRR(GraphMechanism):
-    """A dendrogram of the listed nodes, noisy counts of its blocks, and as many random edges (HeteroRR).
-
-    The dendrogram groups nodes with similar links (hierarchical random graph: Clauset et al., 2008;
-    released privately by Xiao, Chen, Tan, 2014). Its structure is found as follows:
-
-    =============== ============================================================ ====================
-    ``structure``   what runs                                                    guarantee of the tree
-    =============== ============================================================ ====================
-    public          average linkage of public edges, then Metropolis steps on    post-processing
-                    their likelihood
-    lazy_audited    private lazy steps among public ones                         (eps_1, delta_1), proved
-    joint_mh        one chain on both likelihoods                                eps_1 in the limit only
-    paper           the source's alternation                                     none
-    =============== ============================================================ ====================
-
-    Guarantee: eps = eps_1 + eps_2 for one private edge; counts have eps_2 in total, since every node pair is
-    in one block, and edges are drawn from noisy counts. Without a proof for the tree it is not valid.
+class DendrogramRelease:
+    """Settings and steps of ``EdgeRR`` and ``PrivHRG``; mixed into a ``GraphMechanism``.
 
     Args:
-        structure: How the tree is found.
+        epsilon, max_edges: See ``GraphMechanism``.
+        structure: Search for the dendrogram, see ``EdgeRR``.
         tree_share: eps_1 / eps, for all but ``public``, where it is 0.
         rounds: Steps of the chain for each listed node; None for 50 under ``public``, which starts at a good
             tree, else for 200.
@@ -74,9 +59,11 @@ class EdgeRR(GraphMechanism):
         seed: Seed of public randomness: the first tree, public steps, and edges within blocks.
     """
 
-    name: ClassVar[str] = "edge-rr"
+    name: ClassVar[str]
     uses_public_edges: ClassVar[bool] = True  # whether public edges inform where private ones may be
 
+    epsilon: float
+    max_edges: int = MAX_EDGES
     structure: Structure = "public"
     tree_share: float = 0.5
     rounds: int | None = None
@@ -84,9 +71,8 @@ class EdgeRR(GraphMechanism):
     delta: float = 1e-7
     seed: int = 0
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Validate the fields."""
-        super().__post_init__()
         checks.one_of(STRUCTURES, structure=self.structure)
         check_share(tree_share=self.tree_share)
         checks.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
@@ -128,8 +114,8 @@ class EdgeRR(GraphMechanism):
         delta = max((getattr(query, "delta", 0.0) for query in queries), default=0.0)
         return ReleasePlan(unit, queries, delta=delta)
 
-    def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
-        """Also raise an error for directed edges, and for fewer than two listed nodes."""
+    def check_domain(self, domain: Domain) -> None:
+        """Reject directed edges, and fewer than two listed nodes."""
         if domain.slots.directed:
             raise UnitError(
                 f"{self.name} groups nodes by undirected edges, and this graph stores directed edges; use "
@@ -137,7 +123,6 @@ class EdgeRR(GraphMechanism):
             )
         if domain.slots.nodes < 2:
             raise ConfigError(f"{self.name} needs two nodes that may have a private edge; list more")
-        super().check(graph, unit, domain)
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
         """Return why the tree's budget is not proved, if it is not."""
@@ -188,7 +173,35 @@ class EdgeRR(GraphMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivHRG(EdgeRR):
+class EdgeRR(DendrogramRelease, GraphMechanism):
+    """A dendrogram of the listed nodes, noisy counts of its blocks, and as many random edges (HeteroRR).
+
+    The dendrogram groups nodes with similar links (hierarchical random graph: Clauset et al., 2008;
+    released privately by Xiao, Chen, Tan, 2014). Its structure is found as follows:
+
+    =============== ============================================================ ====================
+    ``structure``   what runs                                                    guarantee of the tree
+    =============== ============================================================ ====================
+    public          average linkage of public edges, then Metropolis steps on    post-processing
+                    their likelihood
+    lazy_audited    private lazy steps among public ones                         (eps_1, delta_1), proved
+    joint_mh        one chain on both likelihoods                                eps_1 in the limit only
+    paper           the source's alternation                                     none
+    =============== ============================================================ ====================
+
+    Guarantee: eps = eps_1 + eps_2 for one private edge; counts have eps_2 in total, since every node pair is
+    in one block, and edges are drawn from noisy counts. Without a proof for the tree it is not valid.
+
+    Args:
+        epsilon, max_edges: See ``GraphMechanism``.
+        structure, tree_share, rounds, private_rounds, delta, seed: See ``DendrogramRelease``.
+    """
+
+    name: ClassVar[str] = "edge-rr"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivHRG(DendrogramRelease, GraphMechanism):
     """``EdgeRR`` without public edges (Xiao, Chen, Tan: Network data release, 2014).
 
     Private edges alone determine a good tree, so ``structure`` is ``lazy_audited`` by default. Public edges

@@ -42,9 +42,8 @@ class LapGraph(GraphMechanism):
 
     count_fraction: float = 0.01
 
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        super().__post_init__()
+    def check_fields(self) -> None:
+        """Require a share of the budget between 0 and 1."""
         check_share(count_fraction=self.count_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -59,19 +58,24 @@ class LapGraph(GraphMechanism):
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the noise of both queries, and the maximum number of released edges."""
-        total, cells = self.queries(domain)
-        most = min(domain.size, self.max_edges)
-        return [
-            ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
-            ("graph", f"as many of {domain.size:,} cells, the largest with noise of {cells.noise[0]:.4g}"),
-            ("expected", f"as many edges as the noisy count, and at most {most:,}"),
-        ]
+        return count_facts(self.queries(domain), domain, self.max_edges)
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the node pairs that are edges in the released graph."""
         total = int(release.answer(EdgeTotalData(domain)))
         wanted = max(0, min(total, domain.size, self.max_edges))
         return release.answer(TopNodePairsData(domain, wanted))
+
+
+def count_facts(queries: tuple[Query, ...], domain: Domain, max_edges: int) -> list[tuple[str, str]]:
+    """Return the lines of the plan for both queries, here and in paper mode."""
+    total, cells = queries
+    most = min(domain.size, max_edges)
+    return [
+        ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
+        ("graph", f"as many of {domain.size:,} cells, the largest with noise of {cells.noise[0]:.4g}"),
+        ("expected", f"as many edges as the noisy count, and at most {most:,}"),
+    ]
 
 
 def lap_graph(

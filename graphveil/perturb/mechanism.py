@@ -73,6 +73,13 @@ class GraphMechanism(ABC):
                 "with a probability below 2^-51. Choose a smaller budget. No privacy budget was spent."
             )
         checks.integer_at_least(1, max_edges=self.max_edges)
+        self.check_fields()
+
+    def check_fields(self) -> None:  # noqa: B027  # some mechanisms have no further fields
+        """Validate the fields of the mechanism, after those of every mechanism."""
+
+    def check_domain(self, domain: Domain) -> None:  # noqa: B027  # most mechanisms take any
+        """Reject node pairs that the mechanism cannot release."""
 
     @abstractmethod
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -118,6 +125,7 @@ class GraphMechanism(ABC):
             ConfigError: Noise alone is expected to add more edges than ``max_edges``.
             UnitError: The unit does not fit the graph's edges.
         """
+        self.check_domain(domain)
         for query in self.queries(domain):
             query.event(unit)
             query.check_unit(unit, directed=graph.directed)

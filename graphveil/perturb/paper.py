@@ -13,11 +13,12 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb.arr import ARR
-from graphveil.perturb.edge_rand import EdgeRand
-from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, Structure
-from graphveil.perturb.lap_graph import LapGraph
-from graphveil.perturb.mechanism import adjacency_of
+from graphveil.perturb.edge_rand import EdgeRand, response_facts
+from graphveil.perturb.edge_rr import DendrogramRelease, EdgeRR, PrivHRG, Structure
+from graphveil.perturb.lap_graph import LapGraph, count_facts
+from graphveil.perturb.mechanism import GraphMechanism, adjacency_of, check_share
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import (
     ChunkDensityData,
@@ -57,7 +58,7 @@ _TWICE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperEdgeRand(EdgeRand):
+class PaperEdgeRand(GraphMechanism):
     """``EdgeRand`` as in the code of LinkTeller: one seed for all graphs, and stored zeros.
 
     Guarantee: none; see the deviations.
@@ -66,13 +67,13 @@ class PaperEdgeRand(EdgeRand):
         noise_seed: Seed of the noise, the same for every graph.
     """
 
+    name: ClassVar[str] = EdgeRand.name
     mode: ClassVar[Mode] = "paper"
 
     noise_seed: int = SEED
 
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        super().__post_init__()
+    def check_fields(self) -> None:
+        """Validate the seed."""
         checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -82,6 +83,11 @@ class PaperEdgeRand(EdgeRand):
     def expected_edges(self, domain: Domain) -> float:
         """Return the number of node pairs that noise alone stores: as many zeros as ones."""
         return ReplacedNodePairs(self.epsilon).selected * domain.size
+
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return the flip probability, and the expected number of entries that it adds."""
+        flip = EdgeRandomizedResponse(self.epsilon).flip
+        return response_facts(flip, self.expected_edges(domain), domain)
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
         """Return why the release has no valid guarantee."""
@@ -103,7 +109,7 @@ class PaperEdgeRand(EdgeRand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperLapGraph(LapGraph):
+class PaperLapGraph(GraphMechanism):
     """``LapGraph`` as in the code of LinkTeller: one seed for all graphs, and a number clipped too early.
 
     Every cell gets a draw, so the time is proportional to the number of node pairs.
@@ -111,16 +117,19 @@ class PaperLapGraph(LapGraph):
     Guarantee: none; see the deviations.
 
     Args:
+        count_fraction: Share of epsilon for the number of edges.
         noise_seed: Seed of the noise, the same for every graph.
     """
 
+    name: ClassVar[str] = LapGraph.name
     mode: ClassVar[Mode] = "paper"
 
+    count_fraction: float = 0.01
     noise_seed: int = SEED
 
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        super().__post_init__()
+    def check_fields(self) -> None:
+        """Validate the share of the budget, and the seed."""
+        check_share(count_fraction=self.count_fraction)
         checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -128,6 +137,14 @@ class PaperLapGraph(LapGraph):
         first = self.count_fraction * self.epsilon
         cells = SeededCellsQuery(self.epsilon - first, self.noise_seed, most=self.max_edges)
         return SeededTotalQuery(first, self.noise_seed), cells
+
+    def expected_edges(self, domain: Domain) -> float:
+        """Return the expected number of edges that noise adds to an empty graph: half of its scale."""
+        return min(domain.size, 0.5 / (self.count_fraction * self.epsilon))
+
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return the noise of both queries, and the maximum number of released edges."""
+        return count_facts(self.queries(domain), domain, self.max_edges)
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
         """Return why the release has no valid guarantee."""
@@ -140,7 +157,7 @@ class PaperLapGraph(LapGraph):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperARR(ARR):
+class PaperARR(GraphMechanism):
     """``ARR`` as in the code of GAP: each direction separately, a density for each chunk.
 
     The released graph is always directed.
@@ -149,23 +166,35 @@ class PaperARR(ARR):
     / r, f being the density's share, and an undirected edge about twice that.
 
     Args:
+        density_fraction: Share of epsilon for the densities.
         chunk: Number of rows with one density.
     """
 
+    name: ClassVar[str] = ARR.name
     mode: ClassVar[Mode] = "paper"
 
+    density_fraction: float = 0.1
     chunk: int = 1000
 
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        super().__post_init__()
+    def check_fields(self) -> None:
+        """Validate the share of the budget, and the size of a chunk."""
+        check_share(density_fraction=self.density_fraction)
         checks.integer_at_least(1, chunk=self.chunk)
+
+    @property
+    def strict(self) -> ARR:
+        """The strict mechanism with the same settings. Both keep the same share of ones at a density."""
+        return ARR(epsilon=self.epsilon, max_edges=self.max_edges, density_fraction=self.density_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the densities, then the response."""
         first = self.density_fraction * self.epsilon
         densities = ChunkDensityQuery(first, self.chunk, nodes=domain.slots.nodes)
         return densities, ChunkResponseQuery(self.epsilon - first, self.chunk)
+
+    def expected_edges(self, domain: Domain) -> float:
+        """Return the expected number of edges that noise adds to an empty graph."""
+        return self.strict.expected_edges(domain)
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the noise of the densities, and the response."""
@@ -176,8 +205,8 @@ class PaperARR(ARR):
             (
                 "graph",
                 f"each of {directed_domain.size:,} directed slots reports the truth with probability "
-                f"{self.keep_probability:.6g}, and then as large a share of the edges is kept as leaves the "
-                "noisy density of its rows",
+                f"{self.strict.keep_probability:.6g}, and then as large a share of the edges is kept as "
+                "leaves the noisy density of its rows",
             ),
             ("expected", f"about as many edges as there are, and at most {self.max_edges:,}"),
         ]
@@ -191,7 +220,7 @@ class PaperARR(ARR):
         directed_domain = both_ways(domain)
         densities = release.answer(ChunkDensityData(directed_domain)).tolist()
         most = self.max_edges / max(1, directed_domain.size)
-        shares = [max(0.0, self.share(max(0.0, density), most)) for density in densities]
+        shares = [max(0.0, self.strict.share(max(0.0, density), most)) for density in densities]
         return release.answer(ChunkResponseData(directed_domain, torch.tensor(shares, dtype=torch.float64)))
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
@@ -200,25 +229,28 @@ class PaperARR(ARR):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperEdgeRR(EdgeRR):
+class PaperEdgeRR(DendrogramRelease, GraphMechanism):
     """``EdgeRR`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
     """
 
+    name: ClassVar[str] = EdgeRR.name
     mode: ClassVar[Mode] = "paper"
 
     structure: Structure = field(default="paper", init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperPrivHRG(PrivHRG):
+class PaperPrivHRG(DendrogramRelease, GraphMechanism):
     """``PrivHRG`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
     """
 
+    name: ClassVar[str] = PrivHRG.name
     mode: ClassVar[Mode] = "paper"
+    uses_public_edges: ClassVar[bool] = False
 
     structure: Structure = field(default="paper", init=False)
 

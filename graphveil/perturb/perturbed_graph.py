@@ -56,7 +56,20 @@ class PerturbedGraph(NamedTuple):
         """
         path = as_path(folder, "folder")
         with writing_folder(path):
-            _write_folder(self.graph, self.guarantee, path, source=source, target=target)
+            if not self.graph.edge_set.released:
+                raise ConfigError(
+                    "these edges were not released by a mechanism, so they must not be published"
+                )
+            if path.exists():
+                raise ConfigError(f"{path} exists, and a released graph goes to a new folder; choose another")
+            table = edge_table(self.graph, source, target)
+            record = {"mechanism": mechanism_of(self.graph), "edges": table.num_rows}
+            record |= self.guarantee.as_dict()
+            page = _page(self.graph, self.guarantee, table.num_rows, source, target)
+            with atomic_folder(path) as work:
+                (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
+                (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+                (work / PAGE_FILE).write_text(page, encoding="utf-8")
         return path
 
 
@@ -118,21 +131,6 @@ def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
             "the record of a released graph is damaged, so its guarantee is not known; take the edges "
             "from the folder that `graphveil perturb` wrote"
         ) from None
-
-
-def _write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: str, target: str) -> None:
-    """Write edges, guarantee and description to a new folder, atomically."""
-    if not graph.edge_set.released:
-        raise ConfigError("these edges were not released by a mechanism, so they must not be published")
-    if folder.exists():
-        raise ConfigError(f"{folder} exists, and a released graph goes to a new folder; choose another")
-    table = edge_table(graph, source, target)
-    with atomic_folder(folder) as work:
-        (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
-        record = {"mechanism": mechanism_of(graph), "edges": table.num_rows, **guarantee.as_dict()}
-        (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        page = _page(graph, guarantee, table.num_rows, source, target)
-        (work / PAGE_FILE).write_text(page, encoding="utf-8")
 
 
 def edge_table(graph: Graph, source: str, target: str) -> tables.Table:

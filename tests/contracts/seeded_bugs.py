@@ -4618,7 +4618,7 @@ BUGS = [
         name="the_limit_of_a_chain_counts_as_a_guarantee",
         edits=[
             (
-                "graphveil.perturb.edge_rr:EdgeRR.deviations",
+                "graphveil.perturb.edge_rr:DendrogramRelease.deviations",
                 "if self._searches(domain) and self.structure in _WHY else ()",
                 'if self.structure == "paper" else ()',
             ),

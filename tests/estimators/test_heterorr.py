@@ -18,7 +18,7 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.local import heterorr
-from graphveil.perturb import EdgeRR, sample_public_edges
+from graphveil.perturb import EdgeRR, PaperEdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
 from graphveil.privacy import EdgeSubset, LocalAttributes
 
@@ -123,7 +123,7 @@ def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
     method = made(perturb="edge-rr", mode="paper").config
     law = method.feature_randomizer.report_config.mechanism(16)
     assert (
-        isinstance(method.graph_method.mechanism, EdgeRR)
+        isinstance(method.graph_method.mechanism, PaperEdgeRR)
         and method.graph_method.mechanism.structure == "paper"
     )
     assert repr(law) == repr(
