@@ -1,4 +1,4 @@
-"""SimGAT: its propagation by the formula, KProp where nobody is similar, and LPGNN in all other things."""
+"""SimGAT: its propagation by the formula, and LPGNN in all other respects."""
 
 import dataclasses
 import math
@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 
 import graphveil as gv
 from graphveil._util.random import PublicStreams
@@ -15,14 +14,13 @@ from graphveil.data import Adjacency, Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
-from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
+from graphveil.local.simgat import SimGAT
 from graphveil.local.structure import MultiHop, PublicEdges, union
-from graphveil.local.structure.public_edges import Matrix
 from graphveil.propagation import KProp
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "seed": 0, "epochs": 3}
-NOBODY = "multihop(delta=1.0)"  # no share of walks is above one
+NO_SIMILAR = "multihop(delta=1.0)"  # no share of walks is above one
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
 
 
@@ -41,7 +39,7 @@ def slide() -> Graph:
     return Graph(x=torch.eye(4), y=torch.tensor([0, 1, 0, 1]), adjacency=SLIDE, num_classes=2)
 
 
-def test_the_graph_of_the_slides(slide: Graph) -> None:
+def test_golden_values_of_the_slides(slide: Graph) -> None:
     found = operator(model(x_steps=1, similarity="multihop(n=2, delta=0.25)"), slide)
     assert found[0].tolist() == pytest.approx([0.30274943, 0.30274943, 0.19245009, 0.27216553], abs=1e-7)
     assert found[3].tolist() == pytest.approx([0.40824829, 0.40824829, 0.57735027, 0], abs=1e-7)
@@ -60,7 +58,7 @@ def test_similar_nodes_are_averaged_after_the_hops(steps: int) -> None:
 
 
 @pytest.mark.parametrize("max_union_degree", [None, 12])
-def test_a_union_is_propagated_like_a_graph(max_union_degree: int | None) -> None:
+def test_a_union_is_propagated_as_a_graph(max_union_degree: int | None) -> None:
     edges = PublicEdges(GRAPH.adjacency, basis="drawn here")
     joined = union(edges, MultiHop()(edges, streams=PublicStreams(0)), max_union_degree=max_union_degree)
     assert len(joined.indices) > len(GRAPH.adjacency.indices)
@@ -74,8 +72,8 @@ def test_a_union_is_propagated_like_a_graph(max_union_degree: int | None) -> Non
     "combine", [{}, {"weight": "similarity"}, {"combine": "union", "max_union_degree": 5}]
 )
 @pytest.mark.parametrize("steps", [0, 1, 4])
-def test_without_similar_nodes_it_is_kprop_to_the_last_bit(steps: int, combine: dict[str, object]) -> None:
-    found = operator(model(x_steps=steps, similarity=NOBODY, **combine), GRAPH)
+def test_without_similar_nodes_it_is_bit_identical_to_kprop(steps: int, combine: dict[str, object]) -> None:
+    found = operator(model(x_steps=steps, similarity=NO_SIMILAR, **combine), GRAPH)
     kprop = KProp(adjacency=GRAPH.adjacency, steps=steps).apply(torch.eye(GRAPH.num_nodes))
     assert torch.equal(found, kprop)
 
@@ -88,16 +86,16 @@ class AsLpgnn(SimGAT):
 
 
 @pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
-def test_a_fit_without_similar_nodes_is_a_fit_of_lpgnn(backbone: str) -> None:
+def test_without_similar_nodes_a_fit_is_that_of_lpgnn(backbone: str) -> None:
     shared = {**LOCAL, "x_steps": 2, "backbone": backbone, "unsafe_noise_seed": 1}
-    ours = AsLpgnn(similarity=NOBODY, **shared).fit(GRAPH)  # type: ignore[arg-type]
+    ours = AsLpgnn(similarity=NO_SIMILAR, **shared).fit(GRAPH)  # type: ignore[arg-type]
     theirs = gv.LPGNN(**shared).fit(GRAPH)  # type: ignore[arg-type]
     assert torch.equal(ours.predict_proba(), theirs.predict_proba())
     with_similar = AsLpgnn(similarity="multihop", **shared).fit(GRAPH)  # type: ignore[arg-type]
     assert not torch.equal(with_similar.predict_proba(), theirs.predict_proba())
 
 
-def test_the_price_is_that_of_lpgnn() -> None:
+def test_the_guarantee_is_that_of_lpgnn() -> None:
     ours, theirs = (
         cls(unit="local-attributes", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH).guarantee
         for cls in (SimGAT, gv.LPGNN)
@@ -107,36 +105,25 @@ def test_the_price_is_that_of_lpgnn() -> None:
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
-def test_private_edges_are_refused(unit: str) -> None:
+def test_rejects_units_of_private_edges(unit: str) -> None:
     with pytest.raises(UnitError, match="protects 'local-attributes'"):
         SimGAT(unit=unit, eps_x=1.0, eps_y=1.0)
 
 
-def test_neither_features_nor_labels_decide_who_is_similar(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = list[Matrix]()
-    similar = SimilarityPropagationConfig.similar
-
-    def spied(
-        propagation_config: SimilarityPropagationConfig, edges: PublicEdges, session: Session
-    ) -> Matrix:
-        seen.append(similar(propagation_config, edges, session))
-        return seen[-1]
-
-    monkeypatch.setattr(SimilarityPropagationConfig, "similar", spied)
-    model(similarity="factorized(dim=8)").fit(GRAPH)
-    model(similarity="factorized(dim=8)").fit(GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0)))
-    assert isinstance(seen[0], sparse.csr_array)
-    assert (seen[0] != seen[1]).nnz == 0
+def test_similarities_depend_on_edges_alone() -> None:
+    simgat = model(similarity="factorized(dim=8)")
+    other = GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0))
+    assert torch.equal(operator(simgat, GRAPH), operator(simgat, other))
 
 
 @pytest.mark.parametrize("similarity", ["deepwalk(walks=2, length=5)", "node2vec(walks=2, length=5, q=2)"])
-def test_walks_train_the_same_each_time(similarity: str) -> None:
+def test_walks_are_reproducible(similarity: str) -> None:
     pytest.importorskip("gensim")
     first, second = (model(similarity=similarity, unsafe_noise_seed=2).fit(GRAPH) for _ in range(2))
     assert torch.equal(first.predict_proba(), second.predict_proba())
 
 
-def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_similarity_that_cannot_be_computed_charges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim", None)
     edges = GRAPH.adjacency
     graph = Graph.from_edges(GRAPH.x, GRAPH.y, *edges.edge_index(), directed=False)
@@ -160,14 +147,14 @@ def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: p
         ({"max_union_degree": 0, "combine": "union"}, "max_union_degree=0"),
     ],
 )
-def test_wrong_parameters_are_refused(wrong: dict[str, object], message: str) -> None:
+def test_rejects_wrong_parameters(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         model(**wrong)
 
 
-def test_averaging_over_similar_nodes_lowers_noise() -> None:
+def test_averaging_reduces_noise() -> None:
     """Rows of independent noise of variance one keep sum_u w_vu^2 of it."""
     kept, less = (
-        operator(model(similarity=name), GRAPH).square().sum(dim=1) for name in (NOBODY, "multihop")
+        operator(model(similarity=name), GRAPH).square().sum(dim=1) for name in (NO_SIMILAR, "multihop")
     )
     assert less.mean() < 0.7 * kept.mean()

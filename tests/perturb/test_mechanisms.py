@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError, GraphError, InputError, UnitError
 from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
-from graphveil.privacy import EdgeSubset, Guarantee, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
 from graphveil.release.graph_queries import DiscreteLaplace
@@ -184,13 +184,6 @@ def test_golden_shares_of_arr() -> None:
     assert perturb.ARR(epsilon=1).share(0.9) == 1
 
 
-def test_arr_keeps_the_density() -> None:
-    for epsilon, density in ((1.0, 0.01), (3.0, 0.2)):
-        mechanism, truth = perturb.ARR(epsilon=epsilon), 1 / (1 + math.exp(-0.9 * epsilon))
-        share = mechanism.share(density)
-        assert (truth * density + (1 - truth) * (1 - density)) * share == pytest.approx(density)
-
-
 @pytest.mark.parametrize(
     ("epsilon", "count", "cell"), [(0.1, 1000, 10.1010101), (1, 100, 1.01010101), (4, 25, 0.25252525)]
 )
@@ -245,15 +238,3 @@ def test_a_private_edge_outside_the_list_is_left_out() -> None:
     # Whether a private edge is outside the list is not protected, and it cannot be released either.
     perturbed = perturb.edge_rand(graph_of([20], [21]), epsilon=30.0, **PRIVATE)  # type: ignore[arg-type]
     assert pairs(perturbed.graph.adjacency) == pairs(PUBLIC)
-
-
-def test_two_mechanisms_on_one_graph_add_up() -> None:
-    graph = graph_of()
-    first, second = (release_graph(graph, mechanism(name), unit="undirected-edge") for name in NAMES[:2])
-    assert Guarantee.compose([first.guarantee, second.guarantee]).epsilon == pytest.approx(4.0)
-    assert first.guarantee.protected == UndirectedEdge()
-
-
-def test_the_unit_of_private_slots_is_one_of_all() -> None:
-    guarantee = perturb.arr(graph_of(), epsilon=1.0, **PRIVATE).guarantee  # type: ignore[arg-type]
-    assert guarantee.protected == EdgeSubset()

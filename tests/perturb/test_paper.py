@@ -15,8 +15,8 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode
-from graphveil.privacy import ApproximateDP, DirectedEdge, UndirectedEdge, Unit
+from graphveil.perturb import MECHANISMS, EdgeRand, mechanism_for_mode
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import (
     ChunkDensityData,
@@ -279,17 +279,8 @@ def test_directed_claims_about_friendships_say_what_a_friendship_costs() -> None
     assert any("an undirected edge is protected at eps = 6 only" in why for why in guarantee.deviations)
 
 
-def test_events_are_pure() -> None:
-    for unit, factor in ((EDGES, 2), (DirectedEdge(), 1)):
-        assert ChunkResponseQuery(0.9, 1000).event(unit) == ApproximateDP(0.9 * factor)
-
-
-def mechanism_of_every_name() -> list[GraphMechanism]:
-    return [kind(epsilon=1.0) for kind in MECHANISMS.values()]
-
-
 def test_the_pages_of_a_stored_graph_say_it(tmp_path: Path) -> None:
-    for number, mechanism in enumerate(mechanism_of_every_name()):
+    for number, mechanism in enumerate(kind(epsilon=1.0) for kind in MECHANISMS.values()):
         perturbed = perturb.release_graph(path(), mechanism, **PAPER)  # type: ignore[arg-type]
         folder = perturbed.save(tmp_path / str(number))
         assert "NOT A VALID GUARANTEE (paper mode)" in (folder / "RELEASED.md").read_text()

@@ -5,7 +5,7 @@ import pytest
 
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.local.structure import MultiHop, PublicEdges, averaging
+from graphveil.local.structure import MultiHop, PublicEdges
 from tests.structure.conftest import public, random_edges
 
 STREAMS = PublicStreams(0)
@@ -28,15 +28,6 @@ def test_the_graph_of_the_slides(slide: PublicEdges) -> None:
     similar = MultiHop(n=2, delta=0.25)(slide, streams=STREAMS)
     expected = [[0, 2 / 7, 0, 2 / 7], [2 / 7, 0, 0, 2 / 7], [0, 0, 0, 0], [0, 0, 0, 0]]
     np.testing.assert_allclose(similar.toarray(), expected, rtol=1e-6)
-
-
-def test_the_post_combination_of_the_slides(slide: PublicEdges) -> None:
-    similar = MultiHop(n=2, delta=0.25)(slide, streams=STREAMS)
-    step = slide.matrix().toarray()
-    root = np.sqrt(step.sum(axis=1))
-    combined = averaging(similar) @ (step / root[:, None] / root)
-    np.testing.assert_allclose(combined[0], [0.30274943, 0.30274943, 0.19245009, 0.27216553], rtol=1e-6)
-    np.testing.assert_allclose(combined[3], [0.40824829, 0.40824829, 0.57735027, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("directed", [False, True])

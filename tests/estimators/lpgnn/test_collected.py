@@ -1,4 +1,4 @@
-"""From what devices sent to a model: the survey decides, and nothing is randomized again."""
+"""Fits to LDP reports of clients: the protocol defines the mechanisms, and nothing is randomized again."""
 
 import math
 
@@ -11,9 +11,9 @@ from graphveil.artifacts.release_folder import read_guarantee
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphError
 from graphveil.ledger import ledger_of
-from graphveil.local import randomized_records
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.local_estimator import as_graph, estimates_of
+from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 
 NODES, DIM, CLASSES = 30, 6, 3
@@ -56,7 +56,7 @@ def edges() -> Adjacency:
 
 
 @every_law
-def test_the_estimator_randomizes_as_the_survey_does(law) -> None:
+def test_the_estimator_has_the_mechanisms_of_the_protocol(law) -> None:
     model = gv.LPGNN.from_protocol(CollectionProtocol(features=law, label=LABEL), hidden=5, seed=3)
     assert model.mechanism(DIM) == law
     assert model.label_mechanism(CLASSES) == LABEL
@@ -78,13 +78,13 @@ def test_the_estimator_randomizes_as_the_survey_does(law) -> None:
         {"k": 2},
     ],
 )
-def test_what_contradicts_the_survey_is_refused(wrong, edges) -> None:
+def test_rejects_keywords_that_contradict_the_protocol(wrong, edges) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* contradicts the survey"):
         gv.LPGNN.from_protocol(SURVEY, **wrong)
     gv.LPGNN.from_protocol(SURVEY, eps_x=1.0, low=0.0)  # what agrees is not
 
 
-def test_an_unknown_keyword_is_refused() -> None:
+def test_rejects_unknown_keywords() -> None:
     with pytest.raises(TypeError, match="hiden"):
         gv.LPGNN.from_protocol(SURVEY, hiden=5)
 
@@ -101,7 +101,7 @@ def test_an_unknown_keyword_is_refused() -> None:
         ),
     ],
 )
-def test_a_survey_that_cannot_be_learned_from_is_refused(protocol, reason) -> None:
+def test_rejects_protocols_without_labels_or_with_bounds_from_data(protocol, reason) -> None:
     with pytest.raises(ConfigError, match=reason):
         gv.LPGNN.from_protocol(protocol)
 
@@ -110,7 +110,7 @@ ALONE = CollectionProtocol(label=LABEL)
 
 
 @pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
-def test_labels_alone_are_learned_from_with_public_features(method, edges) -> None:
+def test_fits_labels_with_public_features(method, edges) -> None:
     x = np.random.default_rng(2).random((NODES, DIM))
     model = method.from_protocol(ALONE, seed=0, epochs=3).fit_from_collector(
         collector(ALONE), edges, public_features=x
@@ -123,7 +123,7 @@ def test_labels_alone_are_learned_from_with_public_features(method, edges) -> No
     assert ledger_of(edges.edge_set).entries == ()
 
 
-def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
+def test_checks_public_features_against_the_protocol(edges) -> None:
     x, found = np.zeros((NODES, DIM)), collector(ALONE)
     model = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1)
     with pytest.raises(ConfigError, match="public ones are needed"):
@@ -140,13 +140,13 @@ def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
         model.fit_from_collector(found, edges, public_features=x + np.nan)
 
 
-def test_bins_belong_to_feature_rr() -> None:
+def test_rejects_bins_of_other_mechanisms() -> None:
     with pytest.raises(ConfigError, match="k, rounding and decode are for features='feature-rr'"):
         gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, k=5)
 
 
 @every_law
-def test_estimates_are_the_collectors_and_the_middle_for_who_is_silent(law) -> None:
+def test_nodes_without_a_report_get_the_middle_of_the_range(law) -> None:
     found = collector(CollectionProtocol(features=law, label=LABEL))
     dense = estimates_of(found).dense().numpy()
     np.testing.assert_allclose(dense[found.answered], found.features(), rtol=1e-6, atol=1e-6)
@@ -156,7 +156,7 @@ def test_estimates_are_the_collectors_and_the_middle_for_who_is_silent(law) -> N
     )
 
 
-def test_who_has_answered_is_split_by_the_seed_and_nobody_else_is(edges) -> None:
+def test_splits_the_reporting_nodes_by_the_seed(edges) -> None:
     found = collector()
     graph, told = as_graph(found, edges, seed=0)
     train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
@@ -170,37 +170,30 @@ def test_who_has_answered_is_split_by_the_seed_and_nobody_else_is(edges) -> None
 
 @every_law
 @pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
-def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch) -> None:
+def test_a_fit_draws_no_noise_and_charges_nothing(method, law, edges) -> None:
     protocol = CollectionProtocol(features=law, label=LABEL)
-
-    def noise(*given: object) -> None:
-        raise AssertionError("noise was drawn")
-
     found = collector(protocol)
-    monkeypatch.setattr(randomized_records, "LocalNoise", noise)
-    monkeypatch.setattr(type(law), "perturb", noise)
-    monkeypatch.setattr(MultiBit, "perturb_features", noise)
-    monkeypatch.setattr(LabelRR, "perturb", noise)
-    model = method.from_protocol(protocol, seed=0, epochs=3).fit_from_collector(found, edges)
-    assert model.predict_proba().shape == (NODES, CLASSES)
-    assert torch.allclose(model.predict_proba().sum(dim=1), torch.ones(NODES))
+    first, again = (
+        method.from_protocol(protocol, seed=0, epochs=3).fit_from_collector(found, edges) for _ in range(2)
+    )
+    assert torch.equal(first.predict_proba(), again.predict_proba())  # without a seed of the noise
+    assert first.predict_proba().shape == (NODES, CLASSES)
+    assert torch.allclose(first.predict_proba().sum(dim=1), torch.ones(NODES))
     assert ledger_of(edges.edge_set).entries == ()
-    assert model.clipped_ is None
+    assert first.clipped_ is None
 
 
-def test_the_same_reports_make_the_same_model_as_a_fit_that_randomizes(edges, monkeypatch) -> None:
+def test_raw_records_of_the_graph_are_not_read(edges) -> None:
     found = collector()
     collected = gv.LPGNN.from_protocol(SURVEY, seed=5, epochs=10).fit_from_collector(found, edges)
-    graph, told = as_graph(found, edges, seed=5)
+    graph, records = as_graph(found, edges, seed=5)
     raw = graph.replace(x=torch.rand(NODES, DIM))
-    reproducible = {"reproducible": torch.tensor(told.reproducible)}
-    monkeypatch.setattr(randomized_records.Randomizer, "__call__", lambda *given: reproducible)
-    monkeypatch.setattr(randomized_records.Randomizer, "received", lambda *given: told)
-    fitted = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
+    model = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=5, epochs=10)
+    fitted = model.fit_from_reports(raw, ReceivedReports(records=records))
     assert torch.equal(fitted.predict_proba(), collected.predict_proba())
 
 
-def test_the_guarantee_is_the_surveys_and_survives_a_file(edges, tmp_path) -> None:
+def test_the_guarantee_is_that_of_the_protocol_also_after_loading(edges, tmp_path) -> None:
     found = collector()
     ids = np.array([f"u{n}" for n in range(NODES)])
     model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=3).fit_from_collector(found, edges, ids=ids)
@@ -216,7 +209,7 @@ def test_the_guarantee_is_the_surveys_and_survives_a_file(edges, tmp_path) -> No
     assert again.ids_.tolist() == ids.tolist()
 
 
-def test_a_fit_that_randomizes_itself_says_so_afterwards(edges) -> None:
+def test_a_later_fit_on_raw_records_is_charged(edges) -> None:
     found = collector()
     model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=2).fit_from_collector(found, edges)
     raw = as_graph(found, edges, seed=0)[0].replace(x=torch.rand(NODES, DIM))
@@ -224,7 +217,7 @@ def test_a_fit_that_randomizes_itself_says_so_afterwards(edges) -> None:
     assert len(ledger_of(edges.edge_set).entries) == 1
 
 
-def test_own_ranges_and_bins_survive_a_file(edges, tmp_path) -> None:
+def test_loads_bounds_bins_and_class_names(edges, tmp_path) -> None:
     for name in ("own ranges", "own bins"):
         protocol = CollectionProtocol(features=LAWS[name], label=LABEL, class_names=("red", "green", "blue"))
         model = gv.LPGNN.from_protocol(protocol, seed=0, epochs=2).fit_from_collector(
@@ -236,7 +229,7 @@ def test_own_ranges_and_bins_survive_a_file(edges, tmp_path) -> None:
         assert again.class_names_ == ("red", "green", "blue")
 
 
-def test_another_survey_other_nodes_and_too_few_answers_are_refused(edges) -> None:
+def test_rejects_other_protocols_other_nodes_and_too_few_reports(edges) -> None:
     model = gv.LPGNN.from_protocol(SURVEY, epochs=2)
     other = CollectionProtocol(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
     with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the survey"):

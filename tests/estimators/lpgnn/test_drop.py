@@ -40,11 +40,6 @@ def test_targets_are_what_propagated_labels_say_most() -> None:
     assert noisy(steps=1).targets().tolist() == [0, 0, 0, 1, 1]  # node 2 lies among zeros; node 6 is alone
 
 
-def test_the_softmax_of_the_propagation_does_not_move_a_target() -> None:
-    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().reported).softmax(dim=1)
-    assert smooth[TRAIN[:4]].argmax(dim=1).tolist() == noisy(steps=2).targets()[:4].tolist()
-
-
 @pytest.mark.parametrize("correct", [True, False])
 def test_the_loss_without_steps_is_that_of_what_is_said(correct) -> None:
     logits = torch.linspace(-1, 1, 14).reshape(7, 2).flip(0)

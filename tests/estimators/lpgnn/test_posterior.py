@@ -84,14 +84,6 @@ def test_shares_are_unbiased_and_above_zero() -> None:
     assert (class_shares(torch.tensor([1.0, 0.0, 0.0]), channel(law)) > 0).all()
 
 
-def test_a_product_of_probabilities() -> None:
-    found = product_posterior(
-        torch.tensor([[0.6, 0.4], [1.0, 0.0]]), torch.tensor([[0.5, 0.5], [0.0, 1.0]]).log()
-    )
-    assert torch.allclose(found[0], torch.tensor([0.6, 0.4]))
-    assert found[1].argmax() == 1  # a certain label is not overruled
-
-
 @pytest.mark.parametrize(("loss", "kept"), [(1.1, True), (1.3, False)])
 def test_by_likelihood_the_loss_alone_counts(loss, kept) -> None:
     assert (
