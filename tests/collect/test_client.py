@@ -31,7 +31,7 @@ from graphveil.local.collect.encoded_report import label_hashes
 from graphveil.local.collect.protocol import feature_rows, largest_share, overview
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 
-from .surveys import LABEL, SECRET, SURVEYS, record
+from .protocols import LABEL, SECRET, SURVEYS, record
 
 PROBE = """
 import sys
@@ -75,7 +75,7 @@ def drawn(protocol: CollectionProtocol, count: int, record: dict[str, Any]) -> l
     return [decode(protocol, node, encoded_report) for node, encoded_report in enumerate(encoded_reports)]
 
 
-def test_answers_follow_the_law() -> None:
+def test_reports_have_the_distribution_of_the_mechanism() -> None:
     protocol = CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=3, m=1), label=LabelRR(epsilon=1.0, classes=3)
     )
@@ -86,7 +86,7 @@ def test_answers_follow_the_law() -> None:
     fits(np.bincount([one.label for one in answers], minlength=3), protocol.label.transition[1], seen=2)
 
 
-def test_groups_that_devices_say_follow_the_law_of_their_own_hash() -> None:
+def test_reported_groups_have_the_distribution_of_their_hash() -> None:
     protocol, count = SURVEYS["hashing"], 60_000
     nodes = [f"n{number}" for number in range(count)]
     hashes = label_hashes(protocol, nodes)
@@ -97,7 +97,7 @@ def test_groups_that_devices_say_follow_the_law_of_their_own_hash() -> None:
     fits(np.bincount((said - hashes[:, 4]) % 3, minlength=3), law, seen=0.5)
 
 
-def test_words_beyond_a_share_follow_the_law() -> None:
+def test_words_beyond_the_first_have_the_distribution() -> None:
     # channels read 32 bits, and go on in a block of their own where these do not decide
     law = FeatureRR(epsilon=4.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
     answers = drawn(CollectionProtocol(features=law), 12_000, {"features": [0.2, 0.9]})
@@ -108,7 +108,7 @@ def test_words_beyond_a_share_follow_the_law() -> None:
 
 
 @pytest.mark.parametrize("name", SURVEYS)
-def test_one_answer_is_one_of_many(name: str) -> None:
+def test_one_report_equals_one_of_many(name: str) -> None:
     protocol = SURVEYS[name]
     given = record(protocol)
     many = {part: given.pop(part) for part in ("secret", "max_eps", "allow_unprotected_label")}
@@ -132,7 +132,7 @@ def test_one_answer_is_one_of_many(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SURVEYS)
-def test_a_survey_that_is_answered_again_is_told_nothing_new(name: str) -> None:
+def test_the_same_record_gives_the_same_report(name: str) -> None:
     protocol = SURVEYS[name]
     assert {randomize_record(protocol, **record(protocol)) for _ in range(20)} == {
         randomize_record(protocol, **record(protocol))
@@ -151,14 +151,14 @@ def told(protocol: CollectionProtocol = BITS, **changes: Any) -> tuple[tuple[int
     return tuple(back.features.values[0].tolist()), back.label
 
 
-def test_no_two_words_of_an_answer_are_the_same() -> None:
+def test_random_words_are_distinct() -> None:
     words = client.ClientRandomness(SECRET, "features", BITS, ["ann", "bob"], [b"a", b"b"])
     rows = np.array([0, 0, 0, 1])
     drawn = [words.words(np.array([0, 1]), words_per_row=4), words.blocks(rows, np.array([0, 1, 256, 0]))]
     assert len({word for part in drawn for word in part.reshape(-1).tolist()}) == 16
 
 
-def test_noise_is_another_for_another_question_record_node_or_device() -> None:
+def test_noise_depends_on_protocol_record_node_and_secret() -> None:
     # equal noise on two records would tell their difference; it depends on all that an answer is about
     again = replace(BITS, purpose="again")
     others = [told(secret=SECRET[::-1]), told(node="bob"), told(again), told(features=[0.5] * 63 + [0.6])]
@@ -169,12 +169,12 @@ def test_noise_is_another_for_another_question_record_node_or_device() -> None:
     assert len(shifts) > 15, "the noise of a label must not be the same for all labels"
 
 
-def test_what_is_clipped_alike_answers_alike() -> None:
+def test_equal_clipped_values_give_equal_reports() -> None:
     assert told(features=[-0.0] * 64) == told(features=[0.0] * 64) == told(features=[-3] * 64)
 
 
 @pytest.mark.parametrize("bounds", [Bounds(0.0, 1.0), Bounds(-0.3, 0.7)])
-def test_a_record_answers_alike_however_its_numbers_are_held(bounds: Bounds) -> None:
+def test_the_number_format_does_not_affect_reports(bounds: Bounds) -> None:
     """A table has 32 bits of a number and a program 64: two answers would tell twice as much."""
     protocol = CollectionProtocol(features=MultiBit(epsilon=6.0, dim=64, m="all", bounds=bounds))
     record = np.append(np.random.default_rng(0).normal(0.5, 0.5, size=62), [1e300, -1e300])
@@ -184,7 +184,7 @@ def test_a_record_answers_alike_however_its_numbers_are_held(bounds: Bounds) -> 
     assert len({randomize_record(protocol, node="ann", secret=SECRET, features=form) for form in forms}) == 1
 
 
-def test_two_records_of_one_id_are_refused() -> None:
+def test_rejects_two_records_with_one_id() -> None:
     protocol = CollectionProtocol(label=LABEL)
     for nodes in (["a", "a"], [7, "7"]):
         with pytest.raises(GraphError, match="two records have one id"):
@@ -192,12 +192,12 @@ def test_two_records_of_one_id_are_refused() -> None:
 
 
 @pytest.mark.parametrize("node", [None, 1.0, True, b"ann", "\ud800", ("a",)])
-def test_an_id_that_is_none_is_refused(node: object) -> None:
+def test_rejects_invalid_ids(node: object) -> None:
     with pytest.raises(ConfigError, match="a node's id is"):
         randomize_record(CollectionProtocol(label=LABEL), node=node, secret=SECRET, label=1)
 
 
-def test_a_record_without_a_label_answers_like_any_other() -> None:
+def test_a_record_without_a_label_reports_a_random_class() -> None:
     protocol = CollectionProtocol(label=LabelRR(epsilon=6.0, classes=4))
     given = {"secret": SECRET, "label": -1}
     said = [
@@ -234,7 +234,7 @@ def test_a_secret_is_created_once_for_its_owner_only(tmp_path: Path) -> None:
     assert "no home directory" in default_secret(HOME="~")
 
 
-def test_of_two_processes_that_make_a_secret_both_have_the_same(tmp_path: Path) -> None:
+def test_concurrent_threads_create_one_secret(tmp_path: Path) -> None:
     for round in range(10):
         gate, found = threading.Barrier(4), set[bytes]()
 
@@ -278,7 +278,7 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("name", GREEDY)
-def test_no_more_is_told_than_the_device_s_own_limit(name: str) -> None:
+def test_rejects_protocols_above_the_limit_of_the_client(name: str) -> None:
     protocol, given = GREEDY[name], record(GREEDY[name])
     del given["max_eps"]
     with pytest.raises(BudgetError, match="reports up to 8: nothing was sent"):
@@ -295,7 +295,7 @@ def test_no_more_is_told_than_the_device_s_own_limit(name: str) -> None:
 @pytest.mark.parametrize(
     ("features", "label", "most"), [(0.1, 0.2, 0.3), (0.1, 0.7, 0.1 + 0.7), (8.0, 1e-8, 8.1)]
 )
-def test_budgets_add_up_to_a_limit_as_they_are_written(features: float, label: float, most: float) -> None:
+def test_budgets_are_added_as_decimals(features: float, label: float, most: float) -> None:
     law = LabelRR(epsilon=label, classes=3)
     check_limits(CollectionProtocol(features=MultiBit(epsilon=features, dim=3), label=law), max_eps=most)
     with pytest.raises(
@@ -306,7 +306,7 @@ def test_budgets_add_up_to_a_limit_as_they_are_written(features: float, label: f
         )
 
 
-def test_an_open_label_is_sent_only_by_name() -> None:
+def test_an_unprotected_label_needs_consent() -> None:
     protocol = CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=3)
     )
@@ -319,7 +319,7 @@ def test_an_open_label_is_sent_only_by_name() -> None:
         randomize_record(protocol, **given, allow_unprotected_label=True, max_eps=0.5)
 
 
-def test_not_protected_is_told_by_what_is_kept_and_not_by_the_sign_of_infinity() -> None:
+def test_unprotected_parts_follow_from_the_probability_of_an_unchanged_value() -> None:
     assert GREEDY["features"].unprotected_parts == ("features",)
     assert (
         GREEDY["features"]
@@ -334,7 +334,7 @@ def test_not_protected_is_told_by_what_is_kept_and_not_by_the_sign_of_infinity()
     assert (near.features.features[0].table.max() < 0.5, near.unprotected_parts) == (True, ("features",))
 
 
-def test_a_single_feature_that_has_it_all_is_seen() -> None:
+def test_reports_the_largest_share_of_a_feature() -> None:
     law = FeatureRR(
         epsilon=8.0, dim=100, k=2, decode="unbiased", allocation=WeightedAllocation([0.901] + [0.001] * 99)
     )
@@ -349,7 +349,7 @@ def test_a_single_feature_that_has_it_all_is_seen() -> None:
     "given",
     [{}, {"features": [0.0] * 11}, {"label": 1}, {"features": None, "label": None}],
 )
-def test_an_answer_has_what_the_survey_asks_for(given: dict) -> None:
+def test_rejects_records_without_the_collected_parts(given: dict) -> None:
     whose = {"node": "ann", "secret": SECRET}
     with pytest.raises(ConfigError, match="exactly where the protocol collects"):
         randomize_record(SURVEYS["multi-bit"], **given, **whose)
@@ -370,18 +370,18 @@ def test_an_answer_has_what_the_survey_asks_for(given: dict) -> None:
         5,
     ],
 )
-def test_features_that_do_not_fit_are_refused(features: object) -> None:
+def test_rejects_invalid_features(features: object) -> None:
     with pytest.raises(GraphError, match=r"must be 11 numbers|do not fit|NaN or infinite"):
         randomize_record(SURVEYS["multi-bit"], node="ann", secret=SECRET, features=features, label=1)
 
 
 @pytest.mark.parametrize("label", [-2, 5, 1.0, "1", True, [0, 1]])
-def test_a_label_that_is_none_is_refused(label: object) -> None:
+def test_rejects_invalid_labels(label: object) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 4|whole number"):
         randomize_record(CollectionProtocol(label=LABEL), node="ann", secret=SECRET, label=label)
 
 
-def test_features_and_labels_of_many_are_of_the_same_records() -> None:
+def test_rejects_features_and_labels_of_different_lengths() -> None:
     whose = {"nodes": range(3), "secret": SECRET}
     with pytest.raises(GraphError, match="same records"):
         randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int), **whose)

@@ -1297,7 +1297,7 @@ BUGS = [
                 "EdgeResponseQuery(self.epsilon)",
             )
         ],
-        test="tests/perturb/test_budgets.py::test_arr_keeps_its_budget[1.0-5]",
+        test="tests/perturb/test_budgets.py::test_the_privacy_loss_of_arr_is_at_most_epsilon[1.0-5]",
     ),
     dict(
         name="an_edge_is_counted_in_every_block_above_it",
@@ -1308,7 +1308,7 @@ BUGS = [
                 "found = np.bincount(self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
             )
         ],
-        test="tests/perturb/test_edge_rr.py::test_one_private_edge_moves_one_count[100.0]",
+        test="tests/perturb/test_edge_rr.py::test_one_private_edge_changes_one_count[100.0]",
     ),
     dict(
         name="a_network_is_trained_on_true_edges",
@@ -1449,7 +1449,7 @@ BUGS = [
                 "RandomizedFeatures(graph.x,",
             )
         ],
-        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
     ),
     dict(
         name="a_network_sees_true_edges",
@@ -1460,7 +1460,7 @@ BUGS = [
                 "slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
             )
         ],
-        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
     ),
     dict(
         name="the_baseline_sees_true_features",
@@ -1471,7 +1471,7 @@ BUGS = [
                 "return graph",
             )
         ],
-        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
     ),
     dict(
         name="features_are_not_booked",
@@ -1482,7 +1482,7 @@ BUGS = [
                 "self._perturb(x, session)",
             )
         ],
-        test="tests/estimators/test_heterorr.py::test_both_are_booked_and_stated",
+        test="tests/estimators/test_heterorr.py::test_charges_and_states_both_guarantees",
     ),
     dict(
         name="features_are_left_out_of_the_guarantee",
@@ -1493,7 +1493,7 @@ BUGS = [
                 "",
             )
         ],
-        test="tests/estimators/test_heterorr.py::test_both_are_booked_and_stated",
+        test="tests/estimators/test_heterorr.py::test_charges_and_states_both_guarantees",
     ),
     dict(
         name="features_are_told_at_twice_their_budget",
@@ -1509,7 +1509,7 @@ BUGS = [
                 "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
             ),
         ],
-        test="tests/estimators/test_heterorr.py::test_features_keep_their_budget",
+        test="tests/estimators/test_heterorr.py::test_the_privacy_loss_of_features_is_eps_x",
     ),
     dict(
         name="a_weight_is_charged_at_nine_tenths",
@@ -2086,7 +2086,7 @@ BUGS = [
                 "ApproximateDP(self.epsilon)",
             )
         ],
-        test="tests/perturb/test_flaws.py::test_15_both_directions_on_their_own_cost_a_friendship_twice",
+        test="tests/perturb/test_flaws.py::test_15_separate_directions_double_the_loss_of_an_edge",
     ),
     dict(
         name="noise_that_is_cut_is_charged_as_whole_noise",
@@ -2097,7 +2097,7 @@ BUGS = [
                 "self.epsilon",
             )
         ],
-        test="tests/perturb/test_flaws.py::test_16_noise_that_is_cut_before_it_is_added_costs_ln_2_more",
+        test="tests/perturb/test_flaws.py::test_16_truncated_noise_adds_ln_2_to_the_loss",
     ),
     dict(
         name="published_code_is_given_a_guarantee",
@@ -2108,7 +2108,7 @@ BUGS = [
                 "return ()",
             )
         ],
-        test="tests/perturb/test_paper.py::test_no_guarantee_is_given_and_what_holds_is_told[edge-rand]",
+        test="tests/perturb/test_paper.py::test_paper_mode_has_no_valid_guarantee[edge-rand]",
     ),
     dict(
         name="what_is_kept_is_rounded_the_other_way",
@@ -3089,14 +3089,14 @@ BUGS = [
                 'return b"one"',
             )
         ],
-        test="tests/collect/test_message.py::test_nobody_chooses_which_classes_stand_together",
+        test="tests/collect/test_encoding.py::test_protocol_and_node_choose_the_groups_of_classes",
     ),
     dict(
         name="a_message_may_say_all_classes",
         edits=[
             ("graphveil.local.collect.encoded_report:_label", "if len(reported) != law.size:", "if False:")
         ],
-        test="tests/collect/test_message.py::test_another_number_of_classes_than_the_survey_asks_for_is_refused[said2]",
+        test="tests/collect/test_encoding.py::test_rejects_another_number_of_classes[said2]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -3119,7 +3119,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/collect/test_server.py::test_a_replayed_message_is_refused",
+        test="tests/collect/test_collector.py::test_rejects_replayed_reports",
     ),
     dict(
         name="the_model_card_says_how_many_edges_there_are",
@@ -3737,7 +3737,7 @@ BUGS = [
                 "    if not bound and not found:",
             ),
         ],
-        test="tests/perturb/test_released_rows.py::test_a_record_does_not_count_for_other_rows[true edges added]",
+        test="tests/perturb/test_stored_releases.py::test_a_record_does_not_count_for_other_rows[true edges added]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -3754,7 +3754,7 @@ BUGS = [
                 '_rows_of.digest = digest.hexdigest()\n    return {"rows": table.num_rows, "sha256": digest.hexdigest()}',
             ),
         ],
-        test="tests/perturb/test_released_rows.py::test_a_record_does_not_count_for_other_rows[one edge replaced]",
+        test="tests/perturb/test_stored_releases.py::test_a_record_does_not_count_for_other_rows[one edge replaced]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -4568,7 +4568,7 @@ BUGS = [
                 "taken = self.steps // (2 * self.every)",
             ),
         ],
-        test="tests/perturb/test_edge_rr.py::test_no_more_private_steps_are_taken_than_are_priced",
+        test="tests/perturb/test_edge_rr.py::test_the_walk_takes_the_charged_number_of_private_steps",
     ),
     dict(
         name="a_released_graph_keeps_the_mark_of_public_edges",
@@ -4579,7 +4579,7 @@ BUGS = [
                 "graph.replace(adjacency=adjacency)",
             ),
         ],
-        test="tests/perturb/test_edge_rr.py::test_a_released_graph_says_nothing_of_public_edges",
+        test="tests/perturb/test_edge_rr.py::test_a_released_graph_has_no_public_part",
     ),
     dict(
         name="the_share_of_arr_follows_the_whole_budget",
@@ -4601,7 +4601,7 @@ BUGS = [
                 "TopNodePairsQuery(self.epsilon)",
             ),
         ],
-        test="tests/perturb/test_mechanisms.py::test_what_is_asked_is_booked_and_adds_up_to_epsilon[lap-graph]",
+        test="tests/perturb/test_mechanisms.py::test_charges_queries_that_sum_to_epsilon[lap-graph]",
     ),
     dict(
         name="a_walk_over_trees_costs_no_delta",
@@ -4612,7 +4612,7 @@ BUGS = [
                 "ApproximateDP(self.epsilon)",
             ),
         ],
-        test="tests/perturb/test_edge_rr.py::test_each_structure_says_what_it_costs[lazy_audited]",
+        test="tests/perturb/test_edge_rr.py::test_each_structure_has_its_guarantee[lazy_audited]",
     ),
     dict(
         name="the_limit_of_a_chain_counts_as_a_guarantee",
@@ -4623,7 +4623,7 @@ BUGS = [
                 'if self.structure == "paper" else ()',
             ),
         ],
-        test="tests/perturb/test_edge_rr.py::test_each_structure_says_what_it_costs[joint_mh]",
+        test="tests/perturb/test_edge_rr.py::test_each_structure_has_its_guarantee[joint_mh]",
     ),
     dict(
         name="the_largest_block_of_a_tree_is_counted_too_small",
@@ -4646,7 +4646,7 @@ BUGS = [
                 'b"words"',
             ),
         ],
-        test="tests/collect/test_client.py::test_no_two_words_of_an_answer_are_the_same",
+        test="tests/collect/test_client.py::test_random_words_are_distinct",
     ),
     dict(
         name="all_further_words_of_an_answer_are_the_same",
@@ -4657,7 +4657,7 @@ BUGS = [
                 "bytes(8)",
             ),
         ],
-        test="tests/collect/test_client.py::test_no_two_words_of_an_answer_are_the_same",
+        test="tests/collect/test_client.py::test_random_words_are_distinct",
     ),
     dict(
         name="a_message_of_another_survey_is_accepted_by_one_byte",
@@ -4668,7 +4668,7 @@ BUGS = [
                 "[:1] != protocol.digest[:1]:",
             ),
         ],
-        test="tests/collect/test_message.py::test_every_byte_says_which_survey_and_whose_message_it_is[20]",
+        test="tests/collect/test_encoding.py::test_rejects_reports_of_other_protocols_or_nodes[20]",
     ),
     dict(
         name="features_and_label_each_have_the_whole_limit",
@@ -4679,7 +4679,7 @@ BUGS = [
                 "if max(budgets) > max_eps:",
             ),
         ],
-        test="tests/collect/test_client.py::test_no_more_is_told_than_the_device_s_own_limit[both]",
+        test="tests/collect/test_client.py::test_rejects_protocols_above_the_limit_of_the_client[both]",
     ),
     dict(
         name="all_surveys_hear_the_same_noise",
@@ -4690,7 +4690,7 @@ BUGS = [
                 ', "sha256")',
             ),
         ],
-        test="tests/collect/test_client.py::test_noise_is_another_for_another_question_record_node_or_device",
+        test="tests/collect/test_client.py::test_noise_depends_on_protocol_record_node_and_secret",
     ),
     dict(
         name="records_that_are_clipped_alike_answer_twice",
@@ -4701,7 +4701,7 @@ BUGS = [
                 'x[part].astype("<f8") + 0.0',
             ),
         ],
-        test="tests/collect/test_client.py::test_what_is_clipped_alike_answers_alike",
+        test="tests/collect/test_client.py::test_equal_clipped_values_give_equal_reports",
     ),
     dict(
         name="a_record_in_64_bits_answers_again",
@@ -4712,7 +4712,7 @@ BUGS = [
                 "if False:",
             ),
         ],
-        test="tests/collect/test_client.py::test_a_record_answers_alike_however_its_numbers_are_held[bounds0]",
+        test="tests/collect/test_client.py::test_the_number_format_does_not_affect_reports[bounds0]",
     ),
     dict(
         name="a_number_and_its_digits_are_two_people",
@@ -4723,7 +4723,7 @@ BUGS = [
                 "if len(set(nodes)) != len(nodes):",
             ),
         ],
-        test="tests/collect/test_client.py::test_two_records_of_one_id_are_refused",
+        test="tests/collect/test_client.py::test_rejects_two_records_with_one_id",
     ),
     dict(
         name="a_second_answer_of_a_node_replaces_the_first",
@@ -4734,7 +4734,7 @@ BUGS = [
                 "if self._answers.get(int(node)) == answer:",
             ),
         ],
-        test="tests/collect/test_server.py::test_a_replayed_message_is_refused",
+        test="tests/collect/test_collector.py::test_rejects_replayed_reports",
     ),
     dict(
         name="a_message_names_one_bin_too_many",
@@ -4745,7 +4745,7 @@ BUGS = [
                 "limits.append(law.sizes)",
             ),
         ],
-        test="tests/collect/test_message.py::test_a_bin_out_of_range_is_refused",
+        test="tests/collect/test_encoding.py::test_rejects_bins_outside_the_range",
     ),
     dict(
         name="a_missing_label_answers_as_class_0",
@@ -4756,7 +4756,7 @@ BUGS = [
                 "np.maximum(law.checked(labels, missing=True), 0)",
             ),
         ],
-        test="tests/collect/test_client.py::test_a_record_without_a_label_answers_like_any_other",
+        test="tests/collect/test_client.py::test_a_record_without_a_label_reports_a_random_class",
     ),
     # -- Workers on a cluster
     dict(

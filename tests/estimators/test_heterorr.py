@@ -46,7 +46,7 @@ def tiny(fraction: float = 0.5) -> Graph:
 # -- two guarantees ----------------------------------------------------------------------------------------
 
 
-def both_are_booked_and_stated() -> None:
+def test_charges_and_states_both_guarantees() -> None:
     graph = tiny()
     model = made().fit(graph)
     entries = ledger_of(graph.edge_set).entries
@@ -61,11 +61,7 @@ def both_are_booked_and_stated() -> None:
     assert "no prediction reads a true private edge or a true feature" in said
 
 
-def test_both_are_booked_and_stated() -> None:
-    both_are_booked_and_stated()
-
-
-def test_what_is_not_protected_is_said() -> None:
+def test_states_what_is_not_protected() -> None:
     guarantee = made().preview(tiny()).guarantee
     for words in ("labels", "who is in the data and how many", "public edges", "the list of nodes"):
         assert words in guarantee.not_covered
@@ -81,12 +77,12 @@ def test_no_error_depends_on_features_that_are_protected(eps_x: float, refused: 
         made(eps_x=eps_x).preview(loud)
 
 
-def test_runs_add_up_each_for_itself() -> None:
+def test_runs_compose_for_each_guarantee() -> None:
     together = made().preview(tiny()).guarantee.repeated(3)
     assert (together.epsilon, together.additional[0].epsilon) == (6.0, 12.0)
 
 
-def test_features_of_several_graphs_add_up_though_no_edge_is_in_two() -> None:
+def test_features_of_several_graphs_compose_sequentially() -> None:
     model, other = made().fit(tiny()), tiny(0.9)
     apart = other.replace(adjacency=synthetic("tiny").adjacency)
     privacy_cost = model.privacy_cost(apart, assume_disjoint_edges=True)
@@ -109,13 +105,13 @@ def test_features_of_several_graphs_add_up_though_no_edge_is_in_two() -> None:
         ({"scaling": "columns", "data_dependent_bounds": True}, True, False),
     ],
 )
-def test_each_is_void_for_reasons_of_its_own(changes: dict[str, Any], edges: bool, features: bool) -> None:
+def test_each_guarantee_has_its_deviations(changes: dict[str, Any], edges: bool, features: bool) -> None:
     guarantee = made(perturb="edge-rr", **changes).preview(tiny()).guarantee
     assert (guarantee.valid, guarantee.additional[0].valid) == (edges, features)
     assert guarantee.all_valid == (edges and features)
 
 
-def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
+def test_paper_mode_states_its_deviations() -> None:
     guarantee = made(perturb="edge-rr", mode="paper").preview(tiny()).guarantee
     said = guarantee.formal_statement()
     assert "twice the exponent of the exponential mechanism" in said
@@ -134,7 +130,7 @@ def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
 # -- predictions know what was released, and no more -------------------------------------------------------
 
 
-def predicts_from_what_was_released_alone() -> None:
+def test_predictions_depend_on_released_values_only() -> None:
     """Neither true edges nor true features matter once both releases are what they are."""
     found = list[Tensor]()
     for kept, loud in ((1.0, 0.0), (0.1, 1.0)):
@@ -160,12 +156,8 @@ def _fixed(nodes: int, features: int) -> dict[str, Tensor]:
     return {"values": torch.arange(nodes * features).reshape(nodes, -1).remainder(2).to(torch.uint8)}
 
 
-def test_predictions_know_what_was_released_alone() -> None:
-    predicts_from_what_was_released_alone()
-
-
 @pytest.mark.parametrize("features", ["feature-rr", "multi-bit"])
-def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: Path) -> None:
+def test_training_again_on_the_published_release_is_bit_identical(features: str, tmp_path: Path) -> None:
     """A network trained again on the published slots and reports predicts the same, to the last bit."""
     graph = tiny()
     model = made(features=features).fit(graph)
@@ -181,7 +173,7 @@ def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: 
     assert torch.equal(replayed.proba, model.predict_proba())
 
 
-def features_keep_their_budget() -> None:
+def test_the_privacy_loss_of_features_is_eps_x() -> None:
     """Everybody has 0, or everybody has 1: what is told differs by e^eps_x at most, and by no less."""
     count, epsilon = 4000, 1.0
     labels = torch.arange(count) % 2
@@ -200,10 +192,6 @@ def features_keep_their_budget() -> None:
     assert abs(ratio - epsilon) < error, "features do not keep their budget"
 
 
-def test_features_keep_their_budget() -> None:
-    features_keep_their_budget()
-
-
 def communities(nodes: int = 600, features: int = 8) -> Graph:
     """Return a graph of two groups, whose features and edges both say which: three edges in four within."""
     rng = np.random.default_rng(0)
@@ -217,7 +205,7 @@ def communities(nodes: int = 600, features: int = 8) -> Graph:
     return graph.with_public(public, torch.ones(nodes, dtype=torch.bool))
 
 
-def test_the_graph_mends_what_noise_did_to_the_features() -> None:
+def test_the_graph_increases_accuracy() -> None:
     graph = communities()
     model = made(
         epochs=60, hidden=16, perturb="edge-rr(rounds=20)", features="multi-bit", unsafe_noise_seed=0
@@ -233,17 +221,13 @@ def test_the_graph_mends_what_noise_did_to_the_features() -> None:
 # -- once, and kept ----------------------------------------------------------------------------------------
 
 
-def a_resumed_fit_has_what_was_told(folder: Path) -> None:
+def test_a_resumed_fit_uses_the_stored_reports(tmp_path: Path) -> None:
     graph = tiny()
-    first = made().fit(graph, workspace=folder)
-    again = made().fit(graph, workspace=folder)
+    first = made().fit(graph, workspace=tmp_path)
+    again = made().fit(graph, workspace=tmp_path)
     assert torch.equal(first.aggregates_["feature_values"], again.aggregates_["feature_values"])
     assert torch.equal(first.predict_proba(), again.predict_proba())
     assert len(ledger_of(graph.edge_set).entries) == 2
-
-
-def test_a_resumed_fit_has_what_was_told(tmp_path: Path) -> None:
-    a_resumed_fit_has_what_was_told(tmp_path)
 
 
 def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
@@ -255,13 +239,13 @@ def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
     assert again.released  # the stored reports are accepted, whatever the edges are
 
 
-def test_reports_of_other_nodes_are_not_taken(tmp_path: Path) -> None:
+def test_rejects_stored_reports_of_other_settings(tmp_path: Path) -> None:
     made().fit(tiny(), workspace=tmp_path)
     with pytest.raises(Exception, match="other settings, other data"):
         made(eps_x=5.0).fit(tiny(), workspace=tmp_path)
 
 
-def test_a_saved_model_keeps_both(tmp_path: Path) -> None:
+def test_a_saved_model_has_both_guarantees(tmp_path: Path) -> None:
     graph = tiny()
     model = made(features="multi-bit").fit(graph)
     model.save(tmp_path / "release")
@@ -271,7 +255,7 @@ def test_a_saved_model_keeps_both(tmp_path: Path) -> None:
     assert isinstance(back, HeteroRR)
 
 
-def test_a_record_beside_another_cannot_be_lowered(tmp_path: Path) -> None:
+def test_rejects_a_changed_additional_guarantee(tmp_path: Path) -> None:
     made().fit(tiny()).save(tmp_path / "release")
     path = tmp_path / "release" / "privacy.json"
     record = json.loads(path.read_text())
@@ -281,7 +265,7 @@ def test_a_record_beside_another_cannot_be_lowered(tmp_path: Path) -> None:
         load_model(tmp_path / "release")
 
 
-def test_a_ledger_with_a_limit_refuses_two_units_and_nothing_is_asked() -> None:
+def test_a_ledger_with_a_limit_rejects_two_units() -> None:
     graph = tiny()
     ledger = MemoryLedger(epsilon=100.0, delta=1e-7)
     attach_ledger(graph.edge_set, ledger)
@@ -290,13 +274,13 @@ def test_a_ledger_with_a_limit_refuses_two_units_and_nothing_is_asked() -> None:
     assert {type(entry.unit) for entry in ledger.entries} == {LocalAttributes}
 
 
-def test_the_same_seeds_give_the_same_bytes() -> None:
+def test_seeds_reproduce_results() -> None:
     one, two = (made(unsafe_noise_seed=3).fit(tiny()) for _ in range(2))
     assert torch.equal(one.predict_proba(), two.predict_proba())
     assert torch.equal(one.aggregates_["feature_values"], two.aggregates_["feature_values"])
 
 
-def test_another_graph_has_other_noise_whatever_the_seed() -> None:
+def test_collections_under_one_seed_differ() -> None:
     graph = tiny()
     model = made(unsafe_noise_seed=3).fit(graph)
     feature_randomizer = model.fitted.method.feature_randomizer  # type: ignore[attr-defined]
@@ -325,14 +309,12 @@ def test_another_graph_has_other_noise_whatever_the_seed() -> None:
         ({"theta": ((0.5, 0.5), (1.0, 0.0))}, Exception, "theta"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    changes: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_rejects_contradicting_options(changes: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         made(**changes).preview(tiny())
 
 
-def test_a_graph_that_does_not_say_what_is_public_is_refused_unread() -> None:
+def test_requires_the_list_of_private_nodes() -> None:
     graph = tiny().replace(public=None)
     with pytest.raises(UnitError, match="needs the public list of nodes"):
         made().fit(graph)

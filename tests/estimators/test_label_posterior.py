@@ -27,7 +27,7 @@ def model(**changed: object) -> gv.LabelPosterior:
 
 
 @pytest.mark.parametrize("labels", ["rr", "subset"])
-def test_a_label_is_told_and_nothing_about_features(labels: str) -> None:
+def test_reports_a_label_and_no_features(labels: str) -> None:
     graph = grouped()
     found = model(labels=labels, unsafe_noise_seed=None).fit(graph)
     assert found.guarantee.local_budgets == (0.0, 2.0)
@@ -59,7 +59,7 @@ def test_labels_of_test_nodes_and_raw_labels_are_not_read() -> None:
 
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("labels", ["rr", "subset"])
-def test_what_is_around_a_node_says_its_class(prior: str, labels: str) -> None:
+def test_every_prior_has_its_accuracy(prior: str, labels: str) -> None:
     graph = grouped(nodes=600)
     found = model(prior=prior, labels=labels, posterior_steps=4).fit(graph)
     assert torch.allclose(found.predict_proba().sum(dim=1), torch.ones(600), atol=1e-5)
@@ -72,7 +72,7 @@ def test_what_is_around_a_node_says_its_class(prior: str, labels: str) -> None:
     assert found.score(graph, "val") <= 1
 
 
-def test_edges_of_no_use_get_the_share_of_a_guess_that_needs_none() -> None:
+def test_uninformative_edges_give_chance_accuracy() -> None:
     graph = grouped(nodes=600)
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(600))
     noise = graph.replace(y=graph.y[shuffled])  # labels that have nothing to do with edges
@@ -107,12 +107,12 @@ def test_exact_labels_are_the_reference() -> None:
         ({"unit": "undirected-edge"}, UnitError, "protects 'local-attributes' and not"),
     ],
 )
-def test_what_cannot_be_is_refused(changed: dict, error: type[Exception], why: str) -> None:
+def test_rejects_invalid_options(changed: dict, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
         model(**changed)
 
 
-def test_a_graph_in_which_nobody_told_anything_is_refused() -> None:
+def test_rejects_graphs_without_reports() -> None:
     found = model().fit(grouped())
     with pytest.raises(ConfigError, match="no node of this graph reported one"):
         found.predict_proba(grouped(seed=1))
@@ -121,7 +121,7 @@ def test_a_graph_in_which_nobody_told_anything_is_refused() -> None:
 # -- afterwards --------------------------------------------------------------------------------------------
 
 
-def test_a_graph_that_has_grown_is_predicted_at_no_cost() -> None:
+def test_predicts_grown_graphs_without_a_charge() -> None:
     graph = grouped(nodes=600)
     found = model().fit(graph)
     friends = (graph.y == 1).nonzero()[:8, 0]
@@ -136,7 +136,7 @@ def test_a_graph_that_has_grown_is_predicted_at_no_cost() -> None:
     assert torch.equal(other, found.predict_proba())  # features are not read
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
+def test_saves_and_loads(tmp_path: Path) -> None:
     found = model(labels="subset").fit(grouped())
     found.save(tmp_path / "model")
     back = gv.load_model(tmp_path / "model")
@@ -147,7 +147,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         back.predict_proba(grouped(seed=1))
 
 
-def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
+def test_fits_the_reports_of_lpgnn_without_a_charge() -> None:
     graph = grouped()
     told = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
     beside = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit_same_reports(told, graph)
@@ -168,7 +168,7 @@ def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
         LocalHashing(epsilon=0.5, classes=9),
     ],
 )
-def test_it_learns_from_messages(label: LabelRR | SubsetSelection | LocalHashing) -> None:
+def test_fits_reports_of_clients(label: LabelRR | SubsetSelection | LocalHashing) -> None:
     graph, protocol = grouped(), CollectionProtocol(label=label)
     answered = range(10, graph.num_nodes)
     collector = Collector(protocol, graph.num_nodes)

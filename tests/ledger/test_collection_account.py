@@ -1,7 +1,7 @@
 """LDP reports are charged once as long as reports and records stay the same."""
 
 import pytest
-from collect.surveys import SURVEYS
+from collect.protocols import SURVEYS
 
 from graphveil.ledger.accounts import CollectionAccount
 

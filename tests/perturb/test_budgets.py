@@ -102,7 +102,7 @@ def worst_loss(laws: list[Law]) -> float:
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_edge_rand_keeps_its_budget_and_uses_it(nodes: int, epsilon: float) -> None:
+def test_the_privacy_loss_of_edge_rand_is_epsilon(nodes: int, epsilon: float) -> None:
     slots = slots_of(nodes)
     laws = [response_law(slots, edges, epsilon) for edges in range(slots + 1)]
     assert all(is_a_law(law, slots, edges) for edges, law in enumerate(laws))
@@ -111,14 +111,14 @@ def test_edge_rand_keeps_its_budget_and_uses_it(nodes: int, epsilon: float) -> N
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_arr_keeps_its_budget(nodes: int, epsilon: float) -> None:
+def test_the_privacy_loss_of_arr_is_at_most_epsilon(nodes: int, epsilon: float) -> None:
     slots, mechanism = slots_of(nodes), perturb.ARR(epsilon=epsilon)
     laws = [arr_law(slots, edges, mechanism) for edges in range(slots + 1)]
     assert all(is_a_law(law, slots, edges) for edges, law in enumerate(laws))
     assert 0.5 * epsilon < worst_loss(laws) <= epsilon + 1e-9
 
 
-def test_a_share_from_the_exact_density_would_not_keep_it() -> None:
+def test_a_share_from_the_exact_density_exceeds_epsilon() -> None:
     slots, mechanism = 15, perturb.ARR(epsilon=1.0)
     laws = [
         response_law(slots, edges, 0.9, mechanism.share(max(1, edges) / slots)) for edges in range(slots + 1)
@@ -175,7 +175,7 @@ def lap_graph_law(slots: int, edges: int, epsilon: float) -> dict[tuple[int, int
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_lap_graph_keeps_its_budget(nodes: int, epsilon: float) -> None:
+def test_the_privacy_loss_of_lap_graph_is_at_most_epsilon(nodes: int, epsilon: float) -> None:
     slots, worst = slots_of(nodes), 0.0
     for edges in range(slots):
         without, more = (lap_graph_law(slots, count, epsilon) for count in (edges, edges + 1))
@@ -221,7 +221,7 @@ def delta_of_release(laws: tuple[Law, Law], graphs: tuple[int, int], epsilon: fl
 
 
 @pytest.mark.parametrize(("graph", "slot"), TOGGLED)
-def test_a_tree_with_its_counts_keeps_its_budget(graph: int, slot: int) -> None:
+def test_a_tree_with_its_counts_has_at_most_delta(graph: int, slot: int) -> None:
     epsilon, delta, steps = 2.0, 1e-7, 100  # as priv-hrg asks for, on five nodes
     mechanism = perturb.PrivHRG(epsilon=epsilon)
     search, counted = mechanism.queries(Domain.whole(5, directed=False))
@@ -239,7 +239,7 @@ def test_a_tree_with_its_counts_keeps_its_budget(graph: int, slot: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, pytest.param(6, marks=pytest.mark.slow)])
-def test_counts_on_a_public_tree_keep_their_budget(nodes: int) -> None:
+def test_one_edge_changes_one_count_of_a_public_tree(nodes: int) -> None:
     one, other = np.triu_indices(nodes, 1)
     for tree in all_trees(nodes):
         for epsilon in (0.05, 2.0, 60.0):  # one block, some, one for each node

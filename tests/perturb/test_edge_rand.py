@@ -26,7 +26,7 @@ def small(**changes: object) -> Graph:
     return Graph.from_edges(**(fields | changes))  # type: ignore[arg-type]
 
 
-def test_a_graph_and_its_guarantee_come_out() -> None:
+def test_returns_a_graph_and_its_guarantee() -> None:
     graph = small()
     released, guarantee = perturb.edge_rand(graph, **EDGES)
     assert released.num_nodes == 12 and torch.equal(torch.as_tensor(released.x), torch.as_tensor(graph.x))
@@ -37,7 +37,7 @@ def test_a_graph_and_its_guarantee_come_out() -> None:
     assert guarantee.group_epsilon(10) == pytest.approx(30)
 
 
-def test_each_graph_is_booked_before_its_edges_are_read() -> None:
+def test_charges_the_ledger_before_edges_are_read() -> None:
     graph = small()
     attach_ledger(graph.edge_set, MemoryLedger(epsilon=5.0, delta=1e-7))
     perturb.edge_rand(graph, **EDGES)
@@ -46,19 +46,19 @@ def test_each_graph_is_booked_before_its_edges_are_read() -> None:
     assert [entry.label for entry in ledger_of(graph.edge_set).entries] == ["edge-rand"]
 
 
-def test_two_graphs_have_noise_of_their_own() -> None:
+def test_two_releases_have_different_noise() -> None:
     first, second = (perturb.edge_rand(small(), **EDGES | {"epsilon": 0.1}).graph for _ in range(2))
     assert first.adjacency.edge_index().tolist() != second.adjacency.edge_index().tolist()
 
 
-def test_a_seed_repeats_the_graph_and_voids_the_guarantee() -> None:
+def test_a_seed_reproduces_the_graph_and_invalidates_the_guarantee() -> None:
     graph = small()
     first, second = (perturb.edge_rand(graph, **EDGES, unsafe_noise_seed=4) for _ in range(2))
     assert first.graph.adjacency.edge_index().tolist() == second.graph.adjacency.edge_index().tolist()
     assert not first.guarantee.valid and "reproducible" in first.guarantee.deviations[0]
 
 
-def test_the_size_is_refused_by_public_numbers_before_anything_is_spent() -> None:
+def test_rejects_too_many_edges_by_public_sizes() -> None:
     for edges in (range(0), range(11)):  # whatever the graph has, the words are the same
         graph = small(source=edges, target=[edge + 1 for edge in edges])
         with pytest.raises(ConfigError, match=r"expected to add 3 edges to a graph of 12 nodes"):
@@ -66,7 +66,7 @@ def test_the_size_is_refused_by_public_numbers_before_anything_is_spent() -> Non
         assert not ledger_of(graph.edge_set).entries
 
 
-def test_directed_edges_are_slots_each() -> None:
+def test_each_direction_of_a_directed_graph_is_a_node_pair() -> None:
     graph = small(directed=True)
     released, guarantee = perturb.edge_rand(graph, unit="directed-edge", epsilon=20.0)
     assert released.directed
@@ -74,7 +74,7 @@ def test_directed_edges_are_slots_each() -> None:
     assert guarantee.mutual_epsilon == pytest.approx(40)
 
 
-def test_a_unit_is_never_guessed() -> None:
+def test_requires_a_unit() -> None:
     with pytest.raises(UnitError, match="no unit"):
         perturb.edge_rand(small(), epsilon=1.0)
     with pytest.raises(UnitError, match="directed=False"):
@@ -89,7 +89,7 @@ def tables(folder: Path) -> tuple[Path, dict[str, object]]:
     return nodes, {"id": "person", "label": "team", "source": "a", "target": "b", "directed": False}
 
 
-def test_a_stored_graph_is_read_back_as_what_it_is(tmp_path: Path) -> None:
+def test_reads_a_stored_graph_as_released(tmp_path: Path) -> None:
     nodes, columns = tables(tmp_path)
     graph = read_graph(nodes, tmp_path / "edges.csv", **columns)  # type: ignore[arg-type]
     perturbed = perturb.edge_rand(graph, **EDGES)
@@ -112,7 +112,7 @@ def test_a_stored_graph_is_read_back_as_what_it_is(tmp_path: Path) -> None:
     assert perturbed.guarantee.formal_statement() in (folder / "RELEASED.md").read_text()
 
 
-def test_private_edges_are_not_stored_as_released_ones(tmp_path: Path) -> None:
+def test_rejects_saving_private_edges(tmp_path: Path) -> None:
     nodes, columns = tables(tmp_path)
     graph = read_graph(nodes, tmp_path / "edges.csv", **columns)  # type: ignore[arg-type]
     guarantee = perturb.edge_rand(graph, **EDGES).guarantee
@@ -123,7 +123,7 @@ def test_private_edges_are_not_stored_as_released_ones(tmp_path: Path) -> None:
     assert perturb.guarantee_of(graph) is None
 
 
-def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
+def test_rejects_existing_folders(tmp_path: Path) -> None:
     perturbed = perturb.edge_rand(small(), **EDGES)
     perturbed.save(tmp_path / "out")
     with pytest.raises(ConfigError, match="exists"):
@@ -133,13 +133,13 @@ def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"format": "x"}', '{"format": "graphveil-graph", "guarantee": 1}']
 )
-def test_a_damaged_record_is_refused(text: str) -> None:
+def test_rejects_damaged_metadata(text: str) -> None:
     graph = small(edge_set=EdgeSet(released=text))
     with pytest.raises(ArtifactError):
         perturb.guarantee_of(graph)
 
 
-def test_training_on_a_released_graph_costs_nothing_more_and_keeps_its_guarantee() -> None:
+def test_training_on_a_released_graph_charges_nothing() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     released, guarantee = perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0)
     model = GCN(unit="none", seed=0, epochs=3).fit(released)
@@ -148,6 +148,6 @@ def test_training_on_a_released_graph_costs_nothing_more_and_keeps_its_guarantee
     assert not ledger_of(released.edge_set).entries
 
 
-def test_it_is_a_graph_for_torch_geometric() -> None:
+def test_converts_to_torch_geometric() -> None:
     data = perturb.edge_rand(small(), **EDGES).to_pyg()
     assert data.num_nodes == 12 and data.is_undirected()

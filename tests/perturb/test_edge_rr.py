@@ -30,7 +30,7 @@ def graph_of(*pairs: tuple[int, int]) -> Graph:
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_each_structure_says_what_it_costs(structure: str) -> None:
+def test_each_structure_has_its_guarantee(structure: str) -> None:
     mechanism = EdgeRR(epsilon=2.0, structure=structure, rounds=20, private_rounds=4)  # type: ignore[arg-type]
     perturbed = perturb.release_graph(graph_of((0, 5), (3, 9)), mechanism, **PRIVATE)  # type: ignore[arg-type]
     guarantee = perturbed.guarantee
@@ -59,7 +59,7 @@ def test_without_public_edges_the_tree_is_a_balanced_one() -> None:
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_a_seed_repeats_the_graph(structure: str) -> None:
+def test_a_seed_reproduces_the_graph(structure: str) -> None:
     graph = graph_of((0, 5), (3, 9), (11, 12))
     mechanism = EdgeRR(epsilon=1.0, structure=structure, rounds=20, private_rounds=4)  # type: ignore[arg-type]
     found = [
@@ -69,9 +69,7 @@ def test_a_seed_repeats_the_graph(structure: str) -> None:
     assert found[0].tolist() == found[1].tolist()
 
 
-def test_public_edges_are_kept_whatever_is_drawn() -> (
-    None
-):  # section 14.18: the source's text overwrites them
+def test_public_edges_are_kept() -> None:  # section 14.18: the source's text overwrites them
     full = [(u, v) for u in range(NODES) for v in range(u)]
     for pairs in ([], full):
         perturbed = perturb.edge_rr(graph_of(*pairs), epsilon=0.5, **PRIVATE)  # type: ignore[arg-type]
@@ -79,14 +77,14 @@ def test_public_edges_are_kept_whatever_is_drawn() -> (
         assert {(v, v + 1) for v in range(9)} <= set(zip(source, target, strict=True))
 
 
-def test_much_budget_keeps_the_counts_of_the_graph() -> None:
+def test_a_large_budget_keeps_the_counts() -> None:
     pairs = [(u, v) for u in range(NODES) for v in range(u) if (u * v) % 7 == 1]
     perturbed = perturb.edge_rr(graph_of(*pairs), epsilon=36.0, **PRIVATE)  # type: ignore[arg-type]
     private = perturbed.num_edges - 9
     assert abs(private - len([p for p in pairs if p[0] - p[1] > 1 or p[0] > 9])) <= 12
 
 
-def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walk_takes_the_charged_number_of_private_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[int, ChainSchedule]] = []
     run = DendrogramChain.run
 
@@ -102,13 +100,13 @@ def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.Mon
     assert steps // schedule.every == 4 * NODES
 
 
-def test_a_released_graph_says_nothing_of_public_edges() -> None:
+def test_a_released_graph_has_no_public_part() -> None:
     graph = graph_of((0, 5), (3, 9)).with_public(PUBLIC, ALL)
     perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="edge-subset")
     assert graph.public is not None and perturbed.graph.public is None
 
 
-def test_all_private_is_a_case_of_its_own() -> None:
+def test_priv_hrg_protects_all_edges() -> None:
     guarantee = perturb.priv_hrg(graph_of((0, 1)), epsilon=2.0, unit="undirected-edge").guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.releases) == (2.0, 1e-7, 1)
     assert guarantee.group_epsilon(2) > 4  # delta of a group is more than that of one edge
@@ -124,12 +122,12 @@ def test_all_private_is_a_case_of_its_own() -> None:
         ({"delta": 0.01}, "delta"),
     ],
 )
-def test_fields_are_checked(wrong: dict[str, object], match: str) -> None:
+def test_rejects_invalid_fields(wrong: dict[str, object], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         EdgeRR(epsilon=1.0, **wrong)  # type: ignore[arg-type]
 
 
-def test_directed_edges_are_refused() -> None:
+def test_rejects_directed_edges() -> None:
     graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0], [1], directed=True)
     with pytest.raises(UnitError, match="stores directed edges"):
         perturb.priv_hrg(graph, epsilon=1.0, unit="directed-edge")
@@ -145,7 +143,8 @@ def counted(graph: Graph, tree: Dendrogram, epsilon: float) -> np.ndarray:
     return release.answer(BlockCountData(Domain.within(PUBLIC, ALL), tree=tree)).numpy()
 
 
-def one_edge_moves_one_count(epsilon: float) -> None:
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 100.0])
+def test_one_private_edge_changes_one_count(epsilon: float) -> None:
     """Without noise, any private edge moves one count by one, and a public one none."""
     tree = Dendrogram.balanced(NODES, np.random.default_rng(4))
     with pytest.MonkeyPatch.context() as patch:
@@ -161,18 +160,13 @@ def one_edge_moves_one_count(epsilon: float) -> None:
             assert change.sum() == (0 if pair == (4, 5) else 1), "an edge moves the counts by more than one"
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 3.0, 100.0])
-def test_one_private_edge_moves_one_count(epsilon: float) -> None:
-    one_edge_moves_one_count(epsilon)
-
-
 def test_a_subtree_that_is_one_block_has_one_count() -> None:  # section 14.8: not one draw for each node
     tree = Dendrogram.balanced(NODES, np.random.default_rng(4))
     assert len(counted(graph_of((0, 5)), tree, 0.1)) == 1
     assert 1 < len(counted(graph_of((0, 5)), tree, 2.0)) < NODES - 1
 
 
-def test_edges_of_a_block_are_drawn_alike() -> None:
+def test_all_pairs_of_a_block_are_equally_likely() -> None:
     tree = Dendrogram.balanced(8, np.random.default_rng(0))
     public = Adjacency.from_edges([0, 3], [1, 5], num_nodes=8, directed=False)
     domain = Domain.within(public, torch.ones(8, dtype=torch.bool))
@@ -191,7 +185,7 @@ def test_edges_of_a_block_are_drawn_alike() -> None:
         assert spread.max() < 5 * np.sqrt(1500 * 0.25)
 
 
-def test_a_full_block_is_filled_and_an_empty_one_stays_empty() -> None:
+def test_clips_counts_to_the_size_of_a_block() -> None:
     tree = Dendrogram.balanced(6, np.random.default_rng(0))
     domain = Domain.whole(6, directed=False)
     blocks, rng = DendrogramBlocks.from_tree(tree, domain.public, 100.0), np.random.default_rng(1)
@@ -200,7 +194,7 @@ def test_a_full_block_is_filled_and_an_empty_one_stays_empty() -> None:
     assert len(draw_edges(blocks, blocks.slots, domain, rng, 4)) == 4
 
 
-def test_a_tree_over_other_nodes_is_refused() -> None:
+def test_rejects_a_tree_over_other_nodes() -> None:
     from graphveil.errors import ReleaseError
 
     with pytest.raises(ReleaseError, match="dendrogram over the listed nodes"):

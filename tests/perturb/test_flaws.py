@@ -146,7 +146,7 @@ def test_09b_alternating_steps_follow_neither_law() -> None:
     assert np.abs(limit - limit[0]).max() < 1e-9  # one law from every start
 
 
-def test_09d_stopping_at_a_likelihood_tells_which_graph_it_was() -> None:
+def test_09d_the_number_of_steps_does_not_depend_on_the_graph() -> None:
     table = likelihoods(5)
     stopped = [table[graph] >= np.quantile(table[graph], 0.9) for graph in (PATH, PATH ^ 2)]
     assert (stopped[0] != stopped[1]).any()  # trees that one graph stops at and the other never
@@ -164,7 +164,7 @@ def test_09d_stopping_at_a_likelihood_tells_which_graph_it_was() -> None:
 # -- 15: ARR in the code of GAP ----------------------------------------------------------------------------
 
 
-def test_15_both_directions_on_their_own_cost_a_friendship_twice() -> None:
+def test_15_separate_directions_double_the_loss_of_an_edge() -> None:
     response = EdgeRandomizedResponse(0.9, share=0.5)
     keep, add = response.keep / 2**64, response.add / 2**64
     once, twice = (abs(math.log((keep / add) ** times)) for times in (1, 2))
@@ -215,7 +215,7 @@ def told(mode: str) -> tuple[Pairs, Pairs]:
     return found[0], found[1]
 
 
-def test_16_one_seed_for_two_graphs_tells_both_truths_where_they_differ() -> None:
+def test_16_one_seed_for_two_graphs_reveals_their_difference() -> None:
     empty, complete = told("paper")
     assert empty < complete  # a slot that differs was 0 in one and is 1 in the other, without exception
     q = EdgeRandomizedResponse(1.0).flip
@@ -225,7 +225,7 @@ def test_16_one_seed_for_two_graphs_tells_both_truths_where_they_differ() -> Non
     assert wrong == pytest.approx(q**2, abs=0.04)  # so nothing is certain, under one seed even
 
 
-def test_16_two_numbers_of_edges_under_one_seed_differ_by_what_the_graphs_do() -> None:
+def test_16_one_seed_reveals_the_difference_of_edge_counts() -> None:
     def totals(kind: type, **fields: object) -> list[int]:
         found = []
         for pairs in (RING, COMPLETE):
@@ -251,7 +251,7 @@ def test_16_stored_zeros_are_no_edges_for_certain() -> None:
     assert ours.weights is None and len(ours.indices) == int(ours.indptr[-1])
 
 
-def test_16_noise_that_is_cut_before_it_is_added_costs_ln_2_more() -> None:
+def test_16_truncated_noise_adds_ln_2_to_the_loss() -> None:
     for epsilon in (0.01, 1.0):
         tail = np.exp(-epsilon * np.arange(4))
         papers = np.log((1 - tail[1]) / ((tail[1] - tail[2]) / 2))  # of no noise, and of one edge of it

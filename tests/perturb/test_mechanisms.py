@@ -47,7 +47,7 @@ def pairs(adjacency: Adjacency) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_public_edges_stay_and_nobody_else_gets_any(name: str) -> None:
+def test_edges_are_public_or_between_listed_nodes(name: str) -> None:
     added = set[tuple[int, int]]()
     for seed in range(8):
         perturbed = release_graph(graph_of(), mechanism(name, 0.5), unsafe_noise_seed=seed, **PRIVATE)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def test_public_edges_stay_and_nobody_else_gets_any(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("listed", [range(16), list(range(16)), np.arange(16), LISTED.tolist()])
-def test_a_list_of_nodes_may_be_any_sequence_of_numbers(name: str, listed: object) -> None:
+def test_private_nodes_may_be_any_sequence(name: str, listed: object) -> None:
     found = []
     for nodes in (listed, LISTED):
         asked = PRIVATE | {"private_nodes": nodes, "unsafe_noise_seed": 1}
@@ -81,9 +81,7 @@ FEW = Adjacency.from_edges([0], [1], num_nodes=5, directed=False)
         *((name, {"epsilon": 1e-300}, "does not fit") for name in NAMES if name != "edge-rand"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_booked(
-    name: str, changes: dict[str, object], words: str
-) -> None:
+def test_rejects_invalid_options_before_a_charge(name: str, changes: dict[str, object], words: str) -> None:
     graph, asked = graph_of(), {"unit": "undirected-edge", "epsilon": 2.0} | changes
     epsilon = asked.pop("epsilon")
     with pytest.raises(InputError, match=words):
@@ -91,7 +89,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_booked(
     assert ledger_of(graph.edge_set).entries == ()
 
 
-def test_only_a_graph_is_released_and_numbers_of_numpy_are_numbers() -> None:
+def test_rejects_other_types_and_accepts_numpy_numbers() -> None:
     with pytest.raises(GraphError, match="a graph is needed, not a ndarray"):
         perturb.edge_rand(np.eye(3), epsilon=1.0, unit="undirected-edge")  # type: ignore[arg-type]
     made = [mechanism("edge-rand", epsilon) for epsilon in (np.float32(0.5), np.float16(0.5), 0.5)]  # type: ignore[arg-type]
@@ -99,7 +97,7 @@ def test_only_a_graph_is_released_and_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_asked_is_booked_and_adds_up_to_epsilon(name: str) -> None:
+def test_charges_queries_that_sum_to_epsilon(name: str) -> None:
     graph = graph_of()
     guarantee = release_graph(graph, mechanism(name), unit="undirected-edge").guarantee
     (entry,) = ledger_of(graph.edge_set).entries
@@ -110,7 +108,7 @@ def test_what_is_asked_is_booked_and_adds_up_to_epsilon(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_statement_of_private_slots_is_verbatim(name: str) -> None:
+def test_the_statement_of_edge_subset_is_verbatim(name: str) -> None:
     guarantee = release_graph(graph_of(), mechanism(name), **PRIVATE).guarantee  # type: ignore[arg-type]
     assert guarantee.formal_statement().startswith(
         "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
@@ -151,7 +149,7 @@ def test_the_list_of_private_nodes_is_never_inferred() -> None:
 
 
 @pytest.mark.parametrize("name", ["lap-graph", "arr"])
-def test_a_number_of_edges_below_zero_is_none(name: str) -> None:
+def test_a_negative_number_of_edges_is_zero(name: str) -> None:
     # section 14.16 of the specification: T = E + Laplace may be negative, and is then cut to 0
     found = edges_given_total(mechanism(name), graph_of(), -50)
     assert len(found) <= (0 if name == "lap-graph" else NODES)
@@ -166,7 +164,7 @@ def test_the_noisy_number_alone_decides_the_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lap-graph", "arr"])
-def test_no_more_edges_come_out_than_there_is_room_for(name: str) -> None:
+def test_releases_at_most_max_edges(name: str) -> None:
     full = np.triu_indices(NODES, 1)
     graph = graph_of(*full)
     perturbed = release_graph(graph, MECHANISMS[name](epsilon=36.0, max_edges=20), unit="undirected-edge")
@@ -195,7 +193,7 @@ def test_golden_scales_of_lap_graph(epsilon: float, count: float, cell: float) -
 
 @pytest.mark.parametrize("name", ["count_fraction", "density_fraction"])
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1])
-def test_a_share_lies_between_nothing_and_everything(name: str, value: float) -> None:
+def test_rejects_shares_outside_the_range(name: str, value: float) -> None:
     kind = perturb.LapGraph if name == "count_fraction" else perturb.ARR
     with pytest.raises(ConfigError, match=name):
         kind(epsilon=1.0, **{name: value})  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ HELD = {  # of epsilon 2 and 24 nodes
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_no_guarantee_is_given_and_what_holds_is_told(name: str) -> None:
+def test_paper_mode_has_no_valid_guarantee(name: str) -> None:
     graph, strict = path(), MECHANISMS[name](epsilon=2.0)
     guarantee = perturb.release_graph(graph, strict, **PAPER).guarantee  # type: ignore[arg-type]
     assert not guarantee.valid and guarantee.mode == "paper"
@@ -69,7 +69,7 @@ def test_no_guarantee_is_given_and_what_holds_is_told(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_settings_are_those_of_strict_mode_and_more(name: str) -> None:
+def test_paper_mode_has_the_settings_of_strict_mode(name: str) -> None:
     strict = MECHANISMS[name](epsilon=2.0, max_edges=77)
     published = strict.for_mode("paper")
     assert (published.epsilon, published.max_edges, published.mode) == (2.0, 77, "paper")
@@ -88,7 +88,7 @@ def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
 
 
 @pytest.mark.parametrize("name", ["edge-rand", "lap-graph", "arr"])
-def test_units_that_the_sources_do_not_know_are_refused(name: str) -> None:
+def test_rejects_units_that_the_sources_do_not_define(name: str) -> None:
     graph = path()
     private = {"unit": "edge-subset", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
     with pytest.raises(UnitError, match="edge-subset"):
@@ -138,13 +138,13 @@ def test_one_seed_is_one_graph_and_another_is_another() -> None:
 
 
 @pytest.mark.parametrize(("total", "edges"), [(30, 30), (0, 276), (-50, 226), (900, 276)])
-def test_a_number_is_used_as_it_is(total: int, edges: int) -> None:
+def test_the_noisy_number_is_not_clipped(total: int, edges: int) -> None:
     for most in (276, 25):
         published = perturb.PaperLapGraph(epsilon=10.0, max_edges=most)
         assert len(edges_given_total(published, path(), total)) == min(edges, most)
 
 
-def test_the_guard_counts_zeros_too() -> None:
+def test_max_edges_includes_stored_zeros() -> None:
     with pytest.raises(ConfigError, match="expected to add 148 edges"):
         perturb.edge_rand(path(), epsilon=1.0, max_edges=147, **PAPER)  # type: ignore[arg-type]
 
@@ -163,7 +163,7 @@ def test_the_guard_counts_zeros_too() -> None:
         (DirectedEdge(), 24, 1000, 1.0),  # a single chunk of everybody: what is claimed
     ],
 )
-def test_what_densities_cost(unit: Unit, nodes: int, chunk: int, loss: float) -> None:
+def test_privacy_loss_of_chunk_densities(unit: Unit, nodes: int, chunk: int, loss: float) -> None:
     event = ChunkDensityQuery(0.1, chunk, nodes=nodes).event(unit)
     assert event.epsilon == pytest.approx(0.1 * loss)
 
@@ -200,7 +200,7 @@ def responded(shares: list[float], epsilon: float, chunk: int, **more: object) -
     return set(zip(*(part.tolist() for part in domain.ends(found.numpy())), strict=True))
 
 
-def test_each_chunk_has_a_share_of_its_own() -> None:
+def test_each_chunk_has_its_share() -> None:
     found = responded([0.0, 1.0, 0.0], 40.0, 10)
     assert found == {(u, v) for u, v in pairs(path().adjacency) if 10 <= v < 20}
 
@@ -212,7 +212,7 @@ def test_blocks_of_any_size_draw_the_same() -> None:
     assert found[0] == found[1] == found[2] and len(found[0]) > 20
 
 
-def test_both_directions_are_drawn_on_their_own_as_often_as_they_should_be() -> None:
+def test_both_directions_are_independent() -> None:
     repeats, epsilon, share = 150, 1.0, 0.6
     drawn = [responded([share], epsilon, 50) for _ in range(repeats)]
     keep = (1 - EdgeRandomizedResponse(epsilon).flip) * share
@@ -221,7 +221,7 @@ def test_both_directions_are_drawn_on_their_own_as_often_as_they_should_be() -> 
     assert either == pytest.approx(keep, abs=0.04) and both == pytest.approx(keep**2, abs=0.04)
 
 
-def test_shares_that_do_not_fit_are_refused() -> None:
+def test_rejects_invalid_shares() -> None:
     from graphveil.errors import ReleaseError
 
     for shares in ([0.5], [0.5, 1.5], [0.5] * 3):
@@ -229,7 +229,7 @@ def test_shares_that_do_not_fit_are_refused() -> None:
             responded(shares, 1.0, 12)
 
 
-def test_what_comes_out_is_directed_and_as_dense_as_before() -> None:
+def test_paper_arr_is_directed_and_keeps_the_density() -> None:
     graph = path(200)
     perturbed = perturb.arr(graph, epsilon=6.0, **PAPER)  # type: ignore[arg-type]
     found = pairs(perturbed.graph.adjacency)
@@ -245,7 +245,7 @@ def test_what_comes_out_is_directed_and_as_dense_as_before() -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_network_learns_from_what_a_paper_releases(name: str) -> None:
+def test_networks_train_on_graphs_of_paper_mode(name: str) -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = METHODS["gcn"](**PAPER, epsilon=3.0, perturb=name, seed=0, epochs=2).fit(graph)  # type: ignore[arg-type]
     assert not model.guarantee.valid and model.guarantee.mode == "paper"
@@ -271,7 +271,7 @@ def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
     assert fits[0].guarantee.epsilon > 1.9 * 3.0
 
 
-def test_directed_claims_about_friendships_say_what_a_friendship_costs() -> None:
+def test_directed_guarantees_state_the_loss_of_an_undirected_edge() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = METHODS["sage"](unit="directed-edge", mode="paper", epsilon=3.0, perturb="arr", seed=0, epochs=2)
     guarantee = model.fit(graph).guarantee
@@ -279,7 +279,7 @@ def test_directed_claims_about_friendships_say_what_a_friendship_costs() -> None
     assert any("an undirected edge is protected at eps = 6 only" in why for why in guarantee.deviations)
 
 
-def test_the_pages_of_a_stored_graph_say_it(tmp_path: Path) -> None:
+def test_stored_graphs_of_paper_mode_are_marked_invalid(tmp_path: Path) -> None:
     for number, mechanism in enumerate(kind(epsilon=1.0) for kind in MECHANISMS.values()):
         perturbed = perturb.release_graph(path(), mechanism, **PAPER)  # type: ignore[arg-type]
         folder = perturbed.save(tmp_path / str(number))

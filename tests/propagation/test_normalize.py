@@ -48,7 +48,7 @@ def test_a_row_without_a_direction_is_an_error_that_shows_no_value(bad: float, d
         assert "0.625" not in str(caught.value)
 
 
-def test_gradients_are_refused_instead_of_cut() -> None:
+def test_rejects_rows_with_gradients() -> None:
     with pytest.raises(InputError, match="detach"):
         safe_unit(torch.ones(2, 2, requires_grad=True))
 
@@ -63,7 +63,7 @@ def test_shrinking_is_james_stein_on_the_direction() -> None:
     assert bool((factor > 0.5).any())
 
 
-def test_a_row_shorter_than_its_noise_is_not_listened_to() -> None:
+def test_a_row_shorter_than_its_noise_becomes_zero() -> None:
     assert not shrink_unit(torch.tensor([[1.0, 1.0]]), 1.0).any()
     assert shrink_unit(torch.tensor([[3.0, 4.0]]), 1.0)[0].tolist() == pytest.approx(
         [0.6 * (1 - 2 / 25), 0.8 * (1 - 2 / 25)], rel=2e-6

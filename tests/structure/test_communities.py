@@ -63,7 +63,7 @@ def test_nodes_without_edges_are_alone() -> None:
     assert communities(public(no_edges)).tolist() == [0, 1, 2]
 
 
-def test_what_may_be_secret_does_not_fit() -> None:
+def test_communities_reject_private_edges() -> None:
     with pytest.raises(UnitError, match="takes PublicEdges, got Adjacency"):
         communities(cliques(3, 4))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="resolution="):

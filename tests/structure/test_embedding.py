@@ -87,6 +87,6 @@ def test_parameters_out_of_range_are_refused(law: type[Embedding], wrong: dict[s
         law(**wrong)  # type: ignore[arg-type]
 
 
-def test_more_dimensions_than_nodes_are_refused(cliques: PublicEdges) -> None:
+def test_rejects_more_dimensions_than_nodes(cliques: PublicEdges) -> None:
     with pytest.raises(ConfigError, match="dim=128"):
         Factorized()(cliques, streams=PublicStreams(0))

@@ -64,7 +64,7 @@ def test_nodes_without_edges_are_similar_to_none() -> None:
     assert MultiHop()(public([], [], 2), streams=STREAMS).nnz == 0
 
 
-def test_walks_beyond_counting_are_refused() -> None:
+def test_rejects_too_many_walks() -> None:
     clique = public([i for i in range(8) for _ in range(8)], list(range(8)) * 8, 8)
     with pytest.raises(ConfigError, match="transition=True"):
         MultiHop(n=400)(clique, streams=STREAMS)

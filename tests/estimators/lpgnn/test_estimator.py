@@ -104,7 +104,7 @@ class TestGuarantee:
         )
         assert {"eps_x": 1.0, "eps_y": 2.0}.items() <= promise.as_dict().items()
 
-    def test_a_gaussian_says_its_delta(self, graph) -> None:
+    def test_a_gaussian_mechanism_has_a_delta(self, graph) -> None:
         promise = model(features="agm").fit(graph).guarantee
         assert promise.delta == 1e-10
         assert "with delta = 1e-10, which is weaker" in promise.formal_statement()
@@ -124,7 +124,7 @@ class TestGuarantee:
         promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
         assert promise.max_tpr() == pytest.approx(math.e / 100)
 
-    def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
+    def test_a_fit_is_charged_within_the_limit(self, graph) -> None:
         gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=4.0, delta=1e-9))
         model().fit(graph)
         (entry,) = gv.ledger_of(graph.edge_set).entries
@@ -133,7 +133,7 @@ class TestGuarantee:
         with pytest.raises(BudgetError, match="would bring the total to epsilon 6"):
             model().fit(graph)
 
-    def test_a_seed_voids_it_and_repeats_it(self, graph) -> None:
+    def test_a_seed_reproduces_the_fit_and_invalidates_the_guarantee(self, graph) -> None:
         first, second = (model(unsafe_noise_seed=3).fit(graph) for _ in range(2))
         assert torch.equal(first.predict_proba(), second.predict_proba())
         assert not first.guarantee.valid
@@ -141,7 +141,7 @@ class TestGuarantee:
         other = model(unsafe_noise_seed=4).fit(graph)
         assert not torch.equal(first.aggregates_["labels"], other.aggregates_["labels"])
 
-    def test_without_a_seed_no_two_fits_are_alike(self, graph) -> None:
+    def test_fits_without_a_seed_differ(self, graph) -> None:
         first, second = (model().fit(graph) for _ in range(2))
         assert not torch.equal(first.aggregates_["labels"], second.aggregates_["labels"])
 
@@ -149,7 +149,7 @@ class TestGuarantee:
 class TestAFitIsAValue:
     """Parameters that are set after a fit are for the next one."""
 
-    def test_the_unit_that_was_fitted_decides(self, graph) -> None:
+    def test_predictions_use_the_fitted_configuration(self, graph) -> None:
         fitted, other = model().fit(graph), graph.replace(x=graph.x.flip(1))
         privacy_cost, said = fitted.privacy_cost(other), fitted.score(graph, "val")
         fitted.set_params(unit="none", eps_x=None, eps_y=None)
@@ -158,7 +158,7 @@ class TestAFitIsAValue:
         fitted.predict(other)
         assert len(gv.ledger_of(graph.edge_set).entries) == 2
 
-    def test_reports_are_what_they_were_made_as(self, graph) -> None:
+    def test_reports_keep_the_fitted_parameters(self, graph) -> None:
         told = model().fit(graph)
         told.eps_x = 5.0
         with pytest.raises(ConfigError, match=r"eps_x=5\.0 is not how the reports were made"):
@@ -166,7 +166,7 @@ class TestAFitIsAValue:
         beside = model().fit_same_reports(told, graph)
         assert beside.guarantee == told.guarantee and beside.clipped_ == told.clipped_
 
-    def test_what_another_fit_was_given_is_not_for_the_next(self, graph) -> None:
+    def test_received_reports_are_not_used_by_the_next_fit(self, graph) -> None:
         told = model(unsafe_noise_seed=1).fit(graph)
         again = model().fit_same_reports(told, graph)
         assert not again.guarantee.valid
@@ -181,7 +181,7 @@ class TestAFitIsAValue:
         assert all(vars(fitted.fitted.trained.network)[name] is kept for name, kept in before.items())
 
     @pytest.mark.parametrize("settings", [{}, {"features": "agm", "backbone": "gat"}])
-    def test_it_comes_back_from_its_weights(self, graph, settings) -> None:
+    def test_restores_a_network_from_its_parameters(self, graph, settings) -> None:
         fitted = model(unsafe_noise_seed=1, **settings).fit(graph).fitted
         again = fitted.method.restore(fitted.trained.state(), fitted.sizes, dict(fitted.released))
         assert again.reports is None
@@ -191,7 +191,7 @@ class TestAFitIsAValue:
 
 
 class TestScaling:
-    def test_ranges_from_the_data_need_a_word_and_void_it(self, graph) -> None:
+    def test_bounds_from_data_invalidate_the_guarantee(self, graph) -> None:
         with pytest.raises(ConfigError, match="go together"):
             model(scaling="columns")
         with pytest.raises(ConfigError, match="go together"):
@@ -199,23 +199,23 @@ class TestScaling:
         promise = model(scaling="columns", data_dependent_bounds=True).preview(graph).guarantee
         assert promise.deviations == ("bounds taken from the data",)
 
-    def test_a_recipe_that_scaled_columns_voids_it(self) -> None:
+    def test_a_recipe_that_scaled_columns_invalidates_the_guarantee(self) -> None:
         prepared = RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(synthetic("tiny")), seed=0)
         promise = model().preview(prepared).guarantee
         assert promise.deviations == ("bounds taken from the data",)
 
-    def test_a_recipe_for_devices_does_not(self) -> None:
+    def test_a_recipe_for_clients_scales_nothing(self) -> None:
         prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
         assert model().preview(prepared).guarantee.valid
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
-    def test_a_node_may_scale_its_own_row(self, graph) -> None:
+    def test_row_scaling_keeps_the_guarantee_valid(self, graph) -> None:
         promise = model(scaling="row").preview(graph).guarantee
         assert promise.valid
         assert "each node brings its features to [0, 1] by its own" in promise.formal_statement()
 
     @pytest.mark.parametrize("shift", [0.0, -3.0])
-    def test_rows_come_to_the_unit_interval_dense_or_sparse(self, shift) -> None:
+    def test_row_scaling_of_dense_and_sparse_features(self, shift) -> None:
         from graphveil.local.report_config import scaled
 
         x = np.array([[0.0, 4.0, 2.0], [0.0, 0.0, 0.0], [1.0, 0.0, 8.0]], dtype=np.float32)
@@ -228,14 +228,14 @@ class TestScaling:
 
 
 class TestWhatIsRead:
-    def test_test_labels_change_nothing(self, graph) -> None:
+    def test_test_labels_are_not_read(self, graph) -> None:
         moved = graph.y.clone()
         moved[graph.test_mask] = (moved[graph.test_mask] + 1) % graph.num_classes
         first = model(unsafe_noise_seed=1).fit(graph)
         second = model(unsafe_noise_seed=1).fit(graph.replace(y=moved))
         assert torch.equal(first.predict_proba(), second.predict_proba())
 
-    def test_scores_but_the_last_are_on_what_was_said(self, graph) -> None:
+    def test_validation_scores_use_reported_labels(self, graph) -> None:
         fitted = model().fit(graph)
         said = fitted.aggregates_["labels"]
         mask = graph.mask("val")
@@ -285,20 +285,20 @@ def threads():
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
-def test_the_order_in_which_threads_come_changes_no_bit(backbone) -> None:
+def test_threads_do_not_affect_results(backbone) -> None:
     fits = [model(backbone=backbone, unsafe_noise_seed=1, x_steps=2).fit(GRAPH) for _ in range(6)]
     first = fits[0].predict_proba()
     assert all(torch.equal(first, other.predict_proba()) for other in fits[1:])
 
 
-def test_labels_around_a_node_may_be_heeded(graph) -> None:
+def test_the_posterior_increases_accuracy(graph) -> None:
     settings = {"unsafe_noise_seed": 1, "eps_y": 1.0, "select": "likelihood"}
     alone, apply_posterior = (model(posterior_steps=steps, **settings).fit(graph) for steps in (0, 8))
     assert torch.equal(alone.aggregates_["labels"], apply_posterior.aggregates_["labels"])
     assert apply_posterior.score(graph) > alone.score(graph)
 
 
-def test_drop_learns_what_propagated_labels_say(graph) -> None:
+def test_training_decreases_the_loss(graph) -> None:
     history = model(eps_y=math.inf, y_steps=2, epochs=40, learning_rate=0.03).fit(graph).history_
     losses = [epoch.train_loss for _, epoch in history]
     assert losses[-1] < losses[0] - 0.05
@@ -311,12 +311,12 @@ class TestFiles:
         assert torch.equal(first.predict_proba(), second.predict_proba())
         assert len(gv.ledger_of(graph.edge_set).entries) == 1
 
-    def test_reports_of_another_budget_are_refused(self, graph, tmp_path) -> None:
+    def test_rejects_stored_reports_of_another_budget(self, graph, tmp_path) -> None:
         model().fit(graph, workspace=tmp_path / "w")
         with pytest.raises(ArtifactError, match="other settings"):
             model(eps_x=2.0).fit(graph, workspace=tmp_path / "w")
 
-    def test_a_refusal_says_what_to_delete_and_how(self, graph, tmp_path) -> None:
+    def test_the_error_of_stored_reports_has_a_command(self, graph, tmp_path) -> None:
         folder = tmp_path / "of mine"
         model().fit(graph, workspace=folder)
         with pytest.raises(ArtifactError) as refused:
@@ -343,7 +343,7 @@ class TestFiles:
         with pytest.raises(ArtifactError, match="other data"):
             model().fit(other, workspace=tmp_path / "w")
 
-    def test_a_seed_cannot_be_forgotten_by_resuming(self, graph, tmp_path) -> None:
+    def test_a_resumed_fit_stays_reproducible(self, graph, tmp_path) -> None:
         model(unsafe_noise_seed=1).fit(graph, workspace=tmp_path / "w")
         assert not model().fit(graph, workspace=tmp_path / "w").guarantee.valid
 
@@ -409,7 +409,9 @@ class TestSeveralClassesOfALabel:
     @pytest.mark.parametrize("backbone", ["sage", "mlp"])
     @pytest.mark.parametrize("y_steps", [0, 2])
     @pytest.mark.parametrize("forward_correction", [True, False])
-    def test_they_are_learned_from(self, backbone: str, y_steps: int, forward_correction: bool) -> None:
+    def test_fits_several_reported_classes(
+        self, backbone: str, y_steps: int, forward_correction: bool
+    ) -> None:
         graph = self.many()
         ways = {"backbone": backbone, "y_steps": y_steps, "forward_correction": forward_correction}
         found = self.several(**ways).fit(graph)
@@ -419,7 +421,7 @@ class TestSeveralClassesOfALabel:
         assert 0 <= found.score(graph, "val") <= 1
         assert torch.isfinite(found.predict_proba()).all()
 
-    def test_beside_a_posterior_and_without_edges_and_another_graph(self, tmp_path) -> None:
+    def test_posterior_baseline_and_prediction_with_several_classes(self, tmp_path) -> None:
         graph = self.many()
         ways = {"posterior_steps": 4, "prior": "mixture", "posterior_use": "evidence"}
         found = self.several(**ways).fit(graph)
@@ -430,7 +432,7 @@ class TestSeveralClassesOfALabel:
         assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
 
     @pytest.mark.parametrize("forward_correction", [True, False])
-    def test_a_group_of_classes_is_learned_from(self, tmp_path, forward_correction: bool) -> None:
+    def test_fits_groups_of_classes(self, tmp_path, forward_correction: bool) -> None:
         graph, ways = self.many(), {"posterior_steps": 4, "prior": "mixture"}
         asked = {"eps_y": 1.5, "labels": "hashing", "epochs": 3, "forward_correction": forward_correction}
         found = model(**asked, **ways).fit(graph)
@@ -443,7 +445,7 @@ class TestSeveralClassesOfALabel:
         found.save(tmp_path / "model")
         assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
 
-    def test_the_likelihood_counts_every_class_of_the_set(self) -> None:
+    def test_the_likelihood_of_a_set_of_classes(self) -> None:
         law = SubsetSelection(epsilon=1.0, classes=7)
         labels = torch.tensor([[1, 4], [-1, -1]])
         nodes = torch.tensor([0])
@@ -464,7 +466,7 @@ class TestSeveralClassesOfALabel:
         assert float(noisy.negative_log_likelihood(sure, nodes)) == pytest.approx(-math.log(inside))
         assert noisy.agreement(sure, nodes) == 1
 
-    def test_what_heeds_no_posterior_is_refused(self) -> None:
+    def test_rejects_posterior_options_without_a_posterior(self) -> None:
         for wrong in ({"prior": "mixture"}, {"posterior_use": "evidence"}):
             with pytest.raises(ConfigError, match="posterior_steps=0 uses none"):
                 model(**wrong)

@@ -41,7 +41,7 @@ def groups() -> tuple[Adjacency, torch.Tensor]:
     return Adjacency.from_edges(source, target, num_nodes=len(truth), directed=False), torch.from_numpy(truth)
 
 
-def test_a_node_alone_has_the_posterior_of_its_own_label() -> None:
+def test_an_isolated_node_has_the_posterior_of_its_label() -> None:
     law = LabelRR(epsilon=1.0, classes=2)
     nobody = Adjacency.from_edges([], [], num_nodes=4, directed=False)
     labels = torch.tensor([0, 0, 1, -1])
@@ -64,7 +64,7 @@ def test_labels_that_were_not_randomized_are_certain() -> None:
     assert torch.allclose(proba.sum(dim=1), torch.ones(len(truth)))
 
 
-def test_it_finds_classes_through_the_noise() -> None:
+def test_the_posterior_is_more_accurate_than_the_reports() -> None:
     law = LabelRR(epsilon=1.0, classes=GROUPS)
     adjacency, truth = groups()
     right = []
@@ -85,7 +85,7 @@ def test_shares_are_unbiased_and_above_zero() -> None:
 
 
 @pytest.mark.parametrize(("loss", "kept"), [(1.1, True), (1.3, False)])
-def test_by_likelihood_the_loss_alone_counts(loss, kept) -> None:
+def test_selection_by_likelihood_compares_the_loss(loss, kept) -> None:
     assert (
         EpochScore(loss, 0.0, 0.0).improves_on(EpochScore(1.2, 0.9, 0.9), keep=0.5, select="likelihood")
         is kept

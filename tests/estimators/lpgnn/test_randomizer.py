@@ -22,7 +22,7 @@ RANDOMIZER = Randomizer(
 DEVIATIONS = 5  # standard deviations that a mean may be off
 
 
-def test_labels_are_kept_as_often_as_the_law_says() -> None:
+def test_labels_are_kept_with_their_probability() -> None:
     labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
     told = labels != UNKNOWN
     kept = (labels == GRAPH.y)[told].double().mean().item()
@@ -30,12 +30,12 @@ def test_labels_are_kept_as_often_as_the_law_says() -> None:
     assert abs(kept - keep) < DEVIATIONS * math.sqrt(keep * (1 - keep) / int(told.sum()))
 
 
-def test_no_label_of_a_test_node_is_told() -> None:
+def test_test_nodes_report_no_label() -> None:
     labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.mask("test"))
 
 
-def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
+def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
     estimates = estimate_features(RANDOMIZER.mechanism, RANDOMIZER(GRAPH, GRAPH.x, 0), GRAPH.x)
     told = estimates.deviations
     assert not isinstance(told, torch.Tensor)
@@ -62,7 +62,7 @@ def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
     return graph.replace(y=torch.where(missing, UNKNOWN, graph.y))
 
 
-def test_who_has_no_label_says_a_class_like_everybody_who_is_asked() -> None:
+def test_nodes_without_a_label_report_a_uniform_class() -> None:
     graph = without_labels(GRAPH, 0.5)
     labels = RANDOMIZER(graph, graph.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be told by -1"
@@ -75,7 +75,7 @@ def test_who_has_no_label_says_a_class_like_everybody_who_is_asked() -> None:
     assert torch.equal(labels[~missing], whole[~missing]), "one's label changed what another said"
 
 
-def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> None:
+def test_training_nodes_do_not_depend_on_the_presence_of_labels(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
     local |= {"unsafe_noise_seed": 3}
     whole = gv.LPGNN(**local).fit(graph).aggregates_["labels"]
@@ -89,7 +89,7 @@ def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> N
             assert some.score(without_labels(graph, share), part) == pytest.approx(float(agrees))
 
 
-def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
+def test_the_statement_covers_the_presence_of_labels(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "seed": 0, "epochs": 2}
     words = "a training or validation node without a label reports a random class"
     assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
@@ -116,7 +116,7 @@ def test_a_share_of_missing_labels_is_part_of_the_channel(graph: Graph) -> None:
             gv.LPGNN(**local | wrong)
 
 
-def test_a_channel_that_knows_the_share_estimates_shares_of_classes_without_bias() -> None:
+def test_class_shares_are_unbiased_with_missing_labels() -> None:
     law, shares, missing = LabelRR(epsilon=2.0, classes=4), np.array([0.55, 0.25, 0.15, 0.05]), 0.4
     rng = np.random.default_rng(1)
     y = np.where(rng.random(200_000) < missing, UNKNOWN, rng.choice(4, 200_000, p=shares))

@@ -25,7 +25,7 @@ from graphveil.mechanisms import (
 )
 from graphveil.mechanisms.feature_rr import best_bins
 
-from .surveys import LABEL, SURVEYS
+from .protocols import LABEL, SURVEYS
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -59,12 +59,12 @@ def test_every_parameter_is_in_the_digest() -> None:
     assert len({protocol.digest for protocol in (base, *others)}) == len(others) + 1
 
 
-def test_a_whole_budget_is_one_parameter_however_it_is_written() -> None:
+def test_integer_and_float_budgets_have_one_digest() -> None:
     one, other = (CollectionProtocol(features=MultiBit(epsilon=epsilon, dim=3)) for epsilon in (1, 1.0))
     assert one.digest == other.digest
 
 
-def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
+def test_the_claim_is_the_sum_of_both_parts() -> None:
     protocol = SURVEYS["multi-bit"]
     assert protocol.claims == (LocalDPClaim(6.0), LocalDPClaim(1.0))
     assert protocol.claim == LocalDPClaim(7.0)
@@ -95,7 +95,7 @@ def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
         ({"features": MultiBit(epsilon=1.0, dim=2), "columns": ("age", "")}, "columns must be texts"),
     ],
 )
-def test_a_survey_that_collects_nothing_or_anything_is_refused(wrong: dict, why: str) -> None:
+def test_rejects_invalid_protocols(wrong: dict, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         CollectionProtocol(**wrong)
 
@@ -128,7 +128,7 @@ def altered(name: str, *path: str, value: object) -> str:
         (SURVEYS["label"].to_json() + " ", "canonical"),
     ],
 )
-def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
+def test_rejects_invalid_json(text: str, why: str) -> None:
     with pytest.raises(LDPReportError, match=why):
         CollectionProtocol.from_json(text)
 
@@ -144,7 +144,7 @@ def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
         (("features", "high"), 1e-40, "high - low must be between"),
     ],
 )
-def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value: object, why: str) -> None:
+def test_rejects_json_parameters_outside_their_range(path: tuple[str, ...], value: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         CollectionProtocol.from_json(altered("feature-rr", *path, value=value))
 
@@ -152,7 +152,7 @@ def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value
 # -- what a survey may cost whoever reads it ---------------------------------------------------------------
 
 
-def test_a_survey_of_a_million_features_is_read_at_once() -> None:
+def test_reads_a_million_features_in_two_seconds() -> None:
     text = CollectionProtocol(features=FeatureRR(epsilon=8.0, dim=1_000_000)).to_json()
     began = time.process_time()
     protocol = CollectionProtocol.from_json(text)
@@ -160,7 +160,7 @@ def test_a_survey_of_a_million_features_is_read_at_once() -> None:
     assert time.process_time() - began < 2  # it took 49 seconds
 
 
-def test_a_survey_that_takes_too_much_to_read_is_refused_before_it_is_computed() -> None:
+def test_rejects_protocols_with_too_large_tables_before_computing_them() -> None:
     theta = [0.5 + i / 10_000 for i in range(400)]
     theta = [weight / math.fsum(theta) for weight in theta]
     for k, epsilon in ((256, 8.0), ("auto", 40_000.0)):
@@ -180,7 +180,7 @@ def test_the_bins_that_a_budget_takes_are_bounded(epsilon: float) -> None:
     assert best_bins(epsilon) <= 2 * epsilon + 2
 
 
-def test_a_survey_with_more_names_than_devices_read_is_refused() -> None:
+def test_rejects_too_many_names() -> None:
     names = tuple(f"{i:0>60}" for i in range(20_000))
     protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=20_000), columns=names)
     with pytest.raises(ConfigError, match="devices read up to 1,048,576"):
@@ -188,7 +188,7 @@ def test_a_survey_with_more_names_than_devices_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize("power", [400, 4000], ids=["1e400", "1e4000"])
-def test_whole_numbers_beyond_floats_are_refused_by_their_names(power: int) -> None:
+def test_rejects_integers_beyond_floats(power: int) -> None:
     for part, names in (
         ("features", ("epsilon", "dim", "low", "high", "k")),
         ("label", ("epsilon", "classes")),
@@ -220,7 +220,7 @@ PATHS += [
 
 @given(st.sampled_from(PATHS), VALUES)
 @settings(max_examples=150)
-def test_anything_in_place_of_a_parameter_gives_a_survey_or_a_typed_error(path: tuple, value: object) -> None:
+def test_any_json_value_gives_a_protocol_or_a_typed_error(path: tuple, value: object) -> None:
     text = altered("feature-rr", *path, value=value)
     try:
         protocol = CollectionProtocol.from_json(text)
@@ -229,7 +229,7 @@ def test_anything_in_place_of_a_parameter_gives_a_survey_or_a_typed_error(path: 
     assert protocol.to_json() == text
 
 
-def test_names_of_features_and_classes_go_to_the_devices() -> None:
+def test_json_contains_names_of_features_and_classes() -> None:
     names = {"columns": tuple("abc"), "class_names": tuple("vwxyz")}
     protocol = replace(SURVEYS["feature-rr"], **names)
     back = CollectionProtocol.from_json(protocol.to_json())
@@ -239,7 +239,7 @@ def test_names_of_features_and_classes_go_to_the_devices() -> None:
 
 
 @pytest.mark.parametrize("name", ["rr", "laplace", 3])
-def test_a_mechanism_of_labels_that_is_not_known_is_refused(name: object) -> None:
+def test_rejects_unknown_label_mechanisms(name: object) -> None:
     parts = json.loads(SURVEYS["subset"].to_json())
     assert parts["label"].pop("mechanism") == "subset"
     parts["label"]["mechanism"] = name
@@ -247,7 +247,7 @@ def test_a_mechanism_of_labels_that_is_not_known_is_refused(name: object) -> Non
         CollectionProtocol.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
 
 
-def test_labels_of_a_survey_are_what_they_say() -> None:
+def test_json_represents_infinite_budgets() -> None:
     protocol = CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=2)
     )

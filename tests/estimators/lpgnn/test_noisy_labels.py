@@ -35,13 +35,13 @@ def test_unknown_labels_are_zero_rows() -> None:
     assert noisy().reported[2].tolist() == [0.0, 1.0]
 
 
-def test_targets_are_what_propagated_labels_say_most() -> None:
+def test_targets_are_the_largest_propagated_labels() -> None:
     assert noisy().targets().tolist() == [0, 0, 1, 1, 1]
     assert noisy(steps=1).targets().tolist() == [0, 0, 0, 1, 1]  # node 2 lies among zeros; node 6 is alone
 
 
 @pytest.mark.parametrize("correct", [True, False])
-def test_the_loss_without_steps_is_that_of_what_is_said(correct) -> None:
+def test_the_loss_without_smoothing_is_that_of_the_report(correct) -> None:
     logits = torch.linspace(-1, 1, 14).reshape(7, 2).flip(0)
     proba = logits.softmax(dim=1).numpy()
     reported = proba @ LAW.transition if correct else proba
@@ -83,9 +83,9 @@ def test_forward_correction_prefers_the_true_law() -> None:
         (1.0, 0.5, 0.62, True),  # five in a hundred more are allowed on training labels
     ],
 )
-def test_an_epoch_is_kept_if_everything_improves_and_no_noise_is_learned(val_loss, val, train, kept) -> None:
+def test_an_epoch_is_selected_if_all_scores_improve_within_bounds(val_loss, val, train, kept) -> None:
     assert EpochScore(val_loss, val, train).improves_on(EpochScore(1.2, 0.4, 0.4), keep=0.6) is kept
 
 
-def test_the_first_epoch_is_kept_whatever_it_is() -> None:
+def test_the_first_epoch_is_selected() -> None:
     assert EpochScore(math.inf, 1.0, 1.0).improves_on(None, keep=0.1)

@@ -13,7 +13,7 @@ from graphveil.local.collect import (
 )
 from graphveil.mechanisms import LabelRR, MultiBit
 
-from .surveys import SECRET, SURVEYS, record
+from .protocols import SECRET, SURVEYS, record
 
 
 def encoded_report(name: str, node: int) -> bytes:
@@ -60,7 +60,7 @@ def test_estimates_average_to_the_truth() -> None:
     assert protocol.label.frequencies(collector.labels())[2] > 0.8
 
 
-def test_a_replayed_message_is_refused() -> None:
+def test_rejects_replayed_reports() -> None:
     """A message counts once, for its node, and a node answers once."""
     collector = Collector(SURVEYS["multi-bit"], 5)
     first = encoded_report("multi-bit", 2)
@@ -75,7 +75,7 @@ def test_a_replayed_message_is_refused() -> None:
     collector.accept(encoded_report("multi-bit", 3), 3)
 
 
-def test_nodes_are_known_by_their_ids() -> None:
+def test_identifies_nodes_by_their_ids() -> None:
     protocol = SURVEYS["label"]
     collector = Collector(protocol, 3, ids=["ann", 17, "bob"])
     collector.accept(randomize_record(protocol, **record(protocol, "17")), 1)
@@ -89,12 +89,12 @@ def test_nodes_are_known_by_their_ids() -> None:
 
 
 @pytest.mark.parametrize("node", [-1, 5, 1.0, True, "1", None])
-def test_a_message_of_a_node_that_is_none_is_refused(node: object) -> None:
+def test_rejects_invalid_node_numbers(node: object) -> None:
     with pytest.raises(LDPReportError, match="5 nodes"):
         Collector(SURVEYS["label"], 5).accept(encoded_report("label", 0), node)
 
 
-def test_a_refused_message_changes_nothing() -> None:
+def test_a_rejected_report_leaves_the_collector_unchanged() -> None:
     collector = Collector(SURVEYS["multi-bit"], 5)
     good = encoded_report("multi-bit", 3)
     broken = {
@@ -111,7 +111,7 @@ def test_a_refused_message_changes_nothing() -> None:
     assert np.flatnonzero(collector.answered).tolist() == [3]
 
 
-def test_no_error_tells_what_a_message_says() -> None:
+def test_errors_contain_no_reported_value() -> None:
     secret = 10  # the largest index of eleven features; no error may print it
     good = bytearray(encoded_report("multi-bit", 0))
     for at in range(37, len(good) - 4):
@@ -122,7 +122,7 @@ def test_no_error_tells_what_a_message_says() -> None:
         assert str(secret) not in str(caught.value)
 
 
-def test_what_was_not_asked_for_is_not_there() -> None:
+def test_rejects_parts_that_were_not_collected() -> None:
     with pytest.raises(ConfigError, match="does not collect features"):
         Collector(SURVEYS["label"], 2).features()
     with pytest.raises(ConfigError, match="does not collect labels"):

@@ -102,7 +102,7 @@ def test_the_released_rows_are_read_as_released(folder: Path, tmp_path: Path, ho
     assert model.guarantee is not None
 
 
-def test_a_loaded_graph_is_saved_again_with_its_own_rows(folder: Path, tmp_path: Path) -> None:
+def test_saves_a_loaded_graph_again(folder: Path, tmp_path: Path) -> None:
     loaded = perturb.load(folder / "out", synthetic("tiny"))
     again = perturb.load(loaded.save(tmp_path / "again"), synthetic("tiny"))
     assert again.num_edges == loaded.num_edges and again.guarantee.epsilon == 8.0

@@ -14,7 +14,7 @@ from graphveil.local.collect import CollectionProtocol, LDPReport, decode, encod
 from graphveil.local.collect.encoded_report import chosen_features, label_hashes, node_tag
 from graphveil.mechanisms import FeatureRR, LabelRR, LDPReports, LocalHashing, MultiBit, SubsetSelection
 
-from .surveys import SECRET, SURVEYS, record
+from .protocols import SECRET, SURVEYS, record
 
 HEADER = 37
 SMALL = CollectionProtocol(features=MultiBit(epsilon=6.0, dim=11), label=LabelRR(epsilon=1.0, classes=5))
@@ -52,7 +52,7 @@ def test_the_format_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("name", SURVEYS)
-def test_a_message_and_back(name: str) -> None:
+def test_decoding_inverts_encoding(name: str) -> None:
     protocol = SURVEYS[name]
     for node in range(20):
         encoded_report = randomize_record(protocol, **record(protocol, node))
@@ -65,14 +65,14 @@ def test_a_message_and_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("place", range(5, 37))
-def test_every_byte_says_which_survey_and_whose_message_it_is(place: int) -> None:
+def test_rejects_reports_of_other_protocols_or_nodes(place: int) -> None:
     body = bytearray(randomize_record(SMALL, **record(SMALL))[:-4])
     body[place] ^= 1
     with pytest.raises(LDPReportError, match="answers another survey" if place < 21 else "of another node"):
         decode(SMALL, "ann", signed(bytes(body)))
 
 
-def test_nobody_chooses_what_to_tell_about() -> None:
+def test_protocol_and_node_choose_the_reported_features() -> None:
     law = MultiBit(epsilon=1.0, dim=3, m=1)
     protocol = CollectionProtocol(features=law, purpose="who")
     chosen = chosen_features(protocol, range(3000))
@@ -86,7 +86,7 @@ def test_nobody_chooses_what_to_tell_about() -> None:
         encode(protocol, 5, LDPReport(other, None))
 
 
-def test_every_subset_is_chosen_alike() -> None:
+def test_all_subsets_of_features_are_equally_likely() -> None:
     protocol = CollectionProtocol(features=MultiBit(epsilon=6.0, dim=5, m=2))
     pairs = chosen_features(protocol, range(20_000))
     fits(np.bincount(5 * pairs[:, 0] + pairs[:, 1], minlength=25), _upper(5).ravel() / 10, seen=2)
@@ -100,7 +100,7 @@ def _upper(size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SURVEYS)
-def test_a_message_cut_or_grown_is_refused(name: str) -> None:
+def test_rejects_reports_of_another_length(name: str) -> None:
     protocol = SURVEYS[name]
     encoded_report = randomize_record(protocol, **record(protocol))
     for wrong in [encoded_report[:end] for end in range(len(encoded_report))] + [
@@ -112,7 +112,7 @@ def test_a_message_cut_or_grown_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SURVEYS)
-def test_a_message_with_any_bit_changed_is_refused(name: str) -> None:
+def test_rejects_reports_with_a_flipped_bit(name: str) -> None:
     protocol = SURVEYS[name]
     encoded_report = randomize_record(protocol, **record(protocol))
     for bit in range(8 * len(encoded_report)):
@@ -122,7 +122,7 @@ def test_a_message_with_any_bit_changed_is_refused(name: str) -> None:
             decode(protocol, "ann", bytes(wrong))
 
 
-def test_a_message_of_another_version_is_refused_by_its_version() -> None:
+def test_rejects_reports_of_other_versions() -> None:
     encoded_report = randomize_record(SMALL, **record(SMALL))
     for version in (0, 1, 255):
         with pytest.raises(LDPReportError, match="of version 2 only"):
@@ -135,7 +135,7 @@ def body(protocol: CollectionProtocol, payload: str) -> bytes:
     return b"GVLA\x02" + protocol.digest + node_tag(protocol, "ann") + packed
 
 
-def test_a_payload_that_no_device_makes_is_refused() -> None:
+def test_rejects_invalid_payloads() -> None:
     for payload, why in (
         ("10110100", "does not have"),
         ("10110001", "zero bits"),
@@ -144,7 +144,7 @@ def test_a_payload_that_no_device_makes_is_refused() -> None:
             decode(SMALL, "ann", signed(body(SMALL, payload)))
 
 
-def test_a_bin_out_of_range_is_refused() -> None:
+def test_rejects_bins_outside_the_range() -> None:
     protocol = CollectionProtocol(features=FeatureRR(epsilon=3.0, dim=2, k=5))
     found = decode(protocol, "ann", signed(body(protocol, "10000000")))
     assert found.features.values.tolist() == [[4, 0]]
@@ -153,7 +153,7 @@ def test_a_bin_out_of_range_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 41, [1, 2]])
-def test_what_is_no_bytes_is_refused(wrong: object) -> None:
+def test_rejects_values_that_are_not_bytes(wrong: object) -> None:
     with pytest.raises(LDPReportError, match="is bytes"):
         decode(SMALL, "ann", wrong)
 
@@ -188,7 +188,7 @@ def test_the_format_of_several_classes_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("said", [(), (3,), (0, 1, 2), tuple(range(7))])
-def test_another_number_of_classes_than_the_survey_asks_for_is_refused(said: tuple[int, ...]) -> None:
+def test_rejects_another_number_of_classes(said: tuple[int, ...]) -> None:
     body = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))[:HEADER]
     bits = sum(1 << (7 - one) for one in said)
     with pytest.raises(LDPReportError, match="another number of classes than the survey's 2"):
@@ -212,13 +212,13 @@ def test_the_format_of_a_group_is_frozen() -> None:
         assert decode(HASHED, "ann", encoded_report).label == said
 
 
-def test_a_group_that_there_is_not_is_refused() -> None:
+def test_rejects_groups_outside_the_range() -> None:
     body = encode(HASHED, "ann", decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))))[:HEADER]
     with pytest.raises(LDPReportError, match="class that the survey does not have"):
         decode(HASHED, "ann", signed(body + bytes([3 << 6])))
 
 
-def test_nobody_chooses_which_classes_stand_together() -> None:
+def test_protocol_and_node_choose_the_groups_of_classes() -> None:
     other = CollectionProtocol(label=HASHED.label, purpose="another")
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(HASHED, ["bob"])).any()
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(other, ["ann"])).any()

@@ -67,7 +67,7 @@ def transition(law: LabelMechanism) -> Tensor:
 
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.15])
-def test_a_share_that_claims_one_class_is_found_and_taken_out(name: str, share: float) -> None:
+def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None:
     law = LAWS[name]
     noisy, own = told(law, share)
     found = poisoning_estimate(noisy, foretold(own))
@@ -83,14 +83,14 @@ def test_a_share_that_claims_one_class_is_found_and_taken_out(name: str, share: 
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_without_claims_shares_are_those_of_what_was_told(name: str) -> None:
+def test_without_poisoning_shares_are_unbiased(name: str) -> None:
     law = LAWS[name]
     noisy, _ = told(law, 0.0)
     found = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
     assert torch.allclose(found, torch.tensor(SHARES), atol=0.02)
 
 
-def test_guesses_that_are_too_sure_accuse_nobody() -> None:
+def test_overconfident_predictions_are_no_evidence_of_poisoning() -> None:
     noisy, own = told(LAWS["hashing"], 0.0)
     guess = foretold(own)
     wrong = torch.randperm(NODES, generator=torch.Generator().manual_seed(0)) < NODES // 5
@@ -100,7 +100,7 @@ def test_guesses_that_are_too_sure_accuse_nobody() -> None:
     assert float(found.excess.sum()) < 0.03
 
 
-def test_no_more_than_half_of_all_messages_are_taken_for_false() -> None:
+def test_the_poisoned_share_is_at_most_half() -> None:
     found = PoisoningEstimate(torch.tensor([0.0, 0.0, 0.9]), torch.full((3,), 0.01))
     assert found.excess.tolist() == pytest.approx([0.0, 0.0, 0.5])
     assert (
@@ -109,7 +109,7 @@ def test_no_more_than_half_of_all_messages_are_taken_for_false() -> None:
     )
 
 
-def test_who_told_nothing_is_not_heard() -> None:
+def test_nodes_without_a_report_are_not_read() -> None:
     noisy, own = told(LAWS["hashing"], 0.05)
     silent = torch.arange(NODES) % 2 == 0
     labels, guess = noisy.labels.clone(), foretold(own)
