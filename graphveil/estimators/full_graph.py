@@ -22,8 +22,7 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.nn.attention import HEADS
-from graphveil.nn.gat import GatArchitecture
+from graphveil.nn.gat import HEADS, GatArchitecture
 from graphveil.nn.gcn import GcnArchitecture
 from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism

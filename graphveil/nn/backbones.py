@@ -5,15 +5,17 @@ The inputs are propagated features. Each network has two steps, ``Backbone.first
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self, TypeAlias, cast
+from functools import partial
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
-from graphveil.nn.attention import HEADS, GraphAttention, InEdgeIndex
+from graphveil.nn.gat import HEADS, GraphAttention, InEdgeIndex
 from graphveil.nn.inputs import DenseInputs, PropagatedInputs
 from graphveil.nn.layers import ACTIVATIONS, Dropout, Linear
 from graphveil.propagation import KProp, Propagation, propagate
@@ -26,6 +28,11 @@ class LayerSizes:
     features: int
     hidden: int
     classes: int
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The inputs and outputs of both layers."""
+        return (self.features, self.hidden), (self.hidden, self.classes)
 
 
 class Backbone(nn.Module):
@@ -67,9 +74,8 @@ class SageBackbone(Backbone):
     ) -> None:
         """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
-        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
-        self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
-        self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in sizes)
+        self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
+        self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in widths.layers)
 
     def on(self, adjacency: Adjacency) -> Self:
         """Store the public edges."""
@@ -83,27 +89,38 @@ class SageBackbone(Backbone):
         return propagate(self._mean, both[:, :width]) + both[:, width:] + incoming.bias
 
 
-class GcnBackbone(Backbone):
-    """GCN: H <- D^-1/2 (A + I) D^-1/2 H W + b, D = 1 + in-degree."""
+class AffineBackbone(Backbone):
+    """An affine map per layer: H <- P H W + b.
 
-    _hop: Propagation
+    A GCN has P = D^-1/2 (A + I) D^-1/2 with D = 1 + in-degree. An MLP has no P, and reads no edge.
+    """
+
+    _hop: Propagation | None = None
 
     def __init__(
-        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
+        self,
+        widths: LayerSizes,
+        activation: str,
+        dropout: float,
+        generator: torch.Generator,
+        *,
+        convolves: bool,
     ) -> None:
         """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
-        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
-        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
+        self._convolves = convolves
+        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Store the public edges."""
-        self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
+        """Store the public edges of a GCN; an MLP ignores them."""
+        if self._convolves:
+            self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
         return self
 
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
-        return propagate(self._hop, inputs.times(affine.weight)) + affine.bias
+        mapped = inputs.times(affine.weight)
+        return (mapped if self._hop is None else propagate(self._hop, mapped)) + affine.bias
 
 
 class GatBackbone(Backbone):
@@ -112,18 +129,16 @@ class GatBackbone(Backbone):
     The hidden layer has four concatenated heads, each of the full width; the last layer has one.
     """
 
+    _edges: InEdgeIndex
+
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
         """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
-        hidden = HEADS * widths.hidden
-        self._rounds = nn.ModuleList(
-            [
-                GraphAttention(widths.features, widths.hidden, HEADS, generator),
-                GraphAttention(hidden, widths.classes, 1, generator),
-            ]
-        )
+        first = GraphAttention(widths.features, widths.hidden, HEADS, generator)
+        last = GraphAttention(HEADS * widths.hidden, widths.classes, 1, generator)
+        self._rounds = nn.ModuleList([first, last])
 
     def on(self, adjacency: Adjacency) -> Self:
         """Store the public edges."""
@@ -136,32 +151,11 @@ class GatBackbone(Backbone):
         return cast(Tensor, attending(rows, self._edges))
 
 
-class MlpBackbone(Backbone):
-    """An MLP: h_v <- W h_v + b, without message passing. Without propagation, no edge is read."""
-
-    def __init__(
-        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
-    ) -> None:
-        """Initialize the parameters."""
-        super().__init__(activation, dropout, generator)
-        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
-        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
-
-    def on(self, adjacency: Adjacency) -> Self:
-        """Ignore the edges."""
-        return self
-
-    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
-        affine = cast(Linear, self._maps[depth])
-        return inputs.times(affine.weight) + affine.bias
-
-
-Kind: TypeAlias = type[SageBackbone] | type[GcnBackbone] | type[GatBackbone] | type[MlpBackbone]
-BACKBONES: dict[str, Kind] = {
+BACKBONES: dict[str, Callable[[LayerSizes, str, float, torch.Generator], Backbone]] = {
     "sage": SageBackbone,
-    "gcn": GcnBackbone,
+    "gcn": partial(AffineBackbone, convolves=True),
     "gat": GatBackbone,
-    "mlp": MlpBackbone,
+    "mlp": partial(AffineBackbone, convolves=False),
 }
 
 

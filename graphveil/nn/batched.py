@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from graphveil.nn.layers import Batch, FeedForward, Linear, SparseRows
+from graphveil.nn.layers import Batch, FeedForward, Linear, map_values
 
 _DROPOUT_LEVELS = 1 << 16  # of a draw that decides on one entry
 
@@ -57,49 +57,44 @@ class BatchedFeedForward(nn.Module):
 
     def forward(self, x: Batch) -> Tensor:
         """Return the last layer's outputs."""
-        h = self._first(self._dropped_inputs(x))
+        if self.training and self._input_dropout:
+            x = map_values(x, lambda values: self._drop(values, values.shape, self._input_dropout))
+        h = self._first(x)
         for norm, weight, bias in zip(self._norms, self._weights, self._biases, strict=True):
             h = torch.relu_(norm(h)).view(len(h), self._count, -1)
             if self.training and self._dropout:
-                h = h * dropout_factors((len(h), self._masks, h.shape[2]), self._dropout, self._generator)
+                h = self._drop(h, (len(h), self._masks, h.shape[2]), self._dropout)
             out = torch.baddbmm(bias, h.transpose(0, 1), weight)
             h = out.transpose(0, 1).flatten(1)
         return out
 
+    def _drop(self, x: Tensor, shape: Sequence[int], p: float) -> Tensor:
+        return x * dropout_factors(shape, p, self._generator)
+
     def networks(self) -> tuple[FeedForward, ...]:
         """Return the networks one by one, in evaluation mode, with copies of the parameters."""
-        return tuple(self._network(k) for k in range(self._count))
-
-    def _dropped_inputs(self, x: Batch) -> Batch:
-        if not (self.training and self._input_dropout):
-            return x
-        if isinstance(x, SparseRows):
-            return x.with_values(self._drop(x.values))
-        return self._drop(x) if isinstance(x, Tensor) else tuple(map(self._drop, x))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return x * dropout_factors(x.shape, self._input_dropout, self._generator)
-
-    def _network(self, k: int) -> FeedForward:
-        network = FeedForward(
-            self._widths,
-            generator=torch.Generator(),
-            batch_norm=True,
-            dropout=self._dropout,
-            input_dropout=self._input_dropout,
-        )
-        state = {
-            "_layers.0.weight": self._first.weight.view(self._widths[0], self._count, -1)[:, k],
-            "_layers.0.bias": self._first.bias.view(self._count, -1)[k],
-        }
-        for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True), start=1):
-            state |= {f"_layers.{depth}.weight": weight[k], f"_layers.{depth}.bias": bias[k, 0]}
-        for depth, norm in enumerate(self._norms):
-            for name, value in norm.state_dict().items():
-                own = value if value.ndim == 0 else value.view(self._count, -1)[k]
-                state[f"_hidden.{depth}._norm.{name}"] = own
-        network.load_state_dict(state)
-        return network.eval()
+        networks = list[FeedForward]()
+        for k in range(self._count):
+            network = FeedForward(
+                self._widths,
+                generator=torch.Generator(),
+                batch_norm=True,
+                dropout=self._dropout,
+                input_dropout=self._input_dropout,
+            )
+            state = {
+                "_layers.0.weight": self._first.weight.view(self._widths[0], self._count, -1)[:, k],
+                "_layers.0.bias": self._first.bias.view(self._count, -1)[k],
+            }
+            for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True), start=1):
+                state |= {f"_layers.{depth}.weight": weight[k], f"_layers.{depth}.bias": bias[k, 0]}
+            for depth, norm in enumerate(self._norms):
+                for name, value in norm.state_dict().items():
+                    own = value if value.ndim == 0 else value.view(self._count, -1)[k]
+                    state[f"_hidden.{depth}._norm.{name}"] = own
+            network.load_state_dict(state)
+            networks.append(network.eval())
+        return tuple(networks)
 
 
 def dropout_factors(shape: Sequence[int], p: float, generator: torch.Generator) -> Tensor:
@@ -113,5 +108,5 @@ def dropout_factors(shape: Sequence[int], p: float, generator: torch.Generator) 
     count = math.prod(shape)
     draws = torch.empty(-(-count // 4), dtype=torch.int64)
     levels = draws.random_(torch.iinfo(torch.int64).min, None, generator=generator).view(torch.int16)
-    dropout_factors = levels[:count] >= round(p * _DROPOUT_LEVELS) - _DROPOUT_LEVELS // 2
-    return dropout_factors.view(tuple(shape)).to(torch.float32).div_(1 - p)
+    kept = levels[:count] >= round(p * _DROPOUT_LEVELS) - _DROPOUT_LEVELS // 2
+    return kept.view(tuple(shape)).to(torch.float32).div_(1 - p)

@@ -112,6 +112,13 @@ def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
 Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns
 
 
+def map_values(x: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """Return a batch with its dense or stored values changed, block by block."""
+    if isinstance(x, SparseRows):
+        return x.with_values(change(x.values))
+    return change(x) if isinstance(x, Tensor) else tuple(map(change, x))
+
+
 def batch_of(x: Features, index: Tensor | None = None) -> Batch:
     """Return some rows of the features as a network's input (all of them without an index)."""
     picked = x if index is None else rows(x, index)
@@ -208,9 +215,7 @@ class Dropout(nn.Module):
         """Return x with entries dropped and the others scaled up."""
         if not self.training or self.p == 0:
             return x
-        if isinstance(x, SparseRows):
-            return x.with_values(self._drop(x.values))
-        return self._drop(x) if isinstance(x, Tensor) else tuple(map(self._drop, x))
+        return map_values(x, self._drop)
 
     def _drop(self, x: Tensor) -> Tensor:
         keep = torch.empty(x.shape).bernoulli_(1 - self.p, generator=self._generator).div_(1 - self.p)

@@ -19,7 +19,7 @@ READERS = {  # by part and file
     "release/private_edges.py": "the door",
     "release/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
-    "nn/attention.py": "unit none, or public edges",
+    "nn/gat.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "estimators/requirements.py": "refuses where a promise is broken",
     "ledger/tags.py": "a keyed digest, internal",

@@ -1,4 +1,4 @@
-"""Networks side by side are the networks one by one, and never learn from one another."""
+"""Networks that are trained together: the same as one by one, and independent of each other."""
 
 import math
 
@@ -13,20 +13,16 @@ def three(**given: float) -> BatchedFeedForward:
     return BatchedFeedForward([6, 4, 5, 2], 3, generator=torch.Generator().manual_seed(1), **given)
 
 
-def test_each_network_answers_alone_as_it_did_beside_the_others() -> None:
-    networks, x = three(dropout=0.5), torch.randn(7, 6)
+def test_networks_return_the_same_together_one_by_one_and_for_sparse_rows() -> None:
+    networks, x = three(dropout=0.5, input_dropout=0.5), torch.randn(7, 6).relu()
     networks(x)  # moves the running means of the batch norm
     networks.eval()
     torch.testing.assert_close(torch.stack([one(x) for one in networks.networks()]), networks(x))
-
-
-def test_sparse_rows_give_what_dense_rows_give() -> None:
-    networks, x = three().eval(), torch.randn(7, 6).relu()
     rows = SparseRows.from_scipy(sparse.csr_array(x.numpy()))
     torch.testing.assert_close(networks(rows), networks(x))
 
 
-def test_the_loss_of_one_leaves_the_others_alone() -> None:
+def test_the_loss_of_one_network_has_no_gradient_in_the_others() -> None:
     networks = three()
     networks(torch.randn(7, 6))[1].square().sum().backward()
     first = networks._first.weight.grad
