@@ -27,7 +27,7 @@ from torch_geometric.nn import (
 
 from graphveil.data import RECIPES, load_dataset
 from graphveil.estimators.gnn.execution_route import choose_route
-from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
+from graphveil.estimators.gnn.multi_hop import MultiHopInputs
 from graphveil.mechanisms import StepNoise
 from graphveil.release.steps.bounded_lists import BoundedTrees
 from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs

@@ -149,8 +149,7 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
 def load_custom_module(text: str) -> str | None:
     """Return the name of an architecture, or of the module in a file that is run; None for a method."""
     from graphveil.estimators.base import Estimator
-    from graphveil.estimators.own.architectures import ARCHITECTURES
-    from graphveil.estimators.own.code import factory_name
+    from graphveil.estimators.own.code import ARCHITECTURES, factory_name
     from graphveil.runs.parameters import load_custom_code
 
     if text in ARCHITECTURES:

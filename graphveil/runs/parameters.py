@@ -219,7 +219,7 @@ def load_custom_code(text: str) -> Any:
     Raises:
         ConfigError: The text has another form, there is no such file or name, or the file fails.
     """
-    from graphveil.estimators.own.architectures import ARCHITECTURES  # lazy: loads torch
+    from graphveil.estimators.own.code import ARCHITECTURES  # lazy: loads torch
 
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):

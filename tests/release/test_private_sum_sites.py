@@ -24,7 +24,7 @@ EXACT_READS = {
 }
 SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.own.private_module:_fingerprint",
-    "graphveil.estimators.gnn.execution_route:_run_once",
+    "graphveil.estimators.gnn.execution_route:check_trainable",
     "graphveil.estimators.gnn.execution_route:_probed",
 }
 READS = {"total", "exact", "in_edges", "out_neighbors"}

@@ -6,7 +6,7 @@ A fit (``EdgeLevelClassCode.fit``) has four steps:
 2. Each round of the release sends the current posteriors and returns noisy aggregates (``edge_rows.py``).
 3. After each round the likelihood of the aggregates, heads that read posteriors and aggregates, and a gate on
    validation nodes decide the classes. With few labels, feature networks are trained again on that decision.
-4. The release closes. The part that applies to other graphs is stored (``InductivePredictor``).
+4. The release closes. What applies to other graphs is stored (``TrainedEdgeLevelClassCode``).
 
 Everything except the rounds is post-processing of noisy aggregates and public labels.
 """
@@ -20,30 +20,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss, one_hot
 
+from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError, ConfigError, ReleaseError
 from graphveil.estimators.classcode.edge_plan import (
+    TARGET,
+    TRAIN,
     EdgeReleaseConfig,
     groups_of,
     labeled_count,
-    prediction_groups,
     public_labels,
 )
 from graphveil.estimators.classcode.edge_rows import (
     LIKELIHOOD_SHAPES,
     Affinity,
-    AnyAggregationRounds,
+    AggregationRounds,
+    CountRounds,
     EdgeWeightModel,
     LikelihoodShape,
+    affinity_from_counts,
     build_rounds,
-    estimate_affinity,
     fit_length,
     fit_shape,
     fit_weight_model,
-    query_class_counts,
-    restore_weight_model,
     row_log_likelihood,
-    weight_model_state,
 )
 from graphveil.estimators.features.crossfit import (
     CrossFit,
@@ -61,7 +61,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
-from graphveil.release import EdgeCountQuery, ReleasePlan
+from graphveil.release import EdgeCountData, EdgeCountQuery, ReleasePlan
 from graphveil.training import TrainingSchedule, train
 
 SEEDS = 3
@@ -173,22 +173,15 @@ def fit_heads(
     )
     session.record("heads", history)
     trained = heads.heads()
-    return trained, mean_log_posterior(trained, q, f)
-
-
-@torch.no_grad()
-def mean_log_posterior(heads: Sequence[PosteriorHead], start: Tensor, inputs: Tensor) -> Tensor:
-    """Return the log of the heads' mean probability."""
-    parts = [
-        log_mean(torch.stack([head(q, f) for head in heads]))
-        for q, f in zip(torch.split(start, _CHUNK_SIZE), torch.split(inputs, _CHUNK_SIZE), strict=True)
-    ]
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
+    chunks = zip(torch.split(q, _CHUNK_SIZE), torch.split(f, _CHUNK_SIZE), strict=True)
+    with torch.no_grad():
+        parts = [log_mean(torch.stack([head(*chunk) for head in trained])) for chunk in chunks]
+    return trained, torch.cat(parts)
 
 
 def log_mean(logits: Tensor) -> Tensor:
     """Return the log of the mean probability of some logits, (heads, B, C) to (B, C)."""
-    return logits.softmax(dim=2).mean(dim=0).clamp_min(1e-30).log()
+    return logits.softmax(dim=2).mean(dim=0).clamp_min(_MIN_PROBABILITY).log()
 
 
 def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[tuple[float, ...], Tensor]:
@@ -267,7 +260,7 @@ class PosteriorEstimator:
         """The posteriors that imitate the decision; None without self-training."""
         return None if self._prior is self._public else self._prior
 
-    def update(self, rounds: AnyAggregationRounds, number: int, affinity: Affinity) -> PosteriorEstimate:
+    def update(self, rounds: AggregationRounds, number: int, affinity: Affinity) -> PosteriorEstimate:
         """Return the decision after these rounds, with estimated class affinities."""
         decision = self._estimate(rounds, affinity)
         if not self._self_training:
@@ -278,7 +271,7 @@ class PosteriorEstimator:
             )
         return self._estimate(rounds, affinity)
 
-    def _estimate(self, rounds: AnyAggregationRounds, affinity: Affinity) -> PosteriorEstimate:
+    def _estimate(self, rounds: AggregationRounds, affinity: Affinity) -> PosteriorEstimate:
         graph, session, prior = self._graph, self._session, self._prior.log
         train_nodes, val_nodes = (
             sample_training_nodes(graph, nodes_of(graph.mask(part))) for part in ("train", "val")
@@ -293,110 +286,19 @@ class PosteriorEstimator:
         return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
 
 
-@dataclass(frozen=True, eq=False)
-class InductivePredictor:
-    """The part of a fit that applies to other graphs.
-
-    Args:
-        networks: The feature networks.
-        distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
-        unit_rows: Whether their inputs are L2-normalized.
-        affinity: Affinities between classes, and the mean degree.
-        shape: Shape of the likelihood.
-    """
-
-    networks: tuple[FeedForward, ...]
-    distilled: tuple[FeedForward, ...]
-    unit_rows: bool
-    affinity: Affinity
-    shape: LikelihoodShape
-
-    def prior(self, graph: Graph) -> Tensor:
-        """Return log-posteriors from features, float64, shape (N, C)."""
-        public = mean_posterior(self.networks, graph.x, unit=self.unit_rows)
-        if self.distilled:
-            imitated = mean_posterior(self.distilled, graph.x, unit=self.unit_rows)
-            public = ((public + imitated) / 2).log_softmax(dim=1)
-        return public.to(torch.float64)
-
-    def read(self, rounds: AnyAggregationRounds, prior: Tensor) -> Tensor:
-        """Return log-posteriors of the nodes with aggregates, from their features and aggregates."""
-        rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
-        fitted = fit_length(rows, signal, self.shape, prior)
-        likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
-        return (prior + self.shape.temperature * likelihood).log_softmax(dim=1)
-
-    def predict(
-        self,
-        rounds: AnyAggregationRounds,
-        graph: Graph,
-        session: Session,
-        kept: CachedPrediction | None,
-        *,
-        previous: bool,
-    ) -> Tensor:
-        """Query all rounds and return probabilities (N, C), including those of nodes that are kept.
-
-        Args:
-            rounds: Rounds that have not started.
-            graph: Graph to query.
-            session: Randomness of estimates.
-            kept: Cached prediction of the first nodes, which still send GNN messages.
-            previous: Whether the edge weights of a second round read the result of the first.
-        """
-        prior = self.prior(graph)
-        old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
-        new = prior[len(old) :]
-        seen = prior
-        for number, _ in enumerate(rounds.hops, start=1):
-            generator = session.streams.torch(f"weighed-pairs-{number}")
-            rounds.aggregate(torch.cat([old, new]), seen, generator)
-            new = self.read(rounds, prior[len(old) :])
-            seen = torch.cat([old, new]) if previous else prior
-        proba = new.exp().to(torch.float32)
-        return proba if kept is None else torch.cat([kept.proba, proba])
-
-    def state(self) -> State:
-        """Return the parameters as tensors by name."""
-        shape = (self.shape.spread, self.shape.overdispersion, self.shape.temperature)
-        numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
-        return {
-            "affinity": self.affinity.neighbors,
-            "numbers": torch.tensor(numbers, dtype=torch.float64),
-            **networks_state(_FEATURES, self.networks),
-            **networks_state(_IMITATING, self.distilled),
-        }
-
-    @classmethod
-    def restore(cls, state: State, features: int, classes: int) -> "InductivePredictor":
-        """Return the predictor from the result of ``state``.
-
-        Raises:
-            ArtifactError: If it does not have this number of features and classes.
-        """
-        networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
-        whole = all(fits(some, features, classes) for some in (networks, distilled or networks))
-        table, numbers = state["affinity"], state["numbers"]
-        whole &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
-        if not whole:
-            raise ArtifactError(
-                f"the model's weights are not those of {features} features and {classes} classes; take them "
-                "from the original run"
-            )
-        degree, spread, overdispersion, temperature, unit = numbers.tolist()
-        shape = LikelihoodShape(spread, overdispersion, temperature)
-        return cls(networks, distilled, bool(unit), Affinity(table, degree), shape)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedEdgeLevelClassCode(TrainedModel):
-    """The result of an edge-level fit. Heads and gate apply only to the fitted graph.
+    """The result of an edge-level fit. Heads and gate apply only to the fitted graph, the rest to any.
 
     Args:
         privacy_config: Unit and budget.
         edge_plan: Queries of the edges of a graph.
         classes: C.
-        inductive_predictor: Reads aggregates of other graphs.
+        networks: Feature networks.
+        distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
+        unit_rows: Whether their inputs are L2-normalized.
+        affinity: Affinities between classes, and the mean degree.
+        shape: Shape of the likelihood.
         weight_model: Edge weights; None for weights of one.
         heads: Networks that read aggregates of the fitted graph.
         gate: Weights of heads, likelihood and features there.
@@ -405,7 +307,11 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     privacy_config: PrivacyConfig
     edge_plan: EdgeReleaseConfig
     classes: int
-    inductive_predictor: InductivePredictor
+    networks: tuple[FeedForward, ...]
+    distilled: tuple[FeedForward, ...]
+    unit_rows: bool
+    affinity: Affinity
+    shape: LikelihoodShape
     weight_model: EdgeWeightModel | None
     heads: tuple[PosteriorHead, ...]
     gate: tuple[float, ...]
@@ -422,27 +328,59 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         """Return rounds of aggregates only."""
         return self.edge_plan.prediction_plan(self.privacy_config, sizes)
 
+    def prior(self, graph: Graph) -> Tensor:
+        """Return log-posteriors from features, float64, shape (N, C)."""
+        public = mean_posterior(self.networks, graph.x, unit=self.unit_rows)
+        if self.distilled:
+            imitated = mean_posterior(self.distilled, graph.x, unit=self.unit_rows)
+            public = ((public + imitated) / 2).log_softmax(dim=1)
+        return public.to(torch.float64)
+
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Query all rounds, or those of the new nodes of a graph that has grown; old nodes send to them."""
         assert session.plan is not None  # the plan always has queries
         first = 0 if kept is None else len(kept.proba)
-        groups = prediction_groups(graph, first)
+        labels, groups = public_labels(graph, groups_of(graph)), groups_of(graph)
+        # Old nodes have no new aggregate, so the whole budget of their edges is used at the other end, as if
+        # they were labeled.
+        groups[:first] = TRAIN
         release = session.open(graph, groups, first=first)
-        labels, queries = public_labels(graph, groups_of(graph)), session.plan.queries
-        rounds = build_rounds(queries, graph, groups, labels, release, self.weight_model, first)
-        proba = self.inductive_predictor.predict(
-            rounds, graph, session, kept, previous=self.edge_plan.reads_previous
-        )
+        rounds = build_rounds(session.plan.queries, graph, groups, labels, release, self.weight_model, first)
+        prior = self.prior(graph)
+        old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
+        new, seen = prior[first:], prior
+        for number, _ in enumerate(rounds.hops, start=1):
+            generator = session.streams.torch(f"weighed-pairs-{number}")
+            rounds.aggregate(torch.cat([old, new]), seen, generator)
+            rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
+            fitted = fit_length(rows, signal, self.shape, prior[first:])
+            likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
+            new = (prior[first:] + self.shape.temperature * likelihood).log_softmax(dim=1)
+            seen = torch.cat([old, new]) if self.edge_plan.reads_previous else prior
         release.close()
+        proba = new.exp().to(torch.float32)
+        if kept is not None:
+            proba = torch.cat([kept.proba, proba])
         return CachedPrediction(session.plan, tuple(rounds.rows), proba)
 
     def state(self) -> State:
         """Return the parameters of all networks, and public values."""
+        shape, weights = self.shape, None if self.weight_model is None else self.weight_model.weight_network
+        numbers = (
+            self.affinity.mean_degree,
+            shape.spread,
+            shape.overdispersion,
+            shape.temperature,
+            float(self.unit_rows),
+        )
         return {
             "gate": torch.tensor(self.gate),
             **networks_state("heads", self.heads),
-            **weight_model_state(self.weight_model),
-            **self.inductive_predictor.state(),
+            **networks_state("weights", [] if weights is None else [weights]),
+            "affinity": self.affinity.neighbors,
+            "numbers": torch.tensor(numbers, dtype=torch.float64),
+            **networks_state(_FEATURES, self.networks),
+            **networks_state(_IMITATING, self.distilled),
         }
 
 
@@ -485,10 +423,15 @@ class EdgeLevelClassCode(Method):
             public = public_posteriors(graph, session)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
         groups, queries = groups_of(graph), session.plan.queries
-        release, known, counts = session.open(graph, groups), None, {}
+        release = session.open(graph, groups)
+        released, affinity = State(), None
         if isinstance(queries[0], EdgeCountQuery):
             with session.stage("aggregate"):
-                counts["counts"], known = query_class_counts(release, queries[0], graph, groups)
+                labeled, sigma = groups != TARGET, queries[0].sigma[0]
+                cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
+                labels, nodes = graph.y[labeled], graph.num_nodes
+                affinity = affinity_from_counts(cells, sigma, labels, nodes, directed=graph.directed)
+                released["counts"] = cells
             queries = queries[1:]
         rounds = build_rounds(queries, graph, groups, public_labels(graph, groups), release, weight_model)
         self_training = self.self_training
@@ -501,28 +444,31 @@ class EdgeLevelClassCode(Method):
             seen = decision.likely if self.edge_plan.reads_previous else public.log
             with session.stage("aggregate"):
                 rounds.aggregate(decision.log, seen, session.streams.torch(f"weighed-pairs-{number}"))
-            decision = estimator.update(rounds, number, estimate_affinity(rounds, known))
+            if isinstance(rounds, CountRounds):
+                affinity = rounds.affinity()
+            if affinity is None:
+                raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+            decision = estimator.update(rounds, number, affinity)
         release.close()
-        affinity, distilled = estimate_affinity(rounds, known), estimator.distilled
+        assert affinity is not None  # there is at least one round
+        distilled = estimator.distilled
         trained = TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
             edge_plan=self.edge_plan,
             classes=graph.num_classes,
-            inductive_predictor=InductivePredictor(
-                public.networks,
-                () if distilled is None else distilled.networks,
-                public.candidate.unit_rows,
-                affinity,
-                decision.shape,
-            ),
+            networks=public.networks,
+            distilled=() if distilled is None else distilled.networks,
+            unit_rows=public.candidate.unit_rows,
+            affinity=affinity,
+            shape=decision.shape,
             weight_model=weight_model,
             heads=decision.heads,
             gate=decision.gate,
         )
-        rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
+        released |= {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
         proba = decision.log.exp().to(torch.float32)
         learned = {"homophily": affinity.homophily}
-        return FitResult(trained=trained, proba=proba, released={**counts, **rows}, learned=learned)
+        return FitResult(trained=trained, proba=proba, released=released, learned=learned)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedEdgeLevelClassCode:
         """Return the fit with these parameters.
@@ -530,12 +476,32 @@ class EdgeLevelClassCode(Method):
         Raises:
             ArtifactError: If they do not have this number of features and classes.
         """
+        networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
+        width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
+        whole = all(fits(some, width, classes) for some in (networks, distilled or networks))
+        whole &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
+        if not whole:
+            raise ArtifactError(
+                f"the model's weights are not those of {width} features and {classes} classes; take them "
+                "from the original run"
+            )
+        degree, spread, overdispersion, temperature, unit_rows = numbers.tolist()
+        weight_model, weighting = None, self.edge_plan.edge_weighting
+        if weighting is not None:
+            network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
+            if network is not None:
+                network.load_state_dict(part_of(state, "weights/0/"))
+            weight_model = EdgeWeightModel(weighting.similarity, network)
         return TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
             edge_plan=self.edge_plan,
-            classes=sizes.classes,
-            inductive_predictor=InductivePredictor.restore(state, sizes.width, sizes.classes),
-            weight_model=restore_weight_model(self.edge_plan.edge_weighting, state, sizes.classes),
+            classes=classes,
+            networks=networks,
+            distilled=distilled,
+            unit_rows=bool(unit_rows),
+            affinity=Affinity(table, degree),
+            shape=LikelihoodShape(spread, overdispersion, temperature),
+            weight_model=weight_model,
             heads=tuple(PosteriorHead.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS)),
             gate=tuple(state["gate"].tolist()),
         )

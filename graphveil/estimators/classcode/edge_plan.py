@@ -5,7 +5,6 @@ summed (``BudgetAllocation``): class-pair counts first, then one round of sums, 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,17 +45,6 @@ def groups_of(graph: Graph) -> Tensor:
         return groups
     groups[graph.mask("train")] = TRAIN
     groups[graph.mask("val")] = VAL
-    return groups
-
-
-def prediction_groups(graph: Graph, first: int) -> Tensor:
-    """Return each node's group in a graph to predict.
-
-    Nodes before ``first`` send GNN messages and have no aggregate. The whole budget of their edges is used at
-    the other end, as if they were labeled.
-    """
-    groups = groups_of(graph)
-    groups[:first] = TRAIN
     return groups
 
 
@@ -103,22 +91,20 @@ class BudgetAllocation:
         return cls(weights, shares, count_share, similarity)
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
-        """Return the counts and the rounds of aggregates that together cost mu in every pair of groups."""
-        cells = EdgeCountQuery(
-            self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
-        )
-        return (cells, *self.rows(mu, classes))
-
-    def rows(self, mu: float, classes: int) -> tuple[NeighborSumQuery, ...]:
-        """Return the rounds of aggregates only."""
-        return tuple(self._round(mu * math.sqrt(share), classes) for share in self.shares)
-
-    def _round(self, mu: float, classes: int) -> NeighborSumQuery:
-        bound = 1.0 if self.similarity is None else self.similarity.bound
-        bits = GRID_BITS if self.similarity is None else SIMILARITY_GRID_BITS
-        labeled = bound / (mu * math.sqrt(1 - self.count_share))
-        sigma = (labeled, labeled, bound / mu)
-        return NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity)
+        """Return the counts, if they have a share, and the rounds, with cost mu in every pair of groups."""
+        bound, bits = 1.0, GRID_BITS
+        if self.similarity is not None:
+            bound, bits = self.similarity.bound, SIMILARITY_GRID_BITS
+        queries: list[Query] = []
+        if self.count_share:
+            labeled_pairs, noise = (True, True, False), 1 / (mu * math.sqrt(self.count_share))
+            queries.append(EdgeCountQuery(self.weights.partition, labeled_pairs, classes, (noise,)))
+        for share in self.shares:
+            part = mu * math.sqrt(share)
+            labeled = bound / (part * math.sqrt(1 - self.count_share))
+            sigma = (labeled, labeled, bound / part)
+            queries.append(NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity))
+        return tuple(queries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,28 +160,30 @@ class EdgeReleaseConfig:
 
     def fit_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
         """Return all queries of a fit, as one release."""
-        if self.counts_neighbors(privacy_config, sizes):
-            return neighbor_count_query(privacy_config, sizes)
-        return _calibrated(
-            privacy_config, sizes, self._allocation(privacy_config, sizes, self.count_share).queries
-        )
+        return self._plan(privacy_config, sizes, self.count_share)
 
     def prediction_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
         """Return rounds of aggregates only; class-pair counts of a fit apply to other graphs."""
-        if self.counts_neighbors(privacy_config, sizes):
-            return neighbor_count_query(privacy_config, sizes)
-        return _calibrated(privacy_config, sizes, self._allocation(privacy_config, sizes, 0.0).rows)
+        return self._plan(privacy_config, sizes, 0.0)
 
-    def _allocation(
-        self, privacy_config: PrivacyConfig, sizes: PublicSizes, count_share: float
-    ) -> BudgetAllocation:
+    def _plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes, count_share: float) -> ReleasePlan:
+        unit, budget = privacy_config.unit, privacy_config.budget
+        if self.counts_neighbors(privacy_config, sizes):
+            return neighbor_count_plan(privacy_config, sizes)
         similarity = None if self.edge_weighting is None else self.edge_weighting.similarity
-        return BudgetAllocation.choose(
-            privacy_config.unit, count_share, self.has_few_labels(sizes), self.reverse_weight, similarity
+        allocation = BudgetAllocation.choose(
+            unit, count_share, self.has_few_labels(sizes), self.reverse_weight, similarity
+        )
+        return calibrate_plan(
+            unit,
+            budget,
+            privacy_config.delta_for(sizes.nodes),
+            lambda mu: allocation.queries(mu, sizes.classes),
+            num_nodes=sizes.nodes,
         )
 
 
-def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
+def neighbor_count_plan(privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
     """Return one query for counts of neighbors, with the full epsilon up to a useful maximum.
 
     With two classes the aggregates are short, and accuracy is limited by the few edges that training nodes
@@ -203,29 +191,14 @@ def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> R
     (``benchmarks/notes/028-both-ends.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> plan = neighbor_count_query(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,
+    >>> plan = neighbor_count_plan(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,
     ...     classes=2))
     >>> plan.queries[0].ranks, plan.queries[0].epsilon, round(plan.epsilon, 3)
     (None, 2.0, 4.0)
     """
-    both = (
-        isinstance(privacy_config.unit, UndirectedEdge)
-        and sizes.classes == 2
-        and privacy_config.budget >= _BOTH_ENDS
-    )
-    ranks, epsilon = (None, privacy_config.budget / 2) if both else (RANKS, privacy_config.budget)
+    unit, epsilon = privacy_config.unit, privacy_config.budget
+    ranks: tuple[int, ...] | None = RANKS
+    if isinstance(unit, UndirectedEdge) and sizes.classes == 2 and epsilon >= _BOTH_ENDS:
+        ranks, epsilon = None, epsilon / 2
     query = NeighborCountQuery(PARTITION, ranks, min(epsilon, MAX_EPSILON), sizes.classes)
-    return ReleasePlan(privacy_config.unit, (query,), privacy_config.delta_for(sizes.nodes))
-
-
-def _calibrated(
-    privacy_config: PrivacyConfig, sizes: PublicSizes, queries: Callable[[float, int], tuple[Query, ...]]
-) -> ReleasePlan:
-    """Return the plan of these queries, which have a total mu, for C classes."""
-    return calibrate_plan(
-        privacy_config.unit,
-        privacy_config.budget,
-        privacy_config.delta_for(sizes.nodes),
-        lambda mu: queries(mu, sizes.classes),
-        num_nodes=sizes.nodes,
-    )
+    return ReleasePlan(unit, (query,), privacy_config.delta_for(sizes.nodes))

@@ -1,7 +1,7 @@
 """The noisy aggregates of edge-level ClassCode: their queries, and class likelihoods from them.
 
 A release queries aggregates in rounds: counts of neighbors by class with pure epsilon-DP (``CountRounds``),
-or sums of codes (``AggregationRounds``). Both return aggregates in noise units and the ``Signal``, the
+or sums of codes (``CodeSumRounds``). Both return aggregates in noise units and the ``Signal``, the
 expected value of an aggregate given its node's class:
 
 1. Noisy counts estimate how classes are connected (``Affinity``) and the homophily.
@@ -13,27 +13,24 @@ Everything here is post-processing of released values and public labels.
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss, one_hot
 
-from graphveil._util.random import PublicStreams
 from graphveil.data import Features, Graph
 from graphveil.errors import ReleaseError
 from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
-from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN
+from graphveil.estimators.classcode.edge_plan import GROUPS, TRAIN
 from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.method import State, networks_state, part_of
+from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward
 from graphveil.propagation import safe_unit
 from graphveil.release import (
-    EdgeCountData,
-    EdgeCountQuery,
     NeighborCountData,
     NeighborCountQuery,
     NeighborSumData,
@@ -55,9 +52,7 @@ _MAX_FITTED_NODES = 1 << 12  # maximum number of aggregates to fit the length on
 _SOURCES, _PAIRS = 512, 1 << 22  # number of sampled senders, and total number of pairs
 _MIN_RELATIVE_WEIGHT = 1e-3  # share of the bound: lower bound of the mean weight into a node
 _MIN_UNIT = 0.03  # in edges: heads train badly on aggregates of hundreds of units
-_SOFT_CODE_QUALITY = (
-    0.5  # length of a soft code relative to a true label, for the expected length of an aggregate
-)
+_SOFT_CODE_QUALITY = 0.5  # length of a soft code relative to a true label's
 _MIN_LEVEL = 0.1  # share of the mean length: limits the scaling of aggregates that are only noise to 10 times
 
 
@@ -155,24 +150,20 @@ def affinity_from_endpoint_counts(
         labels: Classes of the receivers.
         share: Share of their neighbors that is counted.
     """
-    classes = len(ordered)
     total = ordered.sum().clamp_min(1.0)
     same = (ordered.diagonal().sum() / total).clamp(0.02, 0.98)
-    prior = total * _prior_shares(torch.bincount(labels, minlength=classes).to(torch.float64), same)
+    # The prior: a symmetric table of shares whose diagonal has the released sum.
+    class_counts = torch.bincount(labels, minlength=len(ordered)).to(torch.float64).clamp_min(0.5)
+    shares = class_counts / class_counts.sum()
+    outer = torch.outer(shares, shares)
+    diagonal = torch.diag(outer.diagonal())
+    rest = outer - diagonal
+    prior = total * (same * diagonal / diagonal.sum() + (1 - same) * rest / rest.sum())
     weight = (prior / 2).square() / ((prior / 2).square() + variance)
     counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
     mean_degree = float(counts.sum()) / len(labels) / share
     homophily = Homophily.from_counts(ordered, variance)
     return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree, homophily)
-
-
-def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
-    """Return a symmetric table of shares with the given sum of the diagonal."""
-    shares = class_counts.clamp_min(0.5) / class_counts.clamp_min(0.5).sum()
-    outer = torch.outer(shares, shares)
-    diagonal = torch.diag(outer.diagonal())
-    rest = outer - diagonal
-    return same * diagonal / diagonal.sum() + (1 - same) * rest / rest.sum()
 
 
 @dataclass(frozen=True)
@@ -291,24 +282,6 @@ def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteri
 
 
 @dataclass(frozen=True)
-class WeightMoments:
-    """Mean and mean square of the weights into each node v, by the class j of the sender, each (N, C)."""
-
-    mean: Tensor
-    square: Tensor
-
-    @staticmethod
-    def averaged(several: list["WeightMoments"]) -> "WeightMoments":
-        """Return the moments of averaged aggregates."""
-        mean = torch.stack([one.mean for one in several]).mean(dim=0)
-        return WeightMoments(mean, torch.stack([one.square for one in several]).mean(dim=0))
-
-    def __getitem__(self, nodes: slice) -> "WeightMoments":
-        """Return the moments of some nodes."""
-        return WeightMoments(self.mean[nodes], self.square[nodes])
-
-
-@dataclass(frozen=True)
 class EdgeWeightModel:
     """An edge weight, and the network of ``learned_public`` if that is used.
 
@@ -332,8 +305,10 @@ class EdgeWeightModel:
             return probabilities
         return soft_codes(log_posteriors, simplex_codes(log_posteriors.shape[1]))
 
-    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> WeightMoments:
-        """Estimate the moments from a sample of senders to all nodes, independently of the edges.
+    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> Tensor:
+        """Estimate mean and mean square of the weights into each node, by the class of the sender, (2, N, C).
+
+        They are estimated on a sample of senders to all nodes, independently of the edges.
 
         Args:
             keys: Inputs of the edge weight.
@@ -344,9 +319,8 @@ class EdgeWeightModel:
         drawn = torch.randperm(count, generator=generator)[: min(_SOURCES, max(1, _PAIRS // count))]
         sources = drawn.sort().values
         member = classes[sources].to(torch.float64)
-        total = (
-            member.sum(dim=0) + 1
-        )  # one more sample with the mean of all, for classes that the sample misses
+        # One more sample with the mean of all, for classes that the sample misses.
+        total = member.sum(dim=0) + 1
         first, parts = 0, []
         for block in weights_from(self.similarity, keys, sources):
             w = block.to(torch.float64)
@@ -355,7 +329,7 @@ class EdgeWeightModel:
             both = [(p @ member + p.mean(dim=1, keepdim=True)) / total for p in (w, w.square())]
             parts.append(torch.stack(both))
             first += len(w)
-        return WeightMoments(*torch.cat(parts, dim=1))
+        return torch.cat(parts, dim=1)
 
 
 def fit_weight_model(
@@ -376,27 +350,7 @@ def fit_weight_model(
     return EdgeWeightModel(edge_weighting.similarity, network)
 
 
-def weight_model_state(weight_model: EdgeWeightModel | None) -> State:
-    """Return the parameters of the network of edge weights, if there is one."""
-    network = None if weight_model is None else weight_model.weight_network
-    return {} if network is None else networks_state("weights", [network])
-
-
-def restore_weight_model(
-    edge_weighting: EdgeWeighting | None, state: State, classes: int
-) -> EdgeWeightModel | None:
-    """Return the model from the result of ``weight_model_state``."""
-    if edge_weighting is None:
-        return None
-    network = edge_weighting.weight_network(classes, PublicStreams(0).torch("restore"))
-    if network is not None:
-        network.load_state_dict(part_of(state, "weights/0/"))
-    return EdgeWeightModel(edge_weighting.similarity, network)
-
-
-def weighted(
-    signal: Signal, neighbors: Tensor, codes: Tensor, moments: WeightMoments, bound: float
-) -> Signal:
+def weighted(signal: Signal, neighbors: Tensor, codes: Tensor, moments: Tensor, bound: float) -> Signal:
     """Return the signal of weighted aggregates: a neighbor of class j counts with its mean weight m_vj.
 
         b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
@@ -405,61 +359,106 @@ def weighted(
         signal: Signal of aggregates with weights of one.
         neighbors: B, the class shares among the neighbors of each class, (C, C).
         codes: c, the mean code that a neighbor of each class sends, (C, C-1), or (N, C, C-1).
-        moments: Moments of the weights into each node.
+        moments: Mean and mean square of the weights into each node, by the class of the sender, (2, N, C).
         bound: The largest edge weight.
     """
-    gain = moments.mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
-    relative = moments.mean / gain[:, None]
+    mean, square = moments
+    gain = mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
+    relative = mean / gain[:, None]
     means = torch.einsum("kj,njd->nkd", neighbors, relative[:, :, None] * codes)
-    scatter = moments.square.mean(dim=1) / gain
+    scatter = square.mean(dim=1) / gain
     return replace(signal, length=signal.length * gain, means=means, scatter=scatter)
 
 
-class CountRounds:
-    """The noisy counts of one release, with the interface of ``AggregationRounds``.
+class AggregationRounds(ABC):
+    """The aggregates that a release has returned so far, in the order of its plan.
+
+    Args:
+        graph: Graph to query.
+        groups: Public group of each node.
+        labels: Each node's class if it is public, otherwise -1, (N).
+        release: Release that executes the queries.
+        first: First node that has an aggregate; nodes before it only send.
+    """
+
+    hops: Sequence[Query]  # the queries, one per round
+
+    def __init__(self, graph: Graph, groups: Tensor, labels: Tensor, release: Release, first: int) -> None:
+        """Start before the first round."""
+        self.rows: list[Tensor] = []  # one per round, as they were released
+        self._graph, self._groups, self._labels = graph, groups, labels
+        self._release, self._receiving = release, slice(first, None)
+
+    @abstractmethod
+    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+        """Send public values along the edges, and store the aggregates.
+
+        Args:
+            log_posteriors: Posteriors that unlabeled nodes send.
+            seen: Inputs of edge weights, if any: posteriors that do not depend on a node's own label.
+            generator: Draws the nodes from which the mean of the weights is estimated.
+        """
+
+    @abstractmethod
+    def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
+        """Return the rounds' aggregates as one, in noise units, and their expected value.
+
+        Args:
+            affinity: Affinities between classes, and the mean degree.
+            unlabeled: Whether most neighbors are known by a predicted class only. A class then counts as its
+                members are predicted, instead of as itself.
+        """
+
+    @abstractmethod
+    def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
+        """Return the head's inputs, normalized, since nodes of different expected lengths share one head."""
+
+    def _public_classes(self, log_posteriors: Tensor) -> Tensor:
+        """Return the public class probabilities of each node: its label, or its posterior, (N, C)."""
+        classes, labeled = log_posteriors.exp().to(torch.float64), self._labels >= 0
+        classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
+        return classes
+
+
+class CountRounds(AggregationRounds):
+    """The noisy counts of neighbors by class: one round with pure epsilon-DP.
 
     Each edge affects one aggregate. If it adds one class, it changes one integer by one. Discrete Laplace
     noise at the full epsilon then has a third of the standard deviation of a Gaussian at delta 1e-7. There
     are no other queries: the aggregates of training nodes estimate how classes are connected. For two
     classes, from epsilon 4, both ends count the edge. Aggregates of training nodes then receive as many edges
     as those of targets, which matters more there than noise (``docs/privacy/proofs/classcode.md``).
-
-    Args:
-        graph: Graph to query.
-        groups: Public group of each node.
-        labels: Each node's class if it is public, otherwise -1, (N).
-        hops: The query, alone.
-        release: Release that executes it.
-        first: First node that has an aggregate; nodes before it only send.
     """
 
     def __init__(
         self,
+        query: NeighborCountQuery,
         graph: Graph,
         groups: Tensor,
         labels: Tensor,
-        hops: tuple[NeighborCountQuery],
         release: Release,
-        first: int = 0,
+        first: int,
     ) -> None:
         """Start before the release."""
-        self.hops = hops
-        self.rows: list[Tensor] = []
-        self._graph, self._groups, self._labels = graph, groups, labels
-        self._release, self._receiving = release, slice(first, None)
-        self._once = hops[0].ranks is not None and not graph.directed  # each edge counts at one of its ends
-        self._counted_fractions = counted_edge_fractions(hops[0].ranks if self._once else None)
+        super().__init__(graph, groups, labels, release, first)
+        self.hops = (query,)
+        self._sigma = query.law.sigma
+        self._once = query.ranks is not None and not graph.directed  # each edge counts at one of its ends
+        self._counted_fractions = counted_edge_fractions(query.ranks if self._once else None)
         self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
         self._count_distribution = torch.empty(0)
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Count every node as its label, otherwise its most likely class; ``seen`` and draws are not used."""
-        labeled = self._labels >= 0
-        classes = torch.where(labeled, self._labels, log_posteriors.argmax(dim=1))
+        classes = torch.where(self._labels >= 0, self._labels, log_posteriors.argmax(dim=1))
         self.rows.append(self._release.answer(NeighborCountData(classes)))
-        known = log_posteriors.exp().to(torch.float64)
-        known[labeled] = one_hot(self._labels[labeled], known.shape[1]).to(torch.float64)
-        self._count_distribution = self._count_distribution_by_group(known, classes)
+        # How a neighbor of each class is counted in aggregates of each group, (groups, C, C): if posteriors
+        # are calibrated, class j is counted as sum_u p_uj e_u / sum_u p_uj.
+        known = self._public_classes(log_posteriors)
+        counted = one_hot(classes, known.shape[1]).to(torch.float64)
+        reach = self._counted_fractions[self._groups]  # (N, into)
+        by_group = torch.stack([(known * into[:, None]).T @ counted for into in reach.T])
+        self._count_distribution = by_group / known.sum(dim=0).clamp_min(1e-9)[:, None]
 
     def affinity(self) -> Affinity:
         """Return how classes are connected, from the aggregates of training nodes; labels are public.
@@ -471,35 +470,23 @@ class CountRounds:
         classes = rows.shape[1]
         endpoint_counts = one_hot(labels, classes).to(torch.float64).T @ rows
         counted = torch.bincount(labels, minlength=classes).to(torch.float64)
-        variance = counted[:, None].expand(-1, classes) * self.hops[0].law.sigma ** 2
-        combined_aggregates = float(self._counted_fractions[:, TRAIN] @ self._shares)
+        variance = counted[:, None].expand(-1, classes) * self._sigma**2
+        share = float(self._counted_fractions[:, TRAIN] @ self._shares)
         if self._once:
-            endpoint_counts, variance, combined_aggregates = (
-                endpoint_counts + endpoint_counts.T,
-                variance + variance.T,
-                2 * combined_aggregates,
-            )
+            endpoint_counts, variance = endpoint_counts + endpoint_counts.T, variance + variance.T
             variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
-        return affinity_from_endpoint_counts(endpoint_counts, variance, labels, combined_aggregates)
+            share = 2 * share
+        return affinity_from_endpoint_counts(endpoint_counts, variance, labels, share)
 
     def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
-        """Return the counts in noise units, and their expected value.
-
-        Args:
-            affinity: Affinities between classes, and the mean degree.
-            unlabeled: Whether most nodes are counted by a predicted class. A class then counts as predicted
-                for its members, instead of as itself.
-        """
-        groups, unit = self._groups[self._receiving], max(self.hops[0].law.sigma, _MIN_UNIT)
-        length = affinity.mean_degree * (self._shares @ self._counted_fractions) / unit
+        """Return the counts in noise units, and their expected value."""
+        groups, unit = self._groups[self._receiving], max(self._sigma, _MIN_UNIT)
+        fractions = self._shares @ self._counted_fractions
+        length = affinity.mean_degree * fractions / unit
+        means = affinity.neighbors
         if unlabeled:
-            normalized_counts = (
-                self._count_distribution
-                / (self._shares @ self._counted_fractions).clamp_min(1e-9)[:, None, None]
-            )
+            normalized_counts = self._count_distribution / fractions.clamp_min(1e-9)[:, None, None]
             means = torch.einsum("kj,njd->nkd", affinity.neighbors, normalized_counts[groups])
-        else:
-            means = affinity.neighbors
         counts = self.rows[0].to(torch.float64) / unit
         return counts, Signal(length[groups], means, torch.ones((), dtype=torch.float64))
 
@@ -507,16 +494,6 @@ class CountRounds:
         """Return the head's inputs, normalized, since groups receive different shares and share one head."""
         level = (signal.length.mean() / signal.length.clamp_min(1e-9))[:, None]
         return head_inputs(start, prior, [merged * level])
-
-    def _count_distribution_by_group(self, known: Tensor, classes: Tensor) -> Tensor:
-        """Return how a neighbor of each class is counted in aggregates of each group, (groups, C, C).
-
-        If posteriors are calibrated, class j is counted as sum_u p_uj e_u / sum_u p_uj.
-        """
-        counted = one_hot(classes, known.shape[1]).to(torch.float64)
-        reach = self._counted_fractions[self._groups]  # (N, into)
-        total = known.sum(dim=0).clamp_min(1e-9)
-        return torch.stack([(known * into[:, None]).T @ counted for into in reach.T]) / total[:, None]
 
 
 def counted_edge_fractions(ranks: tuple[int, ...] | None) -> Tensor:
@@ -532,56 +509,30 @@ def counted_edge_fractions(ranks: tuple[int, ...] | None) -> Tensor:
     return (ahead + 1) / 2
 
 
-def query_class_counts(
-    release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
-) -> tuple[Tensor, Affinity]:
-    """Query the class-pair counts of labeled pairs; return them, and the affinities."""
-    labeled = groups != TARGET
-    cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
-    labels, nodes = graph.y[labeled], graph.num_nodes
-    return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
-
-
-class AggregationRounds:
-    """The aggregates that a release has returned so far, in the order of its plan.
-
-    Args:
-        graph: Graph to query.
-        groups: Public group of each node.
-        labels: Each node's class if it is public, otherwise -1, (N).
-        hops: The rounds of aggregates.
-        release: Release that executes them.
-        weight_model: Edge weights; None for weights of one.
-        first: First node that has an aggregate; nodes before it only send.
-    """
+class CodeSumRounds(AggregationRounds):
+    """Noisy sums of codes, in one round or, with few labels, in two."""
 
     def __init__(
         self,
+        hops: Sequence[NeighborSumQuery],
         graph: Graph,
         groups: Tensor,
         labels: Tensor,
-        hops: Sequence[NeighborSumQuery],
         release: Release,
-        weight_model: EdgeWeightModel | None = None,
-        first: int = 0,
+        first: int,
+        weight_model: EdgeWeightModel | None,
     ) -> None:
-        """Start before the first round."""
-        self.hops = hops
-        self.rows: list[Tensor] = []  # one per round, as they were released
-        self._graph, self._groups, self._labels = graph, groups, labels
-        self._release, self._weight_model, self._receiving = release, weight_model, slice(first, None)
+        """Start before the first round; without a model, all edge weights are one."""
+        super().__init__(graph, groups, labels, release, first)
+        self.hops: Sequence[NeighborSumQuery] = hops
+        self._weight_model = weight_model
         self._codes = simplex_codes(hops[0].dim + 1)
-        self._moments: list[WeightMoments] = []  # one per round, of its weights
+        self._moments: list[Tensor] = []  # one per round, of its weights
         self._sent: list[Tensor] = []  # one per round: what a neighbor of each class sends to each group
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Send labels and posteriors along the edges, and store the aggregates.
-
-        Args:
-            log_posteriors: Posteriors whose mean codes unlabeled nodes send.
-            seen: Inputs of edge weights, if any: posteriors that do not depend on a node's own label.
-            generator: Draws the nodes from which the mean of the weights is estimated.
-        """
+        """Send the codes of labels and the mean codes of posteriors, and store the aggregates."""
+        hop = self.hops[len(self.rows)]
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
             codes = safe_unit(codes)  # with few labels an uncertain code still has full norm
@@ -589,35 +540,38 @@ class AggregationRounds:
         codes[labeled] = self._codes[self._labels[labeled]]
         keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
         self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
-        classes = self._classes(log_posteriors)
-        self._sent.append(self._mean_codes(codes, classes, self.hops[len(self._sent)]))
+        # The mean code that a node of each class sends to each group, (groups, C, C-1): if posteriors are
+        # calibrated, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
+        classes = self._public_classes(log_posteriors)
+        weights = torch.tensor(hop.weights.table, dtype=torch.float64)[self._groups]  # (N, into)
+        by_group = torch.stack([(classes * into[:, None]).T @ codes.to(torch.float64) for into in weights.T])
+        self._sent.append(by_group / classes.sum(dim=0).clamp_min(1e-9)[:, None])
         if self._weight_model is not None and keys is not None:
-            self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])
+            self._moments.append(self._weight_model.moments(keys, classes, generator)[:, self._receiving])
 
     def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
         """Return the rounds' aggregates as one, in noise units, and their expected value.
 
         Equal rounds average: the sum of n aggregates over sqrt n has unit noise and sqrt n times the length.
-
-        Args:
-            affinity: Affinities between classes, and the mean degree.
-            unlabeled: Whether most messages are from nodes without a label. A class then sends what its
-                members send by their own posteriors, instead of its code.
         """
-        groups, count = self._groups[self._receiving], len(self.rows)
+        groups, count, first = self._groups[self._receiving], len(self.rows), self.hops[0]
         each = [in_noise_units(rows, hop, groups) for rows, hop in zip(self.rows, self.hops, strict=False)]
         merged = torch.stack(each).sum(dim=0) / math.sqrt(count)
+        sigma = torch.tensor(first.sigma, dtype=torch.float64)
         if unlabeled:
             sent = torch.stack(self._sent).mean(dim=0)[groups]
-            length = affinity.mean_degree / torch.tensor(self.hops[0].sigma, dtype=torch.float64)[groups]
+            length = affinity.mean_degree / sigma[groups]
             means = torch.einsum("kj,njd->nkd", affinity.neighbors, sent)
         else:
             sent, means = self._codes, affinity.neighbors @ self._codes
-            length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._receiving]
+            share = torch.bincount(self._groups, minlength=GROUPS).to(torch.float64) / len(self._groups)
+            quality = torch.tensor([1.0, 1.0, _SOFT_CODE_QUALITY], dtype=torch.float64)
+            gain = (share * quality) @ torch.tensor(first.weights.table, dtype=torch.float64)
+            length = (affinity.mean_degree * gain / sigma)[groups]
         plain = Signal(length * math.sqrt(count), means, torch.ones((), dtype=torch.float64))
         if self._weight_model is None:
             return merged, plain
-        moments, bound = WeightMoments.averaged(self._moments), self._weight_model.similarity.bound
+        moments, bound = torch.stack(self._moments).mean(dim=0), self._weight_model.similarity.bound
         return merged, weighted(plain, affinity.neighbors, sent, moments, bound)
 
     def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
@@ -628,31 +582,6 @@ class AggregationRounds:
         last = in_noise_units(self.rows[-1], self.hops[len(self.rows) - 1], self._groups[self._receiving])
         rows = [merged, last] if len(self.rows) > 1 else [merged]
         return head_inputs(start, prior, [row * level for row in rows])
-
-    def _classes(self, log_posteriors: Tensor) -> Tensor:
-        """Return the public class probabilities of each node: its label, or its posterior, (N, C)."""
-        classes = log_posteriors.exp().to(torch.float64)
-        labeled = self._labels >= 0
-        classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
-        return classes
-
-    def _mean_codes(self, codes: Tensor, classes: Tensor, hop: NeighborSumQuery) -> Tensor:
-        """Return the mean code that a node of each class sends to each group, (groups, C, C-1).
-
-        If posteriors are calibrated, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
-        """
-        weights = torch.tensor(hop.weights.table, dtype=torch.float64)[self._groups]  # (N, into)
-        total = classes.sum(dim=0).clamp_min(1e-9)
-        each = [(classes * into[:, None]).T @ codes.to(torch.float64) for into in weights.T]
-        return torch.stack(each) / total[:, None]
-
-
-def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:
-    """Return each node's expected aggregate length in noise units, per unit of mean code, shape (N)."""
-    share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
-    quality = torch.tensor([1.0, 1.0, _SOFT_CODE_QUALITY], dtype=torch.float64)
-    gain = (share * quality) @ torch.tensor(query.weights.table, dtype=torch.float64)
-    return (mean_degree * gain / torch.tensor(query.sigma, dtype=torch.float64))[groups]
 
 
 def in_noise_units(rows: Tensor, query: NeighborSumQuery, groups: Tensor) -> Tensor:
@@ -668,9 +597,6 @@ def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -
     return torch.cat([part.to(torch.float32) for part in parts], dim=1)
 
 
-AnyAggregationRounds: TypeAlias = AggregationRounds | CountRounds
-
-
 def build_rounds(
     queries: Sequence[Query],
     graph: Graph,
@@ -679,20 +605,11 @@ def build_rounds(
     release: Release,
     weight_model: EdgeWeightModel | None = None,
     first: int = 0,
-) -> AnyAggregationRounds:
+) -> AggregationRounds:
     """Return the rounds of a plan's queries, before the first one; see ``AggregationRounds``."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
-        return CountRounds(graph, groups, labels, (queries[0],), release, first)
+        return CountRounds(queries[0], graph, groups, labels, release, first)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
         raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
-    return AggregationRounds(graph, groups, labels, hops, release, weight_model, first)
-
-
-def estimate_affinity(rounds: AnyAggregationRounds, known: Affinity | None) -> Affinity:
-    """Return how classes are connected, from class-pair counts if queried, otherwise from aggregates."""
-    if isinstance(rounds, CountRounds):
-        return rounds.affinity()
-    if known is None:
-        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
-    return known
+    return CodeSumRounds(hops, graph, groups, labels, release, first, weight_model)

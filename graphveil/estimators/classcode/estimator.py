@@ -1,10 +1,8 @@
 """ClassCode: noisy counts of neighbors by class, with weights that depend on which predictions are needed."""
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError, UnitError
@@ -15,8 +13,12 @@ from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
-from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.release.weights import GivenWeight
+
+_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
+_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
+_OPTIONS_OF_SUMS = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
+_NAMED_TARGETS = ("unlabeled", "test")  # of targets
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -119,18 +121,61 @@ class ClassCode(Estimator):
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
-        privacy_config = self.privacy_config
-        if not privacy_config.protects:
+        if not self.privacy_config.protects:
             raise UnitError(
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
                 "epsilon, or use sage, gcn, gat or gap with unit='none' as the non-private reference"
             )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        check_options(self.get_params(), defaults, privacy_config)
+        on_records = self.privacy_config.on_records
+        for name in self._changed(_EDGE_LEVEL_OPTIONS if on_records else _NODE_LEVEL_OPTIONS):
+            wanted = "edge units" if on_records else "unit 'node-record'"
+            raise ConfigError(
+                f"{name}={getattr(self, name)!r} is for {wanted} and has no effect under unit "
+                f"{self.privacy_config.unit.name!r}; drop it"
+            )
+        if on_records:
+            self._check_node_level()
+        for name in self._changed(_OPTIONS_OF_SUMS) if self.noise == "laplace" else ():
+            raise ConfigError(
+                f"{name}={getattr(self, name)!r} is for sums of codes and has no effect where neighbors are "
+                "counted (noise='laplace'); drop it, or pass noise='gaussian'"
+            )
+
+    def _changed(self, options: tuple[str, ...]) -> list[str]:
+        """Return the options that do not have their default values."""
+        return [name for name in options if getattr(self, name) != getattr(type(self), name)]
+
+    def _check_node_level(self) -> None:
+        """Reject values outside their range, and contradictory options, under unit ``node-record``."""
+        if self.encoder_share is not None:
+            checks.within(0.001, 0.85, encoder_share=self.encoder_share)
+        targets: object = self.targets
+        if targets is None:
+            return
+        if isinstance(targets, str):
+            checks.one_of(_NAMED_TARGETS, targets=targets)
+        elif not isinstance(targets, tuple | list) or not all(
+            isinstance(id, str | Integral) and not isinstance(id, bool) for id in targets
+        ):
+            names = " or ".join(map(repr, _NAMED_TARGETS))
+            raise ConfigError(f"targets={targets!r} must be {names}, or a tuple of node ids")
+        if not targets or self.read_own_edges:
+            raise ConfigError(
+                "read_own_edges reads the rows of all nodes, and an empty targets= releases none: drop "
+                "targets, or name nodes and predict from their own rows (read_own_edges=False)"
+            )
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
         privacy_config = self.privacy_config
-        edge_weighting = self._edge_weighting(privacy_config)
+        edge_weighting = EdgeWeighting.from_config(
+            self.weights, self.weight_rows, encoder=True, records=privacy_config.on_records
+        )
+        if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
+            raise ConfigError(
+                "weights='given' reads the weights of the graph's edges, and classcode counts edges "
+                "regardless of their weights, so that it would not know how long a row is; use gap, which "
+                "reads them, or drop them (adjacency.without_weights(), or no --weight)"
+            )
         if privacy_config.on_records:
             return NodeLevelClassCode(
                 name=self.method,
@@ -153,78 +198,4 @@ class ClassCode(Estimator):
             privacy_config=privacy_config,
             edge_plan=edge_plan,
             self_training=self.self_training,
-        )
-
-    def _edge_weighting(self, privacy_config: PrivacyConfig) -> EdgeWeighting | None:
-        """Return the edge weights, rejecting those that the unit or ClassCode does not support."""
-        edge_weighting = EdgeWeighting.from_config(
-            self.weights, self.weight_rows, encoder=True, records=privacy_config.on_records
-        )
-        if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
-            raise ConfigError(
-                "weights='given' reads the weights of the graph's edges, and classcode counts edges "
-                "regardless of their weights, so that it would not know how long a row is; use gap, which "
-                "reads them, or drop them (adjacency.without_weights(), or no --weight)"
-            )
-        return edge_weighting
-
-
-_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
-_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
-_NAMED_TARGETS = ("unlabeled", "test")  # of targets
-
-
-def check_options(
-    given: Mapping[str, Any], defaults: Mapping[str, Any], privacy_config: PrivacyConfig
-) -> None:
-    """Reject options of the other kind of unit, and contradictory options.
-
-    Args:
-        given: The constructor keywords.
-        defaults: Their default values.
-        privacy_config: Unit and budget.
-
-    Raises:
-        ConfigError: If an option has no effect under the unit, or a value is outside its range.
-    """
-    for name in _EDGE_LEVEL_OPTIONS if privacy_config.on_records else _NODE_LEVEL_OPTIONS:
-        if given[name] != defaults[name]:
-            wanted = "edge units" if privacy_config.on_records else "unit 'node-record'"
-            raise ConfigError(
-                f"{name}={given[name]!r} is for {wanted} and has no effect under unit "
-                f"{privacy_config.unit.name!r}; drop it"
-            )
-    if privacy_config.on_records:
-        _check_node_level(given)
-    of_sums = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
-    for name in of_sums if given["noise"] == "laplace" else ():
-        if given[name] != defaults[name]:
-            raise ConfigError(
-                f"{name}={given[name]!r} is for sums of codes and has no effect where neighbors are counted "
-                "(noise='laplace'); drop it, or pass noise='gaussian'"
-            )
-
-
-def _check_node_level(given: Mapping[str, Any]) -> None:
-    if given["encoder_share"] is not None:
-        checks.within(0.001, 0.85, encoder_share=given["encoder_share"])
-    targets = given["targets"]
-    _check_targets(targets)
-    if targets is not None and (not targets or given["read_own_edges"]):
-        raise ConfigError(
-            "read_own_edges reads the rows of all nodes, and an empty targets= releases none: drop targets, "
-            "or name nodes and predict from their own rows (read_own_edges=False)"
-        )
-
-
-def _check_targets(targets: object) -> None:
-    """Reject invalid ``targets``, before anything reads their number."""
-    if isinstance(targets, str):
-        checks.one_of(_NAMED_TARGETS, targets=targets)
-        return
-    ids = targets if isinstance(targets, tuple | list) else [targets]
-    known = all(isinstance(id, str | Integral) and not isinstance(id, bool) for id in ids)
-    if targets is not None and not (known and isinstance(targets, tuple | list)):
-        raise ConfigError(
-            f"targets={targets!r} must be {' or '.join(map(repr, _NAMED_TARGETS))}, or a tuple of node ids"
         )

@@ -1,6 +1,6 @@
 """ClassCode under unit ``node-record``: codes aggregated along the sources' own out-edges.
 
-A fit (``fit_node_level_classcode``) has three steps, and each is charged to the records that it reads:
+A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the records that it reads:
 
 1. The encoder: a linear classifier of features, trained by noisy steps on labeled nodes.
 2. Noisy out-edge aggregations of codes. Each is weighted by the results of the previous ones, and a mixture
@@ -20,7 +20,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from graphveil.data import Graph, rows
+from graphveil.data import Adjacency, Graph, rows
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
@@ -53,23 +53,18 @@ from graphveil.training import PrivateSchedule
 from graphveil.training.clipped_sums import LogitWeightsClippedSum
 
 Targets = str | tuple[int | str, ...] | None
-_ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
-_SAFETY = 1 + 1e-6  # a GNN message stays below its bound in spite of rounding
 Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
-_FLAT, _PREFERRED = 1, 8
-_LATER = 64.0
+_ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3  # of the encoder's step size
+_SAFETY = 1 + 1e-6  # a GNN message stays below its bound in spite of rounding
+_FLAT, _PREFERRED = 1, 8  # level of weight one, and levels up to four times that
+_LATER = 64.0  # squared factor of prioritized aggregates from the second aggregation on
 _UNCERTAINTY_FLOOR = 0.05
 _WEIGHTS_RATE, _MAX_WEIGHT = 1.0, 2.5
-_MAX_NOISE_STEP = (
-    0.25  # maximum standard deviation of the noise in a weight: with fewer records steps are smaller
-)
+_MAX_NOISE_STEP = 0.25  # standard deviation of the noise in a weight: with fewer records steps are smaller
 COMBINER_RATE = 8.0
 _TINY = 1e-12
 _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
 _FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # initial weights of the sums and of the log-likelihoods
-Read = Callable[
-    [Tensor], tuple[Tensor, Tensor]
-]  # published aggregates to sums over out-neighbors, and out-degrees
 
 
 def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
@@ -252,17 +247,13 @@ def allocate_levels(decoded: DecodedRows, prioritized: Tensor) -> Tensor:
     >>> allocate_levels(DecodedRows(torch.zeros(2, 3), faint, even), nobody).tolist()
     [1, 5]
     """
-    squared = (
-        (decoded.uncertainties + _UNCERTAINTY_FLOOR)
-        / decoded.strengths
-        * torch.where(prioritized, _LATER, 1.0)
-    )
-    return level_of(squared / squared.min()) if len(squared) else _FLAT + torch.zeros(0, dtype=torch.int64)
-
-
-def level_of(squared: Tensor) -> Tensor:
-    """Return the nearest level of squared weights that are at least one, on a logarithmic scale."""
-    return (2 * squared.log2()).round().clamp(0, len(LEVELS) - 1 - _FLAT).to(torch.int64) + _FLAT
+    if not len(prioritized):
+        return torch.zeros(0, dtype=torch.int64)
+    factors = torch.where(prioritized, _LATER, 1.0)
+    squared = (decoded.uncertainties + _UNCERTAINTY_FLOOR) / decoded.strengths * factors
+    # The nearest level on a logarithmic scale: levels are factors of sqrt 2.
+    steps = (2 * (squared / squared.min()).log2()).round()
+    return steps.clamp(0, len(LEVELS) - 1 - _FLAT).to(torch.int64) + _FLAT
 
 
 @dataclass(frozen=True)
@@ -270,11 +261,6 @@ class EvidenceWeights:
     """The weights of the features' log-posteriors and of the aggregates' log-likelihoods, (2)."""
 
     weights: Tensor
-
-    @classmethod
-    def even(cls) -> "EvidenceWeights":
-        """Return weights of one."""
-        return cls(torch.ones(WEIGHTS, dtype=torch.float64))
 
     def log_posteriors(self, log_posteriors: Tensor, log_likelihoods: Tensor) -> Tensor:
         """Return the weighted sum as log-posteriors, (N, C)."""
@@ -320,7 +306,7 @@ def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int)
 
 
 def own_neighborhood_sum(
-    read: Read, rows: Tensor, sigma: float, shrinkage: Tensor, sent: Tensor, out_degree_bound: float = 1.0
+    adjacency: Adjacency, rows: Tensor, sigma: float, shrinkage: Tensor, sent: Tensor, out_degree_bound: float
 ) -> Tensor:
     """Return the sum over each node's out-neighbors in noise units: float64 (N, d), zero without out-edges.
 
@@ -331,7 +317,7 @@ def own_neighborhood_sum(
     A node's own contribution is subtracted, so a labeled node does not receive its own label.
 
     Args:
-        read: Sums published aggregates over each node's out-neighbors.
+        adjacency: Edges; node v's sum reads v's own out-edges only.
         rows: Z, the result of one aggregation with weights of one, (N, d).
         sigma: Its noise.
         shrinkage: b, a function of published aggregates, (N); see ``row_shrinkage``.
@@ -339,7 +325,8 @@ def own_neighborhood_sum(
         out_degree_bound: D of the aggregation.
     """
     trusted = shrinkage.to(torch.float64)[:, None]
-    sums, degrees = read(torch.cat([trusted * rows, trusted, trusted.square()], dim=1))
+    published = torch.cat([trusted * rows, trusted, trusted.square()], dim=1)
+    sums, degrees = read_out_neighbor_sums(adjacency, published)
     weights = degrees.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
     others = sums[:, :-2] - weights[:, None] * sums[:, -2:-1] * sent
     length = sums[:, -1:].clamp_min(0).sqrt()
@@ -401,89 +388,6 @@ def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -
     return Combiner(descend_softmax(release, inputs, labels, start, schedule))
 
 
-@dataclass(frozen=True, eq=False)
-class NodeLevelFitResult:
-    """The result of a fit: public parameters and combined aggregates, and log-posteriors that are not public.
-
-    Shapes: ``rows`` (N, C-1), ``log_posteriors`` (N, C). Row v of the latter is only for people who are
-    authorized to access v's record.
-    """
-
-    encoder: NoisySoftmax
-    decider: EvidenceWeights | Combiner
-    rows: Tensor
-    log_posteriors: Tensor
-
-
-def fit_node_level_classcode(
-    graph: Graph,
-    plan: ReleasePlan,
-    release: Release,
-    session: Session,
-    released: Tensor,
-    *,
-    read_own_edges: bool = False,
-) -> NodeLevelFitResult:
-    """Execute the plan's queries in order, and predict every node from public values and its own record.
-
-    Recipe S weights the features' log-posterior and the aggregate's log-likelihood. Recipe R decides from
-    features, aggregate, and the aggregates of out-neighbors.
-
-    Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes outside of training are never read.
-
-    Args:
-        graph: Records and out-edges.
-        plan: Plan of a ``NodeLevelReleasePlan``.
-        release: Open release with the plan's first query as its next one.
-        session: Progress and workspace.
-        released: Nodes whose aggregates are released, bool (N).
-        read_own_edges: Recipe R; the plan has to be made for the same recipe.
-    """
-    steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
-    pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
-    if not steps or not pushes:
-        raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
-    last = steps[1] if len(steps) > 1 else None
-    labeled = training_members(graph, plan)
-    # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
-    prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
-
-    def push(vectors: Tensor, levels: Tensor) -> Tensor:
-        return release.answer(OutEdgeSumData(vectors, levels))
-
-    with session.stage("encoder"):
-        encoder = train_encoder(graph, steps[0], labeled, release)
-        log_posteriors = encoder.log_posteriors(graph.x)
-    with session.stage("aggregate"):
-        messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER])
-        sigmas = [query.sigma for query in pushes]
-        aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
-    with session.stage("classifier"):
-        if not read_own_edges:
-            read = (log_posteriors, aggregated.log_likelihoods)
-            evidence_weights = EvidenceWeights.even()
-            if last is not None:
-                features, likelihoods = (part[labeled] for part in read)
-                evidence_weights = fit_evidence_weights(
-                    features, likelihoods, graph.y[labeled], last, release
-                )
-            decided = evidence_weights.log_posteriors(*read)
-            return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided)
-        if last is None:
-            raise ReleaseError("a plan of recipe R ends with the combiner's steps")
-        neighborhood_sum = own_neighborhood_sum(
-            lambda published: read_out_neighbor_sums(graph.adjacency, published),
-            aggregated.rows,
-            aggregated.sigma,
-            row_shrinkage(aggregated.strengths, aggregated.sigma),
-            messages.first(log_posteriors),
-            pushes[0].out_degree_bound,
-        )
-        inputs = combiner_inputs(log_posteriors, neighborhood_sum, aggregated.log_likelihoods)
-        combiner = fit_combiner(inputs[labeled], graph.y[labeled], last.steps, release)
-    return NodeLevelFitResult(encoder, combiner, aggregated.rows, combiner.log_posteriors(inputs))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedNodeLevelClassCode(TrainedModel):
     """The encoder of features, and the decision on features and aggregates: weights (S) or a combiner (R)."""
@@ -511,23 +415,6 @@ class TrainedNodeLevelClassCode(TrainedModel):
         """Return the parameters."""
         return {**self.encoder.state(), "decider": self.decider.weights}
 
-    @classmethod
-    def restore(cls, state: State, sizes: PublicSizes) -> "TrainedNodeLevelClassCode":
-        """Return the model from the result of ``state``.
-
-        Raises:
-            ArtifactError: If the parameters do not have this number of features and classes.
-        """
-        weights, classes = state["decider"], sizes.classes
-        known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
-        if not known or state["encoder"].shape != (sizes.width + 1, classes):
-            raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {classes} classes; take "
-                "them from the original run"
-            )
-        decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
-        return cls(encoder=NoisySoftmax.restore(state), decider=decider)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelClassCode(Method):
@@ -553,18 +440,10 @@ class NodeLevelClassCode(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, aggregations and counts."""
-        privacy_config, release_plan = self.privacy_config, self.release_plan(sizes)
-        delta = privacy_config.delta_for(sizes.nodes)
-        return calibrate_plan(
-            release_plan.unit, privacy_config.budget, delta, release_plan.queries, num_nodes=sizes.nodes
-        )
-
-    def release_plan(self, sizes: PublicSizes) -> NodeLevelReleasePlan:
-        """Return the queries, before their noise is chosen."""
-        unit = self.privacy_config.unit
+        privacy_config, unit = self.privacy_config, self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
             raise UnitError(f"{self.name} on records is for unit 'node-record', not {unit.name!r}")
-        return NodeLevelReleasePlan(
+        release_plan = NodeLevelReleasePlan(
             unit=unit,
             features=sizes.width,
             classes=sizes.classes,
@@ -573,35 +452,92 @@ class NodeLevelClassCode(Method):
             fits_evidence_weights=self.targets is None,
             share=self.encoder_share,
             unlabeled_send=self.unlabeled_send,
-            metrics=self.privacy_config.private_metrics,
+            metrics=privacy_config.private_metrics,
             out_degree_bound=self.out_degree_bound,
         )
+        budget, delta = privacy_config.budget, privacy_config.delta_for(sizes.nodes)
+        return calibrate_plan(unit, budget, delta, release_plan.queries, num_nodes=sizes.nodes)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: recipe R predicts a node from its own out-edges."""
         return "read" if self.reads_own_edges else super().edge_use(plan)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Execute steps and aggregations in order, and release the planned accuracies."""
+        """Execute the plan's queries in order, and predict every node from public values and its own record.
+
+        Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes outside of training are never read.
+        """
         plan = session.plan
         if plan is None:
             raise ConfigError("ClassCode queries under a plan, and this session has none")
+        steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
+        pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
+        if not steps or not pushes:
+            raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
+        last = steps[1] if len(steps) > 1 else None
+        labeled = training_members(graph, plan)
+        # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
+        prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
         released = released_rows(graph, plan, self.targets)  # rejects wrong names before anything is charged
         release = session.open(graph, record_groups(graph))
-        decided = fit_node_level_classcode(
-            graph, plan, release, session, released, read_own_edges=self.reads_own_edges
-        )
-        proba, accuracy = decided.log_posteriors.exp().to(torch.float32), dict[str, float]()
+
+        def push(vectors: Tensor, levels: Tensor) -> Tensor:
+            return release.answer(OutEdgeSumData(vectors, levels))
+
+        with session.stage("encoder"):
+            encoder = train_encoder(graph, steps[0], labeled, release)
+            log_posteriors = encoder.log_posteriors(graph.x)
+        with session.stage("aggregate"):
+            messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER])
+            sigmas = [query.sigma for query in pushes]
+            aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
+        with session.stage("classifier"):
+            decider: EvidenceWeights | Combiner
+            labels, likelihoods = graph.y[labeled], aggregated.log_likelihoods
+            if self.reads_own_edges:
+                if last is None:
+                    raise ReleaseError("a plan of recipe R ends with the combiner's steps")
+                neighborhood_sum = own_neighborhood_sum(
+                    graph.adjacency,
+                    aggregated.rows,
+                    aggregated.sigma,
+                    row_shrinkage(aggregated.strengths, aggregated.sigma),
+                    messages.first(log_posteriors),
+                    pushes[0].out_degree_bound,
+                )
+                inputs = combiner_inputs(log_posteriors, neighborhood_sum, likelihoods)
+                decider = fit_combiner(inputs[labeled], labels, last.steps, release)
+                decided = decider.log_posteriors(inputs)
+            else:
+                decider = EvidenceWeights(torch.ones(WEIGHTS, dtype=torch.float64))
+                if last is not None:
+                    features = log_posteriors[labeled]
+                    decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
+                decided = decider.log_posteriors(log_posteriors, likelihoods)
+        # Row v of the probabilities is only for people who are authorized to access v's record.
+        proba, accuracy = decided.exp().to(torch.float32), dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
         return FitResult(
-            trained=TrainedNodeLevelClassCode(encoder=decided.encoder, decider=decided.decider),
+            trained=TrainedNodeLevelClassCode(encoder=encoder, decider=decider),
             proba=proba,
-            released={"rows": decided.rows.to(torch.float32)},
+            released={"rows": aggregated.rows.to(torch.float32)},
             private_accuracy=accuracy,
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
-        """Return the fit with these parameters."""
-        return TrainedNodeLevelClassCode.restore(state, sizes)
+        """Return the fit with these parameters.
+
+        Raises:
+            ArtifactError: If the parameters do not have this number of features and classes.
+        """
+        weights, classes = state["decider"], sizes.classes
+        known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
+        if not known or state["encoder"].shape != (sizes.width + 1, classes):
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {classes} classes; take "
+                "them from the original run"
+            )
+        decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
+        return TrainedNodeLevelClassCode(encoder=NoisySoftmax.restore(state), decider=decider)

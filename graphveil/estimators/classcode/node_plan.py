@@ -12,11 +12,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.record_plan import accuracy_count_query
 from graphveil.privacy import NodeRecord
-from graphveil.release import (
-    DPSGDQuery,
-    OutEdgeSumQuery,
-    Query,
-)
+from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
 
 # Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
@@ -24,6 +20,9 @@ FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
 FIRST_LEVELS = LEVELS[:10]  # up to weight four
 WEIGHTS = 2  # of recipe S: number of weights of features and aggregates
 WEIGHTS_CLIP = 2.0  # clipping norm of a record's gradient by them
+_EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2, in recipe S: two numbers need little
+_READING_SHARE, _COMBINER_SHARE = 0.2, 0.1  # of mu^2, for the encoder and the combiner of recipe R
+_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the smallest noise of the aggregates
 _ROUNDING = 1e-12
 _SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 
@@ -81,19 +80,6 @@ class BudgetSplit:
                 "must add up to 1, and at least 0.05 of the whole must be left for them"
             )
 
-    @classmethod
-    def for_weighted_rows(cls, encoder: float, evidence_weights: float = 0.0) -> "BudgetSplit":
-        """Return recipe S: three adaptive aggregations, and steps that fit evidence weights if enabled."""
-        return cls(encoder=encoder, combiner=evidence_weights, combiner_steps=20)
-
-    @classmethod
-    def neighborhood_sum(cls, encoder: float = 0.2, combiner: float = 0.1) -> "BudgetSplit":
-        """Return recipe R: one aggregation, and a combiner.
-
-        The encoder needs so little of the budget that one share suits all tested graphs and budgets.
-        """
-        return cls(encoder=encoder, combiner=combiner, pushes=(1.0,))
-
     @property
     def aggregation(self) -> float:
         """fa: the share of the aggregations."""
@@ -104,7 +90,7 @@ class BudgetSplit:
 
         z1 = sqrt(T1 / fe) / mu, sigma_k = 1 / (mu sqrt(fa f_k)), z2 = sqrt(T2 / fc) / mu.
 
-        >>> noise = BudgetSplit.for_weighted_rows(0.1).noise(0.26805112)
+        >>> noise = BudgetSplit(encoder=0.1).noise(0.26805112)
         >>> round(noise.encoder, 4), [round(sigma, 4) for sigma in noise.pushes], round(noise.bound, 6)
         (91.3814, [6.2177, 7.1796, 7.1796], 1.054093)
         """
@@ -138,10 +124,6 @@ def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) ->
     return min(max(wanted, low * few), high + _RISE * min(max(wanted - 1, 0.0), 1.0))
 
 
-_EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2: two numbers need little
-_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the smallest noise of the aggregates
-
-
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelReleasePlan:
     """The queries of a fit, in order, for any total mu; the queries of every record cost at most that.
@@ -159,7 +141,6 @@ class NodeLevelReleasePlan:
         fits_evidence_weights: Whether S learns the weight of aggregates; needs those of labeled nodes.
         share: The encoder's share; None for a suitable one.
         unlabeled_send: Whether nodes outside of training send GNN messages.
-        train_on_val: Whether validation labels are used for training.
         metrics: Whether accuracies are released.
         out_degree_bound: D of the aggregations.
 
@@ -176,73 +157,66 @@ class NodeLevelReleasePlan:
     fits_evidence_weights: bool = True
     share: float | None = None
     unlabeled_send: bool = True
-    train_on_val: bool = True
     metrics: bool = False
     out_degree_bound: int = 1
 
     def budget_split(self, mu: float) -> BudgetSplit:
-        """Return the division of a total mu."""
+        """Return the division of a total mu.
+
+        In recipe R the encoder needs so little of the budget that one share suits all tested graphs and
+        budgets.
+        """
         if self.reads_own_edges:
-            return (
-                BudgetSplit.neighborhood_sum()
-                if self.share is None
-                else BudgetSplit.neighborhood_sum(self.share)
-            )
+            share = _READING_SHARE if self.share is None else self.share
+            return BudgetSplit(encoder=share, combiner=_COMBINER_SHARE, pushes=(1.0,))
         suits = encoder_share(mu, (self.features + 1) * self.classes, self.records, self.classes)
         evidence_weights = _EVIDENCE_WEIGHTS_SHARE if self.fits_evidence_weights else 0.0
-        return BudgetSplit.for_weighted_rows(suits if self.share is None else self.share, evidence_weights)
+        share = suits if self.share is None else self.share
+        return BudgetSplit(encoder=share, combiner=evidence_weights, combiner_steps=20)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
         """Return the queries."""
         budget_split = self.budget_split(mu)
         noise = budget_split.noise(mu / self.unit.change)
-        first = self._steps((self.features + 1) * self.classes, budget_split.encoder_steps, noise.encoder)
-        bounds = tuple(self._bound(group, noise.bound) for group in range(GROUPS))
-        pushes = [self._push(number, sigma, bounds) for number, sigma in enumerate(noise.pushes)]
-        combiner = (4 * self.classes - 1) * self.classes
-        weights, clip = (combiner, 1.0) if self.reads_own_edges else (WEIGHTS, WEIGHTS_CLIP)
-        steps = budget_split.combiner_steps
-        last = [self._steps(weights, steps, noise.combiner, clip)] if noise.combiner else []
-        return (
-            first,
-            *pushes,
-            *last,
-            *self._accuracy_count_queries(mu * math.sqrt(1 - budget_split.aggregation)),
-        )
-
-    def _steps(self, parameters: int, steps: int, noise_multiplier: float, clip: float = 1.0) -> DPSGDQuery:
-        return DPSGDQuery(
-            parameters=parameters,
-            steps=steps,
-            noise_multiplier=noise_multiplier,
-            clip=clip,
+        # Validation labels are used for training, unless validation nodes are counted.
+        pays = tuple(group == TRAIN or (group == VAL and not self.metrics) for group in range(GROUPS))
+        # Records outside of training are charged for their messages only, so these may be longer. With
+        # metrics the rest of their budget is used for the counts.
+        outside = float(self.unlabeled_send) * (1.0 if self.metrics else noise.bound)
+        bounds = tuple(1.0 if paying else outside for paying in pays)
+        encoder = DPSGDQuery(
+            parameters=(self.features + 1) * self.classes,
+            steps=budget_split.encoder_steps,
+            noise_multiplier=noise.encoder,
             partition=PARTITION,
-            pays=tuple(self._is_training_group(group) for group in range(GROUPS)),
+            pays=pays,
         )
-
-    def _push(self, number: int, sigma: float, bounds: tuple[float, ...]) -> OutEdgeSumQuery:
-        alike = self.reads_own_edges or not self.fits_evidence_weights  # no group has priority
-        levels = LEVELS if number else FLAT_LEVELS if alike else FIRST_LEVELS
-        loudest = math.sqrt(max(levels) / 16) * max(bounds)
-        return OutEdgeSumQuery(
-            dim=self.classes - 1,
-            sigma=sigma,
-            out_degree_bound=self.out_degree_bound,
-            levels=levels,
-            partition=PARTITION,
-            bounds=bounds,
-            grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma))),
-        )
-
-    def _accuracy_count_queries(self, mu: float) -> tuple[Query, ...]:
-        """Return counts of validation and of test nodes, at the privacy cost of training."""
-        return tuple(accuracy_count_query(self.unit, counted, mu) for counted in (VAL, OTHER) if self.metrics)
-
-    def _is_training_group(self, group: int) -> bool:
-        return group == TRAIN or (group == VAL and self.train_on_val and not self.metrics)
-
-    def _bound(self, group: int, longest: float) -> float:
-        """Return the norm bound of messages of a group's records."""
-        if self._is_training_group(group):
-            return 1.0
-        return float(self.unlabeled_send) * (1.0 if self.metrics else longest)
+        queries: list[Query] = [encoder]
+        for number, sigma in enumerate(noise.pushes):
+            same_priority = self.reads_own_edges or not self.fits_evidence_weights
+            levels = LEVELS if number else FLAT_LEVELS if same_priority else FIRST_LEVELS
+            loudest = math.sqrt(max(levels) / 16) * max(bounds)
+            push = OutEdgeSumQuery(
+                dim=self.classes - 1,
+                sigma=sigma,
+                out_degree_bound=self.out_degree_bound,
+                levels=levels,
+                partition=PARTITION,
+                bounds=bounds,
+                grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma))),
+            )
+            queries.append(push)
+        if noise.combiner:
+            combiner = (4 * self.classes - 1) * self.classes
+            last = DPSGDQuery(
+                parameters=combiner if self.reads_own_edges else WEIGHTS,
+                steps=budget_split.combiner_steps,
+                noise_multiplier=noise.combiner,
+                clip=1.0 if self.reads_own_edges else WEIGHTS_CLIP,
+                partition=PARTITION,
+                pays=pays,
+            )
+            queries.append(last)
+        spare = mu * math.sqrt(1 - budget_split.aggregation)  # records outside of training skip the steps
+        counted = (VAL, OTHER) if self.metrics else ()
+        return (*queries, *(accuracy_count_query(self.unit, group, spare) for group in counted))

@@ -9,9 +9,8 @@ from graphveil._util import checks
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.gnn.method import OneHopGNN
-from graphveil.estimators.gnn.multi_hop_method import MultiHopGNN, TrainedMultiHopGNN
-from graphveil.estimators.gnn.trained import TrainedOneHopGNN
+from graphveil.estimators.gnn.multi_hop import MultiHopGNN, TrainedMultiHopGNN
+from graphveil.estimators.gnn.one_hop import OneHopGNN, TrainedOneHopGNN
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.privacy.events import MAX_ROOTS
@@ -153,11 +152,7 @@ class PrivateGNN(Estimator):
         checks.integer_at_least(1, layers=self.layers, max_out_edges=self.max_out_edges)
         if self.neighborhood == "neighbors":
             self._check_multi_hop()
-        else:
-            self._check_one_hop()
-
-    def _check_one_hop(self) -> None:
-        """Reject shares that leave too little budget, and parameters without effect on 1-hop ego graphs."""
+            return
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
                 f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
@@ -183,33 +178,27 @@ class PrivateGNN(Estimator):
                 "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
                 "encoder_share; max_out_edges is how many of its own list a node reports"
             )
-        self._check_reach()
+        unit = self.protected_unit
+        assert isinstance(unit, NodeUnit)  # the unit is checked first
+        roots = Reach.from_unit(unit, slots=self.max_out_edges, depth=self.layers).roots
+        if roots > MAX_ROOTS:
+            why = f"layers={self.layers} and max_out_edges={self.max_out_edges}"
+            way = "take fewer slots or layers"
+            if isinstance(unit, NodeBoundedDegree):
+                why = f"an asserted degree of {unit.max_degree}"
+                way = (
+                    "use unit 'node-record', under which a node reports max_out_edges of its own list, or gap"
+                )
+            raise ConfigError(
+                f"with {why} one record reaches {roots} roots, and beyond {MAX_ROOTS} the noise would leave "
+                f"nothing to learn; {way}"
+            )
         if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
             raise ConfigError(
                 f"with layers={self.layers} and max_out_edges={self.max_out_edges} one record reaches "
                 f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} roots, and the noise "
                 "grows like twice that; take max_out_edges=1 or 2, or pass allow_high_noise=True"
             )
-
-    def _check_reach(self) -> None:
-        """Reject trees in which one record reaches too many roots for the noise."""
-        unit = self.protected_unit
-        assert isinstance(unit, NodeUnit)  # the unit is checked first
-        roots = Reach.from_unit(unit, slots=self.max_out_edges, depth=self.layers).roots
-        if roots <= MAX_ROOTS:
-            return
-        if isinstance(unit, NodeBoundedDegree):
-            why = f"an asserted degree of {unit.max_degree}"
-            way = "use unit 'node-record', under which a node reports max_out_edges of its own list, or gap"
-        else:
-            why, way = (
-                f"layers={self.layers} and max_out_edges={self.max_out_edges}",
-                "take fewer slots or layers",
-            )
-        raise ConfigError(
-            f"with {why} one record reaches {roots} roots, and beyond {MAX_ROOTS} the noise would leave "
-            f"nothing to learn; {way}"
-        )
 
     def _check_unit(self) -> None:
         """Reject a unit without a proof for this neighborhood, with the reason."""

@@ -1,12 +1,13 @@
 """Execution of a module on single ego graphs: vectorized if possible, otherwise in a loop."""
 
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
-from graphveil.estimators.gnn.code_prior import CodePriorModule
 from graphveil.estimators.own.module_checks import random_tree, training_error_message
 from graphveil.training.ego_graphs import (
     EgoGraphClippedSum,
@@ -19,7 +20,7 @@ from graphveil.training.module_copies import ModuleCopies
 from graphveil.training.null_records import synthetic_records
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
-_BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")
+_BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")  # the fastest first
 _STARS, _LEAVES, _SEED = 6, 4, 11
 
 
@@ -41,22 +42,28 @@ def choose_route(module: nn.Module, inputs: int, classes: int) -> ExecutionRoute
     The route uses float32 if results are close to those of float64.
     """
     with ModuleCopies(module).run() as fresh:
-        return _choose_route(fresh.to(torch.float64).eval(), inputs, classes)
-
-
-def _choose_route(probe: nn.Module, inputs: int, classes: int) -> ExecutionRoute:
-    looped = _probed(probe, inputs, classes, "loop")
-    for route in _BATCHED_ROUTES:
+        probe = partial(_probed, fresh.to(torch.float64).eval(), inputs, classes)
+        route: Route = "loop"
+        wide = probe("loop")
+        for candidate in _BATCHED_ROUTES:
+            try:
+                together = probe(candidate)
+            except Exception:  # any error of a custom module or torch under vmap: it can be run in a loop
+                continue
+            if torch.allclose(wide, together, rtol=_TOLERANCE, atol=_TOLERANCE):
+                route, wide = candidate, together
+                break
         try:
-            together = _probed(probe, inputs, classes, route)
-        except Exception:  # any error of a custom module or torch under vmap: it can be run in a loop
-            continue
-        if torch.allclose(looped, together, rtol=_TOLERANCE, atol=_TOLERANCE):
-            return _in_dtype(probe, inputs, classes, route, together)
-    return _in_dtype(probe, inputs, classes, "loop", looped)
+            narrow = probe(route, torch.float32)
+        except Exception:  # a module that creates float64 tensors
+            return ExecutionRoute(route, wide, torch.float64)
+    # The fingerprint depends on the data type: a run is not resumed in the other one.
+    if torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE):
+        return ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
+    return ExecutionRoute(route, wide, torch.float64)
 
 
-def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tensor) -> None:
+def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tensor, *, name: str = "") -> None:
     """Train and predict as a fit does, on synthetic records with the shapes of the fit.
 
     Args:
@@ -64,83 +71,42 @@ def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tenso
         inputs: Number of inputs per node.
         classes: C.
         parents: Parent of each position except the root.
+        name: Name of the module in errors; by default that of its class.
 
     Raises:
         ConfigError: If the module fails in its forward or its backward pass.
     """
     try:
-        execution_route = choose_route(module, inputs, classes)
-        _run_once(module, inputs, classes, parents, execution_route)
+        route, _, dtype = choose_route(module, inputs, classes)
+        x, edges = random_full_trees(parents, inputs, torch.float64)
+        labels, records = torch.arange(len(x)) % classes, StoredEgoGraphs(x, edges, parents)
+        with synthetic_records():
+            gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype)
+            gradients.add(torch.arange(2), 1.0)
+            ego_graph_logits(module, records, 2, classes, route=route)
     except ConfigError:
         raise
     except Exception as error:
-        inner = module.module if isinstance(module, CodePriorModule) else module
-        raise ConfigError(training_error_message(inner, error)) from error
-
-
-def _run_once(
-    module: nn.Module,
-    inputs: int,
-    classes: int,
-    parents: Tensor,
-    execution_route: ExecutionRoute,
-) -> None:
-    x, edges = random_full_trees(parents, inputs, torch.float64)
-    labels, records = torch.arange(len(x)) % classes, StoredEgoGraphs(x, edges, parents)
-    with synthetic_records():
-        gradients = EgoGraphClippedSum(
-            module,
-            records,
-            labels,
-            route=execution_route.route,
-            dtype=execution_route.dtype,
-        )
-        gradients.add(torch.arange(2), 1.0)
-        ego_graph_logits(module, records, 2, classes, route=execution_route.route)
-
-
-def _in_dtype(module: nn.Module, inputs: int, classes: int, route: Route, wide: Tensor) -> ExecutionRoute:
-    """Return how the module is run: in float32, unless it fails there or results differ."""
-    try:
-        narrow = _probed(module, inputs, classes, route, torch.float32)
-    except Exception:  # a module that creates float64 tensors
-        return ExecutionRoute(route, wide, torch.float64)
-    alike = torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE)
-    # The fingerprint depends on it: a run is not resumed in the other data type.
-    return (
-        ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
-        if alike
-        else ExecutionRoute(route, wide, torch.float64)
-    )
+        raise ConfigError(training_error_message(module, error, name)) from error
 
 
 def _probed(
-    module: nn.Module,
-    inputs: int,
-    classes: int,
-    route: Route,
-    dtype: torch.dtype = torch.float64,
+    module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype = torch.float64
 ) -> Tensor:
     """Return a sum of clipped gradients and all logits on random ego graphs of different lengths."""
-    x, edges = _random_ego_graphs(inputs)
-    labels = torch.arange(_STARS) % classes
-    records = StoredEgoGraphs(x, edges)
-    with torch.random.fork_rng(devices=[]), synthetic_records():
-        gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype)
-        gradients.add(torch.arange(_STARS), 1.0)
-        logits = ego_graph_logits(module, records, _STARS, classes, route=route)
-    return torch.cat([gradients.sums, logits.flatten()])
-
-
-def _random_ego_graphs(inputs: int) -> tuple[Tensor, Tensor]:
-    import numpy as np
-
     rng = np.random.default_rng(_SEED)
     x = torch.zeros(_STARS, _LEAVES + 2, inputs, dtype=torch.float64)
     edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
     for number in range(_STARS):
-        star = random_tree(rng, inputs, depth=1)
-        leaves = min(number, len(star.x) - 1, _LEAVES)  # the first ego graph has none
-        x[number, : leaves + 1] = star.x[: leaves + 1]
+        star, _ = random_tree(rng, inputs, depth=1)
+        leaves = min(number, len(star) - 1, _LEAVES)  # the first ego graph has none
+        x[number, : leaves + 1] = star[: leaves + 1]
         edges[number, 0, :leaves], edges[number, 1, :leaves] = torch.arange(1, leaves + 1), 0
-    return x, edges
+    records = StoredEgoGraphs(x, edges)
+    with torch.random.fork_rng(devices=[]), synthetic_records():
+        gradients = EgoGraphClippedSum(
+            module, records, torch.arange(_STARS) % classes, route=route, dtype=dtype
+        )
+        gradients.add(torch.arange(_STARS), 1.0)
+        logits = ego_graph_logits(module, records, _STARS, classes, route=route)
+    return torch.cat([gradients.sums, logits.flatten()])

@@ -1,21 +1,77 @@
-"""Names and factories of custom modules. A factory is called with public sizes only.
+"""Names and factories of custom modules, and the built-in architectures of ``gnn``.
 
-A saved model holds the name of a factory and never code. To run a loaded module, register the code under this
-name first (``graphveil.register``). A file cannot do this.
+A factory is called with public sizes only. A saved model holds the name of a factory and never code. To run a
+loaded module, register the code under this name first (``graphveil.register``). A file cannot do this.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from graphveil.data.conversion import load_pyg
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.own.architectures import ARCHITECTURES
 
 Factory = Callable[[int, int], nn.Module]
 
 _REGISTERED: dict[str, Factory] = {}
+
+
+# -- built-in architectures --------------------------------------------------------------------------------
+
+HIDDEN = 16
+
+
+class _OneRound(nn.Module):
+    """Logits from ReLU(own(x) + conv(x, edges)): one convolution of torch_geometric, then a linear layer.
+
+    ``own`` is a linear map of the root's own inputs, for convolutions that ignore them. Self-loops and degree
+    normalization are off: an ego graph has no edge from the root to itself, and its leaves have no in-edges.
+    """
+
+    def __init__(self, conv: nn.Module, inputs: int, classes: int, *, own: bool) -> None:
+        super().__init__()
+        self.conv = conv
+        self.own = nn.Linear(inputs, HIDDEN) if own else None
+        self.out = nn.Linear(HIDDEN, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return logits, one row per node."""
+        hidden: Tensor = self.conv(x, edge_index)
+        if self.own is not None:
+            hidden = hidden + self.own(x)
+        logits: Tensor = self.out(hidden.relu())
+        return logits
+
+
+def sage(inputs: int, classes: int) -> nn.Module:
+    """GraphSAGE with mean aggregation (Hamilton et al., 2017)."""
+    return _OneRound(load_pyg("nn").SAGEConv(inputs, HIDDEN), inputs, classes, own=False)
+
+
+def gcn(inputs: int, classes: int) -> nn.Module:
+    """Graph convolution (Kipf and Welling, 2017), as a sum over neighbors without degree normalization."""
+    conv = load_pyg("nn").GCNConv(inputs, HIDDEN, add_self_loops=False, normalize=False)
+    return _OneRound(conv, inputs, classes, own=True)
+
+
+def gat(inputs: int, classes: int) -> nn.Module:
+    """Attention over neighbors (GATv2; Brody et al., 2022)."""
+    return _OneRound(
+        load_pyg("nn").GATv2Conv(inputs, HIDDEN, add_self_loops=False), inputs, classes, own=True
+    )
+
+
+def gin(inputs: int, classes: int) -> nn.Module:
+    """Graph isomorphism network (Xu et al., 2019)."""
+    mlp = nn.Sequential(nn.Linear(inputs, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN))
+    return _OneRound(load_pyg("nn").GINConv(mlp), inputs, classes, own=False)
+
+
+ARCHITECTURES: dict[str, Factory] = {"sage": sage, "gcn": gcn, "gat": gat, "gin": gin}
+
+
+# -- names and factories -------------------------------------------------------------------------------------
 
 
 def register_factory(factory: Factory, name: str | None = None) -> str:
@@ -64,19 +120,6 @@ def is_registered(module: Factory | str) -> bool:
     return not isinstance(module, str) or module in _REGISTERED or module in ARCHITECTURES
 
 
-def get_factory(module: Factory | str) -> Factory:
-    """Return the factory, or the built-in architecture or registered factory of a name.
-
-    Raises:
-        ConfigError: If the name is neither.
-    """
-    if not isinstance(module, str):
-        return module
-    if not is_registered(module):
-        raise ConfigError(_unknown(module))
-    return ARCHITECTURES.get(module) or _REGISTERED[module]
-
-
 def check_registered(*modules: Factory | str | None) -> None:
     """Reject names in a file that are not registered.
 
@@ -102,10 +145,16 @@ def build_module(module: Factory | str, inputs: int, outputs: int, generator: to
     Raises:
         ConfigError: If the name is not registered, or the factory builds no module of these sizes.
     """
-    factory, name = get_factory(module), factory_name(module)
+    name = factory_name(module)
+    if isinstance(module, str):
+        if not is_registered(module):
+            raise ConfigError(_unknown(module))
+        module = ARCHITECTURES.get(module) or _REGISTERED[module]
     try:
-        with _using_global_generator(generator):
-            found = factory(inputs, outputs)
+        # Modules draw initial parameters from torch's global generator, which is restored afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(generator.get_state())
+            found = module(inputs, outputs)
     except Exception as error:
         raise ConfigError(
             f"{name}({inputs}, {outputs}) failed: {type(error).__name__}: {error}; a module is built by a "
@@ -125,11 +174,3 @@ def _contains_itself(module: nn.Module, above: tuple[nn.Module, ...]) -> bool:
     return any(part is module for part in above) or any(
         _contains_itself(part, (*above, module)) for part in module.children()
     )
-
-
-@contextmanager
-def _using_global_generator(generator: torch.Generator) -> Iterator[None]:
-    """Replace torch's global generator, which modules use to initialize parameters, by another one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(generator.get_state())
-        yield

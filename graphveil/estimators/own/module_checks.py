@@ -1,52 +1,129 @@
-"""Checks of custom modules by running them on small random trees, without any data.
+"""Checks of custom modules before anything is charged: by type, and by running them on small random trees.
 
-The gradient of a root may depend on its own tree only. The checks change everything else: other trees in the
-batch, their number, the position in the batch, and previous batches. They cannot find a module that mixes
-records or keeps state only when a feature equals 17. Private training and prediction therefore run every tree
-on its own, on a fresh copy of the module (``training/ego_graphs.py``), so the proof does not rest on these
-checks. They are there because such a module computes something else in a batch than alone, and its author
-should know before a budget is spent.
+By type, layers are rejected that mix records, draw random numbers, or carry data. The second check runs the
+module without any data. The gradient of a root may depend on its own tree only, so the check changes
+everything else: other trees in the batch, their number, the position in the batch, and previous batches.
+
+Neither check finds a module that mixes records or keeps state only when a feature equals 17, or a function
+that closes over a tensor. Private training and prediction therefore run every tree on its own, on a fresh
+copy of the module (``training/ego_graphs.py``), so the proof does not rest on these checks. They are there
+because such a module computes something else in a batch than alone, and its author should know before a
+budget is spent.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
 
 from graphveil.errors import ConfigError
-from graphveil.estimators.own.layer_checks import ROW_NORMS
 from graphveil.training.module_copies import ModuleCopies, state_of
 
+MAX_CONSTANT_NUMBERS = 1024  # size of a tensor without training: a table of the graph's nodes would be longer
+ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"
+_PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
+_MIXING = ("GraphNorm", "PairNorm", "DiffGroupNorm", "MeanSubtractionNorm", "GraphSizeNorm")
 _CLOSE = 1e-9
 _SEED, _MOST_CHILDREN = 7, 4
+_TWICE = (
+    "is not the same twice: it draws at random, or remembers the batch before; private noise is all that "
+    "training may draw, and a record may reach its own gradient alone"
+)
+_TRAINING = "is another in train() than in eval(), as with dropout; let both be the same"
+_MIXES = "changes with the other trees of a batch, their features, sizes or number"
+_READS = (
+    "Something in it reads more rows than its messages do, such as x.mean(dim=0), a norm or an attention "
+    "over all rows, a division by their number, or a table by position; use "
+    f"{ROW_NORMS}, and messages along edge_index"
+)
+
+RandomTree = tuple[Tensor, Tensor]  # features (n, d) of a tree with root 0, and edges to parents (2, n - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class RandomTree:
-    """A tree whose root is node 0: rows (n, d), and edges from children to parents (2, n - 1)."""
-
-    x: Tensor
-    edges: Tensor
+# -- by type -----------------------------------------------------------------------------------------------
 
 
-def random_tree(rng: np.random.Generator, inputs: int, *, depth: int = 2, scale: float = 1.0) -> RandomTree:
-    """Return a tree of random features, in which a node has up to four children."""
-    parents, level = [0], [0]
-    for _ in range(depth):
-        below = [node for node in level for _ in range(int(rng.integers(1, _MOST_CHILDREN)))]
-        level = list(range(len(parents), len(parents) + len(below)))
-        parents += below
-    x = torch.from_numpy(scale * rng.normal(size=(len(parents), inputs)))
-    return RandomTree(x, torch.tensor([list(range(1, len(parents))), parents[1:]]))
+def reject_unsupported_types(module: nn.Module) -> None:
+    """Reject a module with a part that mixes records, is random, or holds tensors other than parameters.
+
+    Raises:
+        ConfigError: With the part, the reason and an alternative.
+
+    >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
+    >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: Dropout (at '1') drops entries at random, and ...
+    """
+    if isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule":
+        raise ConfigError(
+            f"{type(module).__name__} is compiled, and per-record gradients need the Python module. Pass the "
+            "module without torch.jit or torch.compile."
+        )
+    for name, part in module.named_modules():
+        kind = f"{type(part).__name__}{f' (at {name!r})' if name else ''}"
+        why = _fault_of(part)
+        if why:
+            raise ConfigError(f"{kind} {why}")
+        # A long tensor could hold node degrees or an adjacency, which would bypass the noise.
+        constants = dict(part.named_buffers(recurse=False))
+        constants |= {held: value for held, value in vars(part).items() if isinstance(value, Tensor)}
+        constants |= {held: w for held, w in part.named_parameters(recurse=False) if not w.requires_grad}
+        for held, tensor in constants.items():
+            if is_lazy(tensor):
+                continue  # rejected as a parameter
+            if tensor.layout != torch.strided or tensor.numel() > MAX_CONSTANT_NUMBERS:
+                raise ConfigError(
+                    f"{kind} holds a tensor {held!r} of {tensor.numel():,} numbers that is not trained: what "
+                    "is long enough to be about the graph's nodes is refused; make it at most "
+                    f"{MAX_CONSTANT_NUMBERS:,} numbers, from public constants"
+                )
+    for name, weight in module.named_parameters():
+        if is_lazy(weight):
+            raise ConfigError(
+                f"the weight {name!r} has no shape yet (a lazy layer, or channels of -1), and the number of "
+                "weights is part of the privacy cost; pass explicit sizes"
+            )
+        if weight.layout != torch.strided or not weight.is_floating_point():
+            type_name = str(weight.dtype).removeprefix("torch.")
+            raise ConfigError(
+                f"the weight {name!r} is {type_name if weight.layout == torch.strided else 'sparse'}, and "
+                "private training moves dense real numbers; use floats"
+            )
+    if not any(weight.requires_grad for weight in module.parameters()):
+        raise ConfigError(f"{type(module).__name__} has no weights to train; give it some")
 
 
-def batched(trees: list[RandomTree]) -> tuple[Tensor, Tensor, list[int]]:
-    """Return trees concatenated into one graph: features, edges, and the indices of the roots."""
-    starts = np.cumsum([0, *(len(tree.x) for tree in trees)]).tolist()
-    edges = [tree.edges + start for tree, start in zip(trees, starts, strict=False)]
-    return torch.cat([tree.x for tree in trees]), torch.cat(edges, dim=1), starts[:-1]
+def _fault_of(part: nn.Module) -> str:
+    """Return the problem of one part, empty for none."""
+    kinds = {kind.__name__ for kind in type(part).__mro__}
+    dropout = getattr(part, "dropout", None)
+    if isinstance(part, torch.jit.ScriptModule):
+        return "is compiled, and per-record gradients need the Python module; pass it without torch.jit"
+    if kinds & set(_PARALLEL):
+        return "spreads a batch over devices, and each record runs on its own; pass the module inside it"
+    if isinstance(part, _BatchNorm) or kinds & set(_MIXING):
+        return f"mixes the records of a batch, so that one reaches the others' gradients; use {ROW_NORMS}"
+    if isinstance(part, _InstanceNorm):
+        return f"takes its mean over all rows of a batch; use {ROW_NORMS}"
+    if "LayerNorm" in kinds and getattr(part, "mode", "node") == "graph":
+        return "has mode='graph', its default: all nodes of a batch are one norm; use LayerNorm(mode='node')"
+    if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+        return "has a weight of its own for every number that it is shown, such as a node's; use a Linear map"
+    if (isinstance(part, _DropoutNd) and part.p > 0) or (
+        isinstance(dropout, int | float) and not isinstance(dropout, bool) and dropout > 0
+    ):
+        return "drops entries at random, and private noise is all that training may draw; set it to 0"
+    if getattr(part, "cached", None) is True:
+        return "keeps what it computed of the first graph (cached=True), and meets others; use cached=False"
+    return ""
+
+
+# -- by running --------------------------------------------------------------------------------------------
 
 
 def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool = True) -> None:
@@ -63,38 +140,49 @@ def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool =
     Traceback (most recent call last):
     graphveil.errors.ConfigError: Mean: its output at one node changes with the other trees of a batch, ...
     """
-    with ModuleCopies(module).run() as probed:
-        _reject_mixing(_Probe(probed, classes, edges=edges), type(module).__name__, inputs)
-
-
-def _reject_mixing(probe: "_Probe", name: str, inputs: int) -> None:
+    name = type(module).__name__
     rng = np.random.default_rng(_SEED)
     own, *others = (random_tree(rng, inputs) for _ in range(4))
     loud = [random_tree(rng, inputs, scale=100.0) for _ in range(6)]
-    before = state_of(probe.module)
-    first = probe.at([own, *others], 0)
-    _check_finite(name, *first)
-    probe.at([loud[0], own, *loud[1:]], 1)
-    again = probe.at([own, *others], 0)
-    _check_state(name, before, state_of(probe.module))
-    _compare(name, first, again, _TWICE)
-    _compare(name, first, probe.at([own], 0), f"{_MIXES}; alone it is another")
-    _compare(name, first, probe.at([own, *loud], 0), _MIXES)
-    _compare(
-        name, first, probe.at([*loud[:3], own, loud[3]], 3), "changes with the place of its tree in a batch"
-    )
-    alone = torch.stack([probe.at([tree], 0)[1] for tree in (own, *others)]).sum(dim=0)
-    _compare(name, (alone,), (probe.gradient([own, *others]),), f"{_MIXES}: gradients do not add up")
-    probe.module.train()
-    _compare(name, first, probe.at([own, *others], 0), _TRAINING)
+    with ModuleCopies(module).run() as probed:
+        probe = _Probe(probed, classes, edges=edges)
+        before = state_of(probed)
+        first = probe.at([own, *others], 0)
+        for what, numbers in zip(("logits", "gradients"), first, strict=True):
+            if not numbers.isfinite().all():
+                raise ConfigError(
+                    f"{name} has {what} that are NaN or infinite on standard normal features, and such a "
+                    "record does not take part in training. Keep log, sqrt and divisions away from numbers "
+                    "at or below 0, such as by clamp_min(1e-6)."
+                )
+        probe.at([loud[0], own, *loud[1:]], 1)
+        again = probe.at([own, *others], 0)
+        _check_state(name, before, state_of(probed))
+        _compare(name, first, again, _TWICE)
+        _compare(name, first, probe.at([own], 0), f"{_MIXES}; alone it is another")
+        _compare(name, first, probe.at([own, *loud], 0), _MIXES)
+        place = probe.at([*loud[:3], own, loud[3]], 3)
+        _compare(name, first, place, "changes with the place of its tree in a batch")
+        alone = torch.stack([probe.at([tree], 0)[1] for tree in (own, *others)]).sum(dim=0)
+        together = probe.gradient([own, *others])
+        _compare(name, (alone,), (together,), f"{_MIXES}: gradients do not add up")
+        probed.train()
+        _compare(name, first, probe.at([own, *others], 0), _TRAINING)
+
+
+def random_tree(rng: np.random.Generator, inputs: int, *, depth: int = 2, scale: float = 1.0) -> RandomTree:
+    """Return a tree of random features, in which a node has up to four children."""
+    parents, level = [0], [0]
+    for _ in range(depth):
+        below = [node for node in level for _ in range(int(rng.integers(1, _MOST_CHILDREN)))]
+        level = list(range(len(parents), len(parents) + len(below)))
+        parents += below
+    x = torch.from_numpy(scale * rng.normal(size=(len(parents), inputs)))
+    return x, torch.tensor([list(range(1, len(parents))), parents[1:]])
 
 
 def _check_state(name: str, before: dict[str, object], after: dict[str, object]) -> None:
-    """Reject a module that keeps state from its inputs, in a buffer or anywhere else.
-
-    Raises:
-        ConfigError: With the state that has changed.
-    """
+    """Reject a module that keeps state from its inputs, in a buffer or anywhere else."""
     missing = object()
     changed = [key for key in before | after if before.get(key, missing) != after.get(key, missing)]
     if changed:
@@ -104,35 +192,8 @@ def _check_state(name: str, before: dict[str, object], after: dict[str, object])
         )
 
 
-def _check_finite(name: str, logits: Tensor, gradient: Tensor) -> None:
-    """Reject a module whose logits or gradients are not finite for standard normal features.
-
-    Raises:
-        ConfigError: Such records would all count as null.
-    """
-    for what, numbers in (("logits", logits), ("gradients", gradient)):
-        if not numbers.isfinite().all():
-            raise ConfigError(
-                f"{name} has {what} that are NaN or infinite on standard normal features, and such a record "
-                "does not take part in training. Keep log, sqrt and divisions away from numbers at or below "
-                "0, such as by clamp_min(1e-6)."
-            )
-
-
-_TWICE = (
-    "is not the same twice: it draws at random, or remembers the batch before; private noise is all that "
-    "training may draw, and a record may reach its own gradient alone"
-)
-_TRAINING = "is another in train() than in eval(), as with dropout; let both be the same"
-_MIXES = "changes with the other trees of a batch, their features, sizes or number"
-_READS = (
-    "Something in it reads more rows than its messages do, such as x.mean(dim=0), a norm or an attention "
-    "over all rows, a division by their number, or a table by position; use "
-    f"{ROW_NORMS}, and messages along edge_index"
-)
-
-
 def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how: str) -> None:
+    """Reject a module whose results differ where they have to be the same."""
     if all(torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE) for a, b in zip(one, other, strict=True)):
         return
     more = "" if how in (_TWICE, _TRAINING) else f". {_READS}"
@@ -140,42 +201,57 @@ def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how:
 
 
 class _Probe:
-    """Runs a copy of a module in float64."""
+    """Runs a module in float64 on batches of trees."""
 
     def __init__(self, module: nn.Module, classes: int, *, edges: bool) -> None:
-        self.module = module.to(torch.float64).eval()
-        self._weights = [weight for weight in self.module.parameters() if weight.requires_grad]
+        self._module = module.to(torch.float64).eval()
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self._classes, self._edges = classes, edges
         self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
 
     def at(self, trees: list[RandomTree], place: int) -> tuple[Tensor, Tensor]:
         """Return the logits at one root, and their gradient by the parameters."""
-        logits, roots = self._run(trees)
-        return logits[roots[place]].detach(), self._gradient_by_parameters(
-            (logits[roots[place]] * self._read).sum()
-        )
+        logits = self._logits(trees)[place]
+        return logits.detach(), self._gradient(logits)
 
     def gradient(self, trees: list[RandomTree]) -> Tensor:
         """Return the gradient of all roots' logits together."""
-        logits, roots = self._run(trees)
-        return self._gradient_by_parameters((logits[roots] * self._read).sum())
+        return self._gradient(self._logits(trees))
 
-    def _gradient_by_parameters(self, value: Tensor) -> Tensor:
+    def _logits(self, trees: list[RandomTree]) -> Tensor:
+        """Return the logits at all roots of one batch of trees; errors are raised as ours."""
+        starts = np.cumsum([0, *(len(x) for x, _ in trees)]).tolist()
+        x = torch.cat([x for x, _ in trees])
+        edges = [edges + start for (_, edges), start in zip(trees, starts, strict=False)]
+        inputs = (x, torch.cat(edges, dim=1)) if self._edges else (x,)
+        call: Callable[..., object] = self._module
+        name, shape = type(self._module).__name__, (len(x), self._classes)
         try:
-            parts = torch.autograd.grad(value, self._weights, allow_unused=True)
+            found = call(*inputs)
         except Exception as error:
-            raise ConfigError(training_error_message(self.module, error)) from error
-        return torch.cat(
-            [
-                (torch.zeros_like(w) if part is None else part).flatten()
-                for part, w in zip(parts, self._weights, strict=True)
-            ]
-        )
+            where, takes, other = "graph", "(x, edge_index)", ""
+            if not self._edges:
+                where, takes = "table of records", "rows x and no edges"
+                other = "; a module that passes messages is for gv.PrivateGNN"
+            raise ConfigError(
+                f"{name} fails on a small random {where} in float64: {type(error).__name__}: {error}; it "
+                f"takes {takes} and must make tensors of the dtype of x{other}"
+            ) from error
+        if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+            what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ConfigError(f"{name} returns {what}, and logits of shape {shape} are needed")
+        if not found.requires_grad:
+            raise ConfigError(f"{name}: its logits do not depend on its weights; use them")
+        return found[starts[:-1]]
 
-    def _run(self, trees: list[RandomTree]) -> tuple[Tensor, list[int]]:
-        x, edges, roots = batched(trees)
-        inputs = (x, edges) if self._edges else (x,)
-        return run(self.module, inputs, (len(x), self._classes)), roots
+    def _gradient(self, logits: Tensor) -> Tensor:
+        try:
+            parts = torch.autograd.grad(
+                (logits * self._read).sum(), self._weights, allow_unused=True, materialize_grads=True
+            )
+        except Exception as error:
+            raise ConfigError(training_error_message(self._module, error)) from error
+        return torch.cat([part.flatten() for part in parts])
 
 
 def training_error_message(module: nn.Module, error: Exception, name: str = "") -> str:
@@ -205,28 +281,3 @@ def training_error_message(module: nn.Module, error: Exception, name: str = "") 
         f"{name} fails when it is trained record by record ({what}). Its forward and backward pass must run "
         "on random features in float64."
     )
-
-
-def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -> Tensor:
-    """Return a module's output, which must have this shape; errors are raised as ours.
-
-    Raises:
-        ConfigError: If it fails in float64, returns something else, or its output has no gradient.
-    """
-    call: Callable[..., object] = module
-    try:
-        found = call(*inputs)
-    except Exception as error:
-        graph = len(inputs) > 1
-        where, takes = ("graph", "(x, edge_index)") if graph else ("table of records", "rows x and no edges")
-        other = "" if graph else "; a module that passes messages is for gv.PrivateGNN"
-        raise ConfigError(
-            f"{type(module).__name__} fails on a small random {where} in float64: {type(error).__name__}: "
-            f"{error}; it takes {takes} and must make tensors of the dtype of x{other}"
-        ) from error
-    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-        what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ConfigError(f"{type(module).__name__} returns {what}, and logits of shape {shape} are needed")
-    if not found.requires_grad:
-        raise ConfigError(f"{type(module).__name__}: its logits do not depend on its weights; use them")
-    return found

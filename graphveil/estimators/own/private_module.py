@@ -12,8 +12,11 @@ from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
-from graphveil.estimators.own.layer_checks import reject_unsupported_types
-from graphveil.estimators.own.module_checks import reject_mixing, training_error_message
+from graphveil.estimators.own.module_checks import (
+    reject_mixing,
+    reject_unsupported_types,
+    training_error_message,
+)
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
@@ -66,8 +69,7 @@ class NodeLevelModule(Method):
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""
         module = self.build_module(sizes, PublicStreams(0))
-        count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
-        return DPSGDTraining(schedule=self.schedule, parameters=count, records=sizes.records)
+        return DPSGDTraining.for_module(module, self.schedule, sizes.records)
 
     def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
         """Return the module with new parameters."""

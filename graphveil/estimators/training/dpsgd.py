@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphveil.data import Features, Graph, rows
 from graphveil.estimators.public_sizes import PARTITION, members
@@ -79,6 +79,12 @@ class DPSGDTraining:
         """Derive rate and steps, rejecting a batch that is too large."""
         object.__setattr__(self, "rate", self.schedule.sampling_rate(self.records))
         object.__setattr__(self, "steps", self.schedule.steps(self.records))
+
+    @classmethod
+    def for_module(cls, module: nn.Module, schedule: PrivateSchedule, records: int) -> "DPSGDTraining":
+        """Return the steps that train a module, counting its parameters."""
+        count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+        return cls(schedule=schedule, parameters=count, records=records)
 
     def multiplier(self, mu: float, unit: NodeUnit) -> float:
         """Return the noise multiplier at which the steps cost about mu.

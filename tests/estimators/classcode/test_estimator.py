@@ -1,4 +1,4 @@
-"""ClassCode from graph to predictions: booked first, reproducible, resumable, never far below the MLP."""
+"""ClassCode from graph to predictions, under edge-level units and under ``node-record``."""
 
 from pathlib import Path
 from typing import Any
@@ -6,140 +6,368 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from graphveil.data import RECIPES, Graph, synthetic
-from graphveil.errors import ConfigError, UnitError
+import graphveil as gv
+from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
+from graphveil.estimators.public_sizes import members, record_groups
 from graphveil.ledger import ledger_of
+from tests.estimators.conftest import grouped
+
+Options = dict[str, Any]
+BUDGET: Options = {"epsilon": 4.0, "delta": 1e-5, "seed": 0}
+COUNTS: Options = {"unit": "undirected-edge"}
+SUMS: Options = {"unit": "undirected-edge", "noise": "gaussian"}
+RECIPE_S: Options = {"unit": "node-record"}
+RECIPE_R: Options = {"unit": "node-record", "read_own_edges": True}
+ALL = pytest.mark.parametrize("options", [COUNTS, RECIPE_S, RECIPE_R], ids=["counts", "S", "R"])
+NODE_LEVEL = pytest.mark.parametrize("options", [RECIPE_S, RECIPE_R], ids=["S", "R"])
+
+pytestmark = pytest.mark.usefixtures("quick_classcode")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def graph() -> Graph:
     return RECIPES["gap"].split(synthetic("tiny"), seed=0)
 
 
-def make(**changes: object) -> ClassCode:
-    settings: dict[str, object] = {
-        "unit": "undirected-edge",
-        "epsilon": 4.0,
-        "delta": 1e-5,
-        "seed": 0,
-        "unsafe_noise_seed": 0,
-    }
-    return ClassCode(**{**settings, **changes})  # type: ignore[arg-type]  # keywords are checked at run time
+@pytest.fixture(scope="module")
+def demo() -> Graph:
+    return RECIPES["gap"].split(synthetic("demo"), seed=0)
 
 
-@pytest.mark.usefixtures("quick_classcode")
-def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
-    fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    model = make(unsafe_noise_seed=None).fit(fresh)
-    (entry,) = ledger_of(fresh.edge_set).entries
-    assert entry.label == "classcode"
-    assert model.guarantee.valid
-    assert model.guarantee.epsilon == pytest.approx(4.0, rel=1e-5)  # a little less than at delta 0
+def private(**options: Any) -> ClassCode:
+    return ClassCode(**{**BUDGET, **options})
+
+
+def seeded(**options: Any) -> ClassCode:
+    return private(unsafe_noise_seed=0, **options)
+
+
+# -- privacy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "aggregates"),
+    [
+        (COUNTS, {"rows1"}),
+        (SUMS, {"counts", "rows1"}),
+        (RECIPE_S, {"rows"}),
+        (RECIPE_R, {"rows"}),
+    ],
+    ids=["counts", "sums", "S", "R"],
+)
+def test_a_fit_is_charged_as_one_release_at_the_target(
+    graph: Graph, options: Options, aggregates: set[str]
+) -> None:
+    model = private(**options).fit(graph)
+    (entry,) = ledger_of(graph.edge_set).entries
+    assert entry.label == "classcode" and model.guarantee.valid and model.guarantee.releases == 1
+    assert model.guarantee.epsilon == pytest.approx(4.0, rel=1e-5)
     assert model.guarantee.epsilon <= 4.0
-    assert model.guarantee.releases == 1
-    assert set(model.aggregates_) == {"rows1"}
-    assert "at delta 0 it is 4" in model.guarantee.formal_statement()
-    summed = make(unsafe_noise_seed=None, noise="gaussian").fit(
-        RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    )
-    assert summed.guarantee.releases == 1
-    assert len(summed.guarantee.event.events) == 2
-    assert set(summed.aggregates_) == {"counts", "rows1"}
+    assert set(model.aggregates_) == aggregates
+    torch.testing.assert_close(model.predict_proba().sum(dim=1), torch.ones(graph.num_nodes))
+    statement = model.guarantee.formal_statement()
+    assert ("at delta 0 it is 4" in statement) is (options is COUNTS)
 
 
-@pytest.mark.parametrize("options", [{"few_labels": True}, {"weights": "half_cos"}, {"count_share": 0.1}])
-def test_counts_of_neighbors_refuse_what_belongs_to_sums_of_codes(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="sums of codes"):
-        make(noise="laplace", **options)
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_one_seed_gives_the_same_bytes_and_strict_noise_does_not(graph: Graph) -> None:
-    first, second = make().fit(graph), make().fit(graph)
-    assert torch.equal(first.predict_proba(), second.predict_proba())
-    assert not first.guarantee.valid
-    assert "reproducible" in first.guarantee.formal_statement()
-    strict = make(unsafe_noise_seed=None).fit(graph)
-    assert not torch.equal(first.aggregates_["rows1"], strict.aggregates_["rows1"])
-
-
-def test_there_is_no_paper_mode_and_it_says_so() -> None:
-    for refused in (lambda: make(mode="paper"), lambda: make().set_params(mode="paper")):
-        with pytest.raises(ConfigError, match=r"no paper mode.*mode='strict' \(--mode strict\)"):
-            refused()
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_predictions_do_not_read_the_targets_labels(graph: Graph) -> None:
-    hidden = graph.y.clone()
-    hidden[graph.mask("test")] = (hidden[graph.mask("test")] + 1) % graph.num_classes
-    assert torch.equal(make().fit(graph).predict_proba(), make().fit(graph.replace(y=hidden)).predict_proba())
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_few_labels_switch_to_two_rounds(graph: Graph) -> None:
-    order = torch.from_numpy(np.random.default_rng(0).permutation(graph.num_nodes))
-    masks = [torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(3)]
-    for mask, part in zip(masks, order.split([90, 30, graph.num_nodes - 120]), strict=True):
-        mask[part] = True
-    model = make().fit(graph.with_split(*masks))
-    assert set(model.aggregates_) == {"counts", "rows1", "rows2"}
-    assert model.guarantee.epsilon <= 4.0
-    one = make(few_labels=False, noise="gaussian").fit(graph.with_split(*masks))
-    assert set(one.aggregates_) == {"counts", "rows1"}
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Path) -> None:
-    class KilledError(Exception):
-        pass
-
-    def kill(stage: str, done: int, total: int) -> None:
-        if stage == "classifier":
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        make().fit(graph, on_progress=kill, workspace=tmp_path)
-    resumed = make().fit(graph, workspace=tmp_path)
-    assert torch.equal(resumed.predict_proba(), make().fit(graph).predict_proba())
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_a_graph_without_edges_runs_the_same_code(graph: Graph) -> None:
-    from graphveil.data import Adjacency
-
-    none = np.empty(0, dtype=np.int64)
-    empty = Adjacency.from_edges(none, none, num_nodes=graph.num_nodes, directed=False)
-    model = make().fit(graph.replace(adjacency=empty))
-    assert bool(torch.isfinite(model.predict_proba()).all())
-
-
-@pytest.mark.usefixtures("quick_classcode")
-def test_a_directed_graph_is_protected_edge_by_stored_edge(graph: Graph) -> None:
-    from graphveil.data import Adjacency
-
+def test_a_directed_graph_is_protected_by_stored_edge(graph: Graph) -> None:
     source, target = graph.adjacency.edge_index()
     directed = Adjacency.from_edges(source, target, num_nodes=graph.num_nodes, directed=True)
-    model = make(unit="directed-edge", unsafe_noise_seed=None).fit(graph.replace(adjacency=directed))
-    assert model.guarantee.valid
-    assert model.guarantee.epsilon <= 4.0
+    model = private(unit="directed-edge").fit(graph.replace(adjacency=directed))
+    assert model.guarantee.valid and model.guarantee.epsilon <= 4.0
     assert "stored directed edge" in model.guarantee.formal_statement()
 
 
-def test_unusable_configurations_are_refused() -> None:
-    with pytest.raises(UnitError, match="no non-private form"):
-        ClassCode(unit="none")
-    with pytest.raises(ConfigError, match="epsilon="):
-        ClassCode(unit="undirected-edge")
-    with pytest.raises(ConfigError, match="count_share=0"):
-        make(count_share=0)
+def test_recipe_s_bounds_the_loss_of_an_edge_and_recipe_r_reads_own_edges(graph: Graph) -> None:
+    strict, reading = (seeded(**options).fit(graph).guarantee for options in (RECIPE_S, RECIPE_R))
+    assert strict.edge_epsilon is not None and strict.edge_epsilon > 4.0
+    assert reading.edge_epsilon is None
+    assert reading.edge_use == "read" and "own edge list" in reading.formal_statement()
 
 
-def test_the_neighborhood_is_worth_its_epsilon(graph: Graph) -> None:
-    from graphveil.estimators.mlp import MLP
+@ALL
+def test_the_same_seed_gives_the_same_bytes_and_private_noise_does_not(
+    graph: Graph, options: Options
+) -> None:
+    first, second = seeded(**options).fit(graph), seeded(**options).fit(graph)
+    assert torch.equal(first.predict_proba(), second.predict_proba())
+    assert not first.guarantee.valid and "reproducible" in first.guarantee.formal_statement()
+    strict = private(**options).fit(graph)
+    for name, rows in first.aggregates_.items():
+        assert not torch.equal(rows, strict.aggregates_[name])
 
-    demo = RECIPES["gap"].split(synthetic("demo"), seed=0)
-    mlp = MLP(unit="undirected-edge", seed=0).fit(demo).score(demo)
-    assert make(epsilon=4.0, delta=1e-7).fit(demo).score(demo) > mlp + 0.1
+
+@pytest.mark.parametrize(
+    ("options", "unread"),
+    [
+        (COUNTS, ("test",)),
+        (RECIPE_S, ("test",)),
+        (RECIPE_R, ("test",)),
+        ({**RECIPE_S, "private_metrics": True}, ("test", "val")),
+        ({**RECIPE_R, "private_metrics": True}, ("test", "val")),
+    ],
+    ids=str,
+)
+def test_labels_outside_of_training_are_never_read(
+    graph: Graph, options: Options, unread: tuple[str, ...]
+) -> None:
+    hidden = graph.y.clone()
+    for split in unread:
+        nodes = members(graph, split)
+        hidden[nodes] = (hidden[nodes] + 1) % graph.num_classes
+    before = seeded(**options).fit(graph).predict_proba()
+    assert torch.equal(before, seeded(**options).fit(graph.replace(y=hidden)).predict_proba())
+
+
+@NODE_LEVEL
+def test_missing_labels_change_neither_groups_nor_plan(graph: Graph, options: Options) -> None:
+    y = graph.y.clone()
+    y[members(graph, "train")[:3]] = -1
+    null = graph.replace(y=y)
+    assert seeded(**options).fit(graph).plan_ == seeded(**options).fit(null).plan_
+    assert torch.equal(record_groups(graph), record_groups(null))
+
+
+def test_replace_one_has_twice_the_noise(graph: Graph) -> None:
+    options = {**RECIPE_S, "encoder_share": 0.1}
+    plans = [private(**options, replace_one=both).preview(graph).plan for both in (False, True)]
+    for one, other in zip(*(plan.noise_std for plan in plans), strict=True):
+        assert other == pytest.approx(2 * one, rel=1e-6)
+
+
+# -- accuracy ----------------------------------------------------------------------------------------------
+
+
+@NODE_LEVEL
+def test_edges_improve_accuracy_unless_they_are_random(demo: Graph, options: Options) -> None:
+    rng, source = np.random.default_rng(0), demo.adjacency.edge_index()[0]
+    random = rng.integers(demo.num_nodes, size=len(source))
+    edges = Adjacency.from_edges(source, random, num_nodes=demo.num_nodes, directed=True)
+    unrelated = demo.replace(adjacency=edges)
+    features = seeded(**{**RECIPE_S, "epsilon": 8.0}, targets=(0,)).fit(demo).score(demo)
+    homophilous, heterogeneous = (
+        seeded(**{**options, "epsilon": 8.0}).fit(part).score(part) for part in (demo, unrelated)
+    )
+    assert homophilous > features + 0.1
+    assert abs(heterogeneous - features) < 0.1
+
+
+def test_private_accuracies_are_close_to_exact_ones(demo: Graph) -> None:
+    model = seeded(**{**RECIPE_S, "epsilon": 8.0}, private_metrics=True).fit(demo)
+    assert model.guarantee.epsilon <= 8.0
+    for split in ("val", "test"):
+        assert model.private_accuracy_[split] == pytest.approx(model.score(demo, split), abs=0.1)
+
+
+@ALL
+def test_a_graph_without_edges_is_supported(graph: Graph, options: Options) -> None:
+    empty = Adjacency.from_edges([], [], num_nodes=graph.num_nodes, directed=False)
+    assert bool(seeded(**options).fit(graph.replace(adjacency=empty)).predict_proba().isfinite().all())
+
+
+# -- plans -------------------------------------------------------------------------------------------------
+
+
+@ALL
+def test_a_plan_is_the_same_before_and_after_a_preview_and_a_fit(options: Options) -> None:
+    model, graph, sizes = private(**options), grouped(), {"num_nodes": 150, "num_classes": 3}
+    before = model.plan(**sizes)
+    previewed = model.preview(graph)
+    assert model.plan(**sizes) == before
+    assert model.fit(graph).plan_ == previewed.plan
+    assert model.plan(**sizes) == before
+
+
+def test_few_public_labels_are_queried_in_two_rounds() -> None:
+    graph, part = grouped(), torch.arange(150)
+    few = graph.with_split(part < 9, (part >= 9) & (part < 18), part >= 18)
+    edges, nodes = private(**COUNTS), private(**RECIPE_S)
+    assert [edges.config.sizes_of(one).labeled for one in (graph, few)] == [120, 18]
+    assert nodes.config.sizes_of(few).labeled is None  # labels are protected there
+    assert len(edges.preview(graph).plan.queries) == 1
+    model = edges.fit(few)
+    assert set(model.aggregates_) == {"counts", "rows1", "rows2"} and model.guarantee.epsilon <= 4.0
+    one = seeded(**SUMS, few_labels=False).fit(few)
+    assert set(one.aggregates_) == {"counts", "rows1"}
+
+
+def test_parameters_that_are_set_later_affect_neither_costs_nor_the_fit() -> None:
+    model, other = private(**COUNTS).fit(grouped()), grouped(seed=1)
+    privacy_cost = model.privacy_cost(other)
+    model.set_params(few_labels=True, weights="half_cos", epsilon=0.1)
+    assert model.privacy_cost(other) == privacy_cost
+    assert sum(model.gate_) == 1.0
+
+
+# -- targets -----------------------------------------------------------------------------------------------
+
+
+def released(model: ClassCode) -> Tensor:
+    """Return the nodes whose aggregates are released."""
+    return (model.aggregates_["rows"] != 0).any(dim=1).nonzero()[:, 0]
+
+
+def test_nodes_outside_of_the_targets_are_predicted_from_their_features(graph: Graph) -> None:
+    chosen = members(graph, "test")[:20]
+    model = seeded(**RECIPE_S, targets=tuple(chosen.tolist())).fit(graph)
+    assert torch.equal(released(model), chosen)
+    trained, other = model.fitted.trained, torch.ones(graph.num_nodes, dtype=torch.bool)
+    other[chosen] = False
+    assert isinstance(trained, TrainedNodeLevelClassCode)
+    assert trained.decider.weights.tolist() == [1.0, 1.0]  # no training node has an aggregate
+    features = trained.encoder.log_posteriors(graph.x).exp().float()
+    torch.testing.assert_close(model.predict_proba()[other], features[other])
+
+
+def test_targets_are_named_by_a_set_or_by_ids(graph: Graph) -> None:
+    test = members(graph, "test")
+    for name in ("test", "unlabeled"):
+        assert torch.equal(released(seeded(**RECIPE_S, targets=name).fit(graph)), test)
+    # With private metrics validation nodes are not used for training.
+    counted = seeded(**RECIPE_S, targets="unlabeled", private_metrics=True).fit(graph)
+    assert len(released(counted)) == len(test) + len(members(graph, "val"))
+    named = graph.replace(ids=np.array([f"p{k}" for k in range(graph.num_nodes)]))
+    assert released(seeded(**RECIPE_S, targets=("p3", "p5")).fit(named)).tolist() == [3, 5]
+    with pytest.raises(ConfigError, match="does not have; give ids of its nodes, or 'unlabeled' or 'test'"):
+        seeded(**RECIPE_S, targets=("p3", "q")).fit(named)
+
+
+def test_rejects_an_unknown_target_before_anything_is_charged(graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="does not have"):
+        private(**RECIPE_S, targets=(10**9,)).fit(graph)
+    assert ledger_of(graph.edge_set).entries == ()
+
+
+# -- interrupted fits, and files ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "stage"),
+    [
+        (COUNTS, "classifier"),
+        (RECIPE_S, "aggregate"),
+        (RECIPE_R, "aggregate"),
+        (RECIPE_R, "classifier"),
+    ],
+    ids=["counts", "S", "R after aggregation", "R after training"],
+)
+def test_an_interrupted_fit_is_resumed_with_the_same_bytes(
+    graph: Graph, tmp_path: Path, options: Options, stage: str
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(now: str, done: int, total: int) -> None:
+        if now == stage and (done == total or options is COUNTS):
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        seeded(**options).fit(graph, on_progress=kill, workspace=tmp_path)
+    expected = seeded(**options).fit(graph).predict_proba()
+    for _ in range(2):  # a finished workspace is read again
+        assert torch.equal(seeded(**options).fit(graph, workspace=tmp_path).predict_proba(), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        COUNTS,
+        {**COUNTS, "self_training": True},
+        {**COUNTS, "weights": "learned_public"},
+        {**COUNTS, "few_labels": True},
+        RECIPE_S,
+        RECIPE_R,
+    ],
+    ids=str,
+)
+def test_a_saved_model_is_loaded_with_the_same_predictions(tmp_path: Path, options: Options) -> None:
+    model = seeded(**options).fit(grouped())
+    protects_nodes = options["unit"] == "node-record"
+    per_node = tmp_path / "rows" if protects_nodes else None
+    model.save(tmp_path / "release", per_node=per_node)
+    loaded = gv.load_model(tmp_path / "release", per_node=per_node)
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert loaded.get_params() == model.get_params()
+    assert loaded.guarantee.formal_statement() == model.guarantee.formal_statement()
+    states = [one.fitted.trained.state() for one in (loaded, model)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    if protects_nodes:
+        alone = gv.load_model(tmp_path / "release")
+        assert torch.equal(alone.aggregates_["rows"], model.aggregates_["rows"])
+        return
+    other = grouped(seed=1)
+    bare = other.replace(y=torch.full_like(other.y, -1), train_mask=None, val_mask=None, test_mask=None)
+    torch.testing.assert_close(loaded.predict_proba(bare, allow_spend=True), model.predict_proba(bare))
+
+
+@NODE_LEVEL
+def test_rejects_node_level_parameters_of_other_sizes(options: Options) -> None:
+    fit = seeded(**options).fit(grouped()).fitted
+    state = fit.trained.state()
+    for name in ("encoder", "decider"):
+        with pytest.raises(ArtifactError, match="not those of 8 features and 3 classes"):
+            fit.method.restore({**state, name: state[name][1:]}, fit.sizes, fit.released)
+
+
+def test_rejects_edge_level_parameters_that_cannot_predict() -> None:
+    fit = seeded(**COUNTS).fit(grouped()).fitted
+    state = fit.trained.state()
+    wrong: list[dict[str, Tensor]] = [
+        {name: value for name, value in state.items() if not name.startswith("features/")},
+        {name: value for name, value in state.items() if not name.startswith("features/3/")},
+        {**state, "affinity": torch.ones(3, 2)},
+        {**state, "affinity": state["affinity"] * torch.nan},
+        {**state, "numbers": state["numbers"] * torch.nan},
+        {**state, "features/0/_layers.0.weight": torch.ones(7, 4)},
+    ]
+    for each in wrong:
+        with pytest.raises(ArtifactError):
+            fit.method.restore(each, fit.sizes, {})
+    fit.method.restore(state, fit.sizes, {})
+
+
+# -- configurations ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"unit": "none", "epsilon": None, "delta": "auto"}, UnitError, "no non-private form"),
+        ({**COUNTS, "epsilon": None}, ConfigError, "epsilon="),
+        ({**COUNTS, "count_share": 0}, ConfigError, "count_share=0"),
+        ({**COUNTS, "noise": "laplace", "few_labels": True}, ConfigError, "sums of codes"),
+        ({**COUNTS, "noise": "laplace", "weights": "half_cos"}, ConfigError, "sums of codes"),
+        ({**COUNTS, "noise": "laplace", "count_share": 0.1}, ConfigError, "sums of codes"),
+        ({**COUNTS, "targets": "test"}, ConfigError, "is for unit 'node-record'"),
+        ({**COUNTS, "read_own_edges": True}, ConfigError, "is for unit 'node-record'"),
+        ({**COUNTS, "out_degree_bound": 3}, UnitError, "out_degree_bound"),
+        ({**COUNTS, "mode": "paper"}, ConfigError, r"no paper mode.*mode='strict' \(--mode strict\)"),
+        ({**RECIPE_S, "mode": "paper"}, ConfigError, "no paper mode"),
+        ({**RECIPE_R, "targets": "test"}, ConfigError, "drop targets"),
+        ({**RECIPE_S, "targets": ()}, ConfigError, "empty targets"),
+        ({**RECIPE_S, "targets": "tset"}, ConfigError, "is not one of unlabeled, test; did you mean 'test'"),
+        ({**RECIPE_S, "targets": 1.5}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
+        ({**RECIPE_S, "targets": (1.5,)}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
+        ({**RECIPE_S, "encoder_share": 0.9}, ConfigError, "encoder_share"),
+        ({**RECIPE_S, "few_labels": True}, ConfigError, "few_labels=True is for edge units"),
+        (
+            {"unit": "node-bounded-degree", "max_degree": 9},
+            NotImplementedGuaranteeError,
+            "node-bounded-degree",
+        ),
+    ],
+    ids=str,
+)
+def test_rejects_unusable_configurations(options: Options, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        private(**options)
+
+
+def test_rejects_paper_mode_that_is_set_later() -> None:
+    with pytest.raises(ConfigError, match="no paper mode"):
+        private(**COUNTS).set_params(mode="paper")

@@ -1,4 +1,4 @@
-"""Which modules PrivateGNN and PrivateModule train, and that all others are refused before any charge."""
+"""Modules that PrivateGNN and PrivateModule train, and others that are rejected before any charge."""
 
 import warnings
 from collections.abc import Callable
@@ -22,7 +22,7 @@ with warnings.catch_warnings():  # of torch.jit, which torch_geometric still cal
 
 Module = Callable[[int, int], nn.Module]
 GIVEN: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0, "epochs": 1}
-READS: list[dict[str, Any]] = [{"leaves": 4}, {"neighborhood": "neighbors", "layers": 2}]
+NEIGHBORHOODS: list[dict[str, Any]] = [{"leaves": 4}, {"neighborhood": "neighbors", "layers": 2}]
 
 
 @pytest.fixture
@@ -90,11 +90,9 @@ TRAINED: dict[str, Module] = {
 }
 
 
-@pytest.mark.parametrize("neighborhood", READS, ids=["stars", "trees"])
+@pytest.mark.parametrize("neighborhood", NEIGHBORHOODS, ids=["stars", "trees"])
 @pytest.mark.parametrize("name", TRAINED)
-def test_modules_that_torch_can_train_are_trained(
-    graph: Graph, name: str, neighborhood: dict[str, Any]
-) -> None:
+def test_modules_that_torch_trains_are_trained(graph: Graph, name: str, neighborhood: dict[str, Any]) -> None:
     model = gv.PrivateGNN(module=TRAINED[name], **GIVEN, **neighborhood).fit(graph)
     assert model.guarantee.valid
     state = model.module_.state_dict()
@@ -129,6 +127,13 @@ class _NoBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         raise ValueError("nothing goes back")
+
+
+class Mixing(Mean):
+    """Reads the mean of all nodes of a batch."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x - x.mean(dim=0), edge_index)
 
 
 class OneWay(Mean):
@@ -192,14 +197,15 @@ class Opened(Mean):
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__(inputs, classes)
-        self.file = Path(__file__).open()  # noqa: SIM115 - what is refused
+        self.file = Path(__file__).open()  # noqa: SIM115 - such a module is rejected
 
 
-REFUSED: dict[str, tuple[Module, str]] = {
+REJECTED: dict[str, tuple[Module, str]] = {
     "in place": (
         SigmoidInPlace,
         r"in place that its backward pass reads, the output of Sigmoid.*h\.mul\(2\)",
     ),
+    "mixing": (Mixing, "Mixing: its output at one node changes"),
     "no backward": (OneWay, "nothing goes back"),
     "state": (FirstSeen, "changes 'scale' as it runs"),
     "a moving buffer": (Moving, "changes 'followed' as it runs"),
@@ -215,25 +221,25 @@ REFUSED: dict[str, tuple[Module, str]] = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-@pytest.mark.parametrize("neighborhood", READS, ids=["stars", "trees"])
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_modules_are_refused_for_the_true_reason(
-    graph: Graph, name: str, neighborhood: dict[str, Any]
-) -> None:
-    module, why = REFUSED[name]
+@pytest.mark.parametrize("neighborhood", NEIGHBORHOODS, ids=["stars", "trees"])
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejects_other_modules_with_the_reason(graph: Graph, name: str, neighborhood: dict[str, Any]) -> None:
+    module, why = REJECTED[name]
     with pytest.raises(ConfigError, match=why):
         gv.PrivateGNN(module=module, **GIVEN, **neighborhood).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
-@pytest.mark.parametrize("neighborhood", [{"leaves": 77}, {**READS[1], "leaves": 4}], ids=["stars", "trees"])
-def test_modules_are_tried_in_the_shapes_of_the_fit(graph: Graph, neighborhood: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "neighborhood", [{"leaves": 77}, {**NEIGHBORHOODS[1], "leaves": 4}], ids=["stars", "trees"]
+)
+def test_modules_are_run_in_the_shapes_of_the_fit_first(graph: Graph, neighborhood: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="too wide"):
         gv.PrivateGNN(module=Narrow, **GIVEN, **neighborhood).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
-# -- a record on which the module raises, in a whole fit ---------------------------------------------------
+# -- a record on which the module raises -------------------------------------------------------------------
 
 
 class Inverse(Records):
@@ -259,17 +265,17 @@ def loud(graph: Graph, node: int) -> Graph:
     return graph.replace(x=x)
 
 
-def test_a_fit_ends_whatever_one_record_holds(graph: Graph) -> None:
+def test_a_record_on_which_the_module_fails_counts_as_null(graph: Graph) -> None:
     node = int(graph.mask("train").nonzero()[0])
     one = gv.PrivateModule(module=Inverse, feature_scaling="none", **GIVEN).fit(loud(graph, node))
     proba = one.predict_proba()
     classes = graph.num_classes
     assert proba.isfinite().all() and torch.allclose(proba[node], torch.full((classes,), 1 / classes))
-    gv.PrivateGNN(module=RaisesOnTrees, **GIVEN, **READS[1]).fit(loud(graph, node))
+    gv.PrivateGNN(module=RaisesOnTrees, **GIVEN, **NEIGHBORHOODS[1]).fit(loud(graph, node))
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_recurrent_layers_are_refused_with_what_works(graph: Graph, kind: type[nn.RNNBase]) -> None:
+def test_rejects_recurrent_layers_with_an_alternative(graph: Graph, kind: type[nn.RNNBase]) -> None:
     class Recurrent(nn.Module):
         def __init__(self, inputs: int, classes: int) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""PrivateModule: a module of rows on protected records."""
+"""PrivateModule: a custom module on protected records, without edges."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from torch import Tensor, nn
 import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError, ReleaseError
-from graphveil.estimators.own import code
 from graphveil.ledger import ledger_of
-from tests.estimators.gnn.modules import Records
+from tests.estimators.gnn.modules import InterruptedFitError, Records, interrupt
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def make(**changes: Any) -> gv.PrivateModule:
 @pytest.mark.parametrize(
     "changes", [{}, {"unit": "node-bounded-degree", "max_degree": 300}, {"batch_size": 40}]
 )
-def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]) -> None:
+def test_a_fit_is_charged_the_target_and_learns(graph: Graph, changes: dict[str, Any]) -> None:
     model = make(**changes).fit(graph)
     (entry,) = ledger_of(graph.edge_set).entries
     assert entry.label == "module" and model.guarantee.valid and 7.98 <= model.guarantee.epsilon <= 8
@@ -39,8 +38,8 @@ def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]
     assert model.predict_proba(other).shape == (other.num_nodes, other.num_classes)
 
 
-def test_files_hold_the_name(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "_REGISTERED", {})
+@pytest.mark.usefixtures("own_names")
+def test_a_saved_model_holds_the_name_of_its_module(graph: Graph, tmp_path: Path) -> None:
     model = make(epochs=2).fit(graph)
     model.save(tmp_path / "release", per_node=tmp_path / "rows")
     with pytest.raises(GraphveilError, match=r"graphveil.register\(Records\)"):
@@ -51,20 +50,13 @@ def test_files_hold_the_name(graph: Graph, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_interrupted_fit_is_not_resumed_with_other_code(graph: Graph, tmp_path: Path) -> None:
-    class KilledError(Exception):
-        pass
-
-    def kill(now: str, done: int, total: int) -> None:
-        if now == "module" and done == 3:
-            raise KilledError
-
     class Changed(Records):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(2 * x)
 
     Changed.__name__ = "Records"
-    with pytest.raises(KilledError):
-        make(epochs=5).fit(graph, on_progress=kill, workspace=tmp_path)
+    with pytest.raises(InterruptedFitError):
+        make(epochs=5).fit(graph, on_progress=interrupt("module", 3), workspace=tmp_path)
     with pytest.raises(ReleaseError):
         make(epochs=5, module=Changed).fit(graph, workspace=tmp_path)
     make(epochs=5).fit(graph, workspace=tmp_path)
@@ -99,7 +91,7 @@ class Choice(Records):
         ({"mode": "paper"}, ConfigError, "paper"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_first(
+def test_rejects_what_cannot_be_trained_before_anything_is_charged(
     graph: Graph, changes: dict[str, Any], error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why):

@@ -1,4 +1,4 @@
-"""One budget over steps, hops and counts: every group of records pays what the scale says, and no more."""
+"""One budget over steps, hops and counts: every group of records is charged the scale, and no more."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ units = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.name}-{u
 
 
 def by_group(plan: RecordPlan, scale: float) -> list[float]:
-    """Return what each group of records pays, in mu."""
+    """Return the mu that is charged to each group of records."""
     events = [query.event(plan.unit) for query in plan.queries(scale)]
     return [
         total_mu(compose(*(e.events[group] if isinstance(e, ByGroup) else e for e in events))) or 0.0
@@ -43,23 +43,21 @@ def by_group(plan: RecordPlan, scale: float) -> list[float]:
 
 
 @units
-@pytest.mark.parametrize(
-    "num_counts", [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
-)
+@pytest.mark.parametrize("num_counts", COUNTED)
 @pytest.mark.parametrize("fields", [BOTH, ALONE], ids=["gap", "mlp"])
-def test_no_group_pays_more_than_the_scale(
+def test_no_group_is_charged_more_than_the_scale(
     unit: NodeUnit, fields: dict[str, Any], num_counts: dict[str, Any]
 ):
     plan = RecordPlan(unit=unit, **fields, **num_counts)
     for scale in (0.1, 1.0, 3.0):
-        paid = by_group(plan, scale)
-        assert paid[0] == pytest.approx(scale, rel=1e-9)
-        assert max(paid) <= scale * (1 + 1e-9)
+        charged = by_group(plan, scale)
+        assert charged[0] == pytest.approx(scale, rel=1e-9)
+        assert max(charged) <= scale * (1 + 1e-9)
         if num_counts.get("metrics"):
-            assert paid[1:] == pytest.approx([scale] * 2)  # nothing is left over
+            assert charged[1:] == pytest.approx([scale] * 2)  # nothing is left over
 
 
-def test_the_order_is_that_of_the_fit():
+def test_queries_are_in_the_order_of_the_fit():
     plan = RecordPlan(unit=NodeRecord(), **BOTH, metrics=True, candidates=7)
     kinds = [type(query) for query in plan.queries(1.0)]
     assert kinds == [
@@ -87,7 +85,7 @@ def test_a_given_multiplier_leaves_the_scale_to_the_hops():
 
 
 @units
-def test_papers_take_one_multiplier_for_everything(unit: NodeUnit):
+def test_paper_mode_has_one_multiplier_for_all_queries(unit: NodeUnit):
     steps, *hops, last = RecordPlan(unit=unit, **BOTH).equal_queries(1.3)
     assert steps.noise_multiplier == last.noise_multiplier == 1.3
     for hop in hops:
@@ -98,32 +96,32 @@ def test_papers_take_one_multiplier_for_everything(unit: NodeUnit):
 # -- accuracies from counts --------------------------------------------------------------------------------
 
 
-class HandedOut:
-    """A release whose answers are the test's own; what it was asked with is noted."""
+class GivenAnswers:
+    """A release with given answers, which stores the counts of each query."""
 
     def __init__(self, *answers: tuple[float, float]) -> None:
-        self.answers, self.asked = list(answers), []
+        self.answers, self.counts = list(answers), []
 
     def answer(self, data: OutcomeCountData) -> torch.Tensor:
-        self.asked.append((int(data.correct.sum()), int(data.wrong.sum())))
+        self.counts.append((int(data.correct.sum()), int(data.wrong.sum())))
         return torch.tensor(self.answers.pop(0), dtype=torch.float64)
 
 
-def test_released_accuracies_follow_from_the_counts_and_nothing_else():
+def test_released_accuracies_depend_on_the_counts_only():
     y = torch.tensor([0, 1, -1, 1, 0, -1, 0, 1, 1, 0])
     masks = torch.zeros(3, 10, dtype=torch.bool)
     masks[0, :2], masks[1, 2:6], masks[2, 6:] = True, True, True
     graph = Graph.from_edges(torch.eye(10), y, [0], [1], directed=False, num_classes=2).with_split(*masks)
-    release = HandedOut((7.5, 2.5), (-3.0, 1.0))
+    release = GivenAnswers((7.5, 2.5), (-3.0, 1.0))
     found = release_accuracies(release, torch.zeros(10, dtype=torch.int64), graph)  # type: ignore[arg-type]
-    assert release.asked == [(1, 1), (2, 2)]  # nodes without a label are neither correct nor wrong
+    assert release.counts == [(1, 1), (2, 2)]  # nodes without a label are neither correct nor wrong
     assert found == {"val": 1.0, "test": 0.0}
     assert accuracy_from_counts(torch.tensor([2.0, 1.0]), 4) == pytest.approx(2 / 3)
     assert accuracy_from_counts(torch.tensor([3.0, 5.0]), 4) == 0.75  # more than four have no label
 
 
 @units
-def test_counts_cost_others_what_training_costs(unit: NodeUnit):
+def test_counts_cost_other_records_as_much_as_training(unit: NodeUnit):
     plan = RecordPlan(unit=unit, **ALONE, metrics=True)
     steps, *counts = plan.queries(1.0)
     for count in counts:

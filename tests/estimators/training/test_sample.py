@@ -1,4 +1,4 @@
-"""Very many nodes are learned from by a sample, which ids alone decide."""
+"""The sample of very many training nodes, which depends on node ids only."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ import torch
 from graphveil import GAP, MLP, ClassCode
 from graphveil.data import Graph, split
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode import edge_rows
-from graphveil.estimators.training import nonprivate, sample
+from graphveil.estimators.training import sample
 from graphveil.estimators.training.sample import sample_training_nodes, training_sample_description
 
 NODES = 400
@@ -27,14 +26,14 @@ def graph_of(ids: np.ndarray, order: np.ndarray | None = None) -> Graph:
 NUMBERS, TEXTS = np.arange(NODES) * 7 - 900, np.array([f"n{place}" for place in range(NODES)])
 
 
-def test_few_nodes_are_all_learned_from() -> None:
+def test_few_nodes_are_all_used() -> None:
     nodes = torch.arange(NODES)
     assert sample_training_nodes(graph_of(NUMBERS), nodes) is nodes
     assert training_sample_description(split(graph_of(NUMBERS))) == ""
 
 
 @pytest.mark.parametrize("ids", [NUMBERS, TEXTS])
-def test_neither_order_nor_other_nodes_decide_who_is_in_the_sample(ids: np.ndarray) -> None:
+def test_the_sample_depends_on_neither_order_nor_other_nodes(ids: np.ndarray) -> None:
     order = np.random.default_rng(1).permutation(NODES)
     plain, mixed = graph_of(ids), graph_of(ids, order)
     chosen = sample_training_nodes(plain, torch.arange(NODES), max_nodes=50)
@@ -43,7 +42,7 @@ def test_neither_order_nor_other_nodes_decide_who_is_in_the_sample(ids: np.ndarr
     assert set(ids[chosen.numpy()]) == set(ids[order][again.numpy()])
     more = sample_training_nodes(plain, torch.arange(NODES), max_nodes=NODES // 4).tolist()
     assert set(chosen.tolist()) < set(more)
-    even = [node for node in more if node % 2 == 0]  # if nobody else were there, the same of them
+    even = [node for node in more if node % 2 == 0]  # without the other nodes, the same of them
     assert sample_training_nodes(plain, torch.arange(0, NODES, 2), max_nodes=len(even)).tolist() == even
 
 
@@ -54,7 +53,7 @@ def test_the_sample_is_spread_over_all_nodes(ids: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("model", [GAP, ClassCode, MLP])
-def test_features_outside_of_the_sample_teach_nothing(
+def test_features_outside_of_the_sample_are_not_read(
     model: type[Estimator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def weights(changed: bool) -> dict[str, torch.Tensor]:
@@ -80,35 +79,27 @@ def test_features_outside_of_the_sample_teach_nothing(
     assert one and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
-    monkeypatch.setattr(nonprivate, "sample_training_nodes", lambda *_: pytest.fail("a sample was taken"))
+def test_paper_mode_trains_on_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
-    model = GAP(unit="undirected-edge", epsilon=1.0, mode="paper", seed=0, epochs=2)
-    assert model.training_sample_note(graph) == ""
-    model.fit(graph)
+    options = {"unit": "undirected-edge", "epsilon": 1.0, "seed": 0, "epochs": 2, "unsafe_noise_seed": 0}
+
+    def predictions(mode: str) -> torch.Tensor:
+        return GAP(**options, mode=mode).fit(graph).predict_proba()  # type: ignore[arg-type]
+
+    before = {mode: predictions(mode) for mode in ("paper", "strict")}
+    monkeypatch.setattr(sample.sample_training_nodes, "__defaults__", (20,))
+    assert torch.equal(before["paper"], predictions("paper"))
+    assert not torch.equal(before["strict"], predictions("strict"))
 
 
-def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
-    graph = split(graph_of(NUMBERS), unit="undirected-edge")
-    words = "networks learn from 20 of the 300 labeled training nodes, chosen by their ids"
-    assert [
-        model(unit="undirected-edge", epsilon=1.0).training_sample_note(graph) for model in (GAP, ClassCode)
-    ] == [words] * 2
-    assert GAP(unit="node-record", out_degree_bound=2, epsilon=1.0).training_sample_note(graph) == ""
-
-
-def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(50, 3, generator=generator)
-    signal = edge_rows.Signal(
-        torch.rand(50, generator=generator) + 1, torch.eye(4, 3).double(), torch.ones(())
-    )
-    prior = torch.randn(50, 4, generator=generator).double().log_softmax(dim=1)
-    labels, nodes = torch.arange(50) % 4, torch.arange(0, 50, 2)
-    whole = edge_rows.fit_shape(rows, signal, prior, labels, nodes)
-    monkeypatch.setattr(edge_rows, "_MAX_CELLS", 12)
-    monkeypatch.setattr(edge_rows, "_MAX_NODES", 10)
-    parts = edge_rows.fit_shape(rows, signal, prior, labels, nodes)
-    assert parts[0] == whole[0] and torch.allclose(parts[1], whole[1], rtol=1e-12)
+def test_a_plan_describes_the_sample() -> None:
+    count = sample.MAX_TRAINING_NODES * 2
+    features, labels = np.ones((count, 1), dtype=np.float32), np.arange(count) % 2
+    graph = split(Graph.from_edges(features, labels, [0], [1], directed=False), unit="undirected-edge")
+    training = int(graph.mask("train").sum())
+    words = f"networks learn from 131,072 of the {training:,} labeled training nodes, chosen by their ids"
+    edges = {"unit": "undirected-edge", "epsilon": 1.0}
+    for model in (GAP(**edges), ClassCode(**edges)):
+        assert model.training_sample_note(graph) == words
+    for model in (GAP(**edges, mode="paper"), GAP(unit="node-record", out_degree_bound=2, epsilon=1.0)):
+        assert model.training_sample_note(graph) == ""

@@ -1,4 +1,4 @@
-"""The price of ClassCode's release: one in every pair of groups, for any share of counts."""
+"""The privacy cost of ClassCode's release: one in every pair of groups, for any share of counts."""
 
 import math
 
@@ -22,13 +22,13 @@ def pair_costs(
     return torch.tensor(tables, dtype=torch.float64).sum(dim=0)
 
 
-def test_the_steered_table_has_sensitivity_one_and_equal_weights_sqrt_two() -> None:
+def test_target_weights_have_sensitivity_one_and_equal_weights_sqrt_two() -> None:
     unit = UndirectedEdge()
     assert GroupWeights.target_weighted().sensitivity(unit) == pytest.approx(1.0, abs=1e-12)
     assert GroupWeights.equal("x", 3).sensitivity(unit) == pytest.approx(1.414214, abs=1e-6)
 
 
-def test_every_pair_of_groups_spends_exactly_the_budget() -> None:
+def test_every_pair_of_groups_is_charged_the_budget() -> None:
     budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
     costs = pair_costs(budget_allocation, 0.5, UndirectedEdge())
     torch.testing.assert_close(costs, torch.full((GROUPS, GROUPS), 0.25, dtype=torch.float64))
@@ -40,7 +40,7 @@ def test_every_pair_of_groups_spends_exactly_the_budget() -> None:
     mu=st.floats(0.01, 5),
     few=st.booleans(),
 )
-def test_no_pair_of_groups_ever_spends_more(
+def test_no_pair_of_groups_is_ever_charged_more(
     rho: float, target_to_labeled_weight: float, mu: float, few: bool
 ) -> None:
     for unit in (UndirectedEdge(), DirectedEdge()):
@@ -49,7 +49,7 @@ def test_no_pair_of_groups_ever_spends_more(
         assert (total_mu(event) or 0) <= mu * (1 + 1e-9)
 
 
-def test_a_target_pair_of_the_few_label_variant_costs_what_the_proof_says() -> None:
+def test_a_pair_with_a_target_costs_what_the_proof_says_with_few_labels() -> None:
     rho, target_to_labeled_weight = 0.05, 0.3
     costs = pair_costs(
         BudgetAllocation.choose(UndirectedEdge(), rho, True, target_to_labeled_weight), 1.0, UndirectedEdge()
@@ -61,7 +61,7 @@ def test_a_target_pair_of_the_few_label_variant_costs_what_the_proof_says() -> N
     assert float(costs[TARGET, TARGET]) == pytest.approx(1.0)
 
 
-def test_a_target_row_at_epsilon_one_has_the_golden_noise() -> None:
+def test_aggregates_at_epsilon_one_have_the_noise_of_the_proof() -> None:
     model = ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, noise="gaussian")
     plan = model.plan(num_nodes=10_000, num_classes=6)
     assert plan is not None

@@ -1,4 +1,4 @@
-"""Training on records as a question of a release: who pays, what it costs, what is bound."""
+"""Training on records as a query of a release: the groups that are charged, and the privacy cost."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from graphveil.privacy.gaussian import mu_of
 from graphveil.training import PrivateSchedule
 
 UNITS = pytest.mark.parametrize(
-    "unit", [NodeRecord(), NodeRecord(replace_one=True)], ids=["nulled", "replaced"]
+    "unit", [NodeRecord(), NodeRecord(replace_one=True)], ids=["add-or-remove", "replace-one"]
 )
 
 
@@ -28,8 +28,8 @@ class TestGroups:
         graph = Graph.from_edges(torch.eye(4), labels, [0], [1], directed=False, num_classes=2)
         return graph.with_split(*torch.eye(4, dtype=torch.bool)[:3])
 
-    def test_membership_decides_and_labels_do_not(self):
-        """The group of a record is public, so losing the label moves nobody into another one."""
+    def test_groups_follow_from_membership_and_not_from_labels(self):
+        """The group of a record is public, so a record without its label stays in it."""
         for labels in ([0, 1, 0, 1], [-1, 1, 0, 1], [-1, -1, -1, -1]):
             assert record_groups(self.split(labels)).tolist() == [TRAIN, VAL, OTHER, OTHER]
             assert members(self.split(labels), "train").tolist() == [0]
@@ -42,7 +42,7 @@ class TestGroups:
             members(graph.replace(train_mask=None, val_mask=None, test_mask=None), "train")
 
 
-class TestPrice:
+class TestPrivacyCost:
     @UNITS
     @pytest.mark.parametrize("schedule", [{"batch_size": None}, {"batch_size": 256}, {"batch_size": 4096}])
     def test_multiplier_and_mu_are_inverse(self, unit: Unit, schedule: dict[str, Any]):
@@ -64,11 +64,11 @@ class TestPrice:
             exact = mu_of(privacy_curve(event, interval=1e-3).epsilon(1e-5), 1e-5)
             assert exact == pytest.approx(mu, rel=0.2)
 
-    def test_only_training_records_pay(self):
+    def test_only_training_records_are_charged(self):
         query = training().query(1.5)
         assert query.pays == (True, False, False)
         assert (query.steps, query.sampling_rate) == (390, math.ceil(0.0256 * 2**32) / 2**32)
 
-    def test_a_batch_larger_than_the_records_is_refused(self):
+    def test_rejects_a_batch_larger_than_the_records(self):
         with pytest.raises(ConfigError, match="batch of 10001 is larger than the 10000 records"):
             training(batch_size=10_001)

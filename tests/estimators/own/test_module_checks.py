@@ -1,4 +1,4 @@
-"""Twenty-four modules: which of them keep records apart, and what the others are told."""
+"""Checks of custom modules: accepted architectures, and rejected ones with an alternative."""
 
 import warnings
 from collections.abc import Callable
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
-from graphveil.estimators.own.layer_checks import reject_unsupported_types
-from graphveil.estimators.own.module_checks import reject_mixing
+from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -95,7 +94,7 @@ ACCEPTED: dict[str, Callable[[], nn.Module]] = {
     "torch's LayerNorm": lambda: sage(nn.LayerNorm(HIDDEN)),
 }
 MIXES, TYPE = "with the other trees of a batch", "mixes the records of a batch"
-REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+REJECTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "BatchNorm": (lambda: sage(pyg.BatchNorm(HIDDEN)), TYPE),
     "BatchNorm without statistics": (lambda: sage(nn.BatchNorm1d(HIDDEN, track_running_stats=False)), TYPE),
     "GraphNorm": (lambda: sage(pyg.GraphNorm(HIDDEN)), TYPE),
@@ -112,8 +111,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "set it to 0"),
     "BasicGCN with batch norm": (lambda: pyg.models.GCN(IN, HIDDEN, 2, CLASSES, norm="batch"), TYPE),
 }
-# What the types alone refuse must be found by running it, too, where running can show it.
-SHOWN = (
+# Rejected by type, and also by running alone.
+FOUND_BY_RUNNING = (
     "BatchNorm without statistics",
     "GraphNorm",
     "PairNorm",
@@ -122,12 +121,8 @@ SHOWN = (
 )
 
 
-def test_there_are_twenty_four() -> None:
-    assert len(ACCEPTED) + len(REFUSED) == 24
-
-
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_modules_that_keep_records_apart_are_taken(name: str) -> None:
+def test_accepts_modules_that_keep_records_apart(name: str) -> None:
     module = ACCEPTED[name]()
     before = [weight.clone() for weight in module.parameters()]
     state = torch.get_rng_state()
@@ -137,19 +132,21 @@ def test_modules_that_keep_records_apart_are_taken(name: str) -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_modules_that_do_not_are_refused_and_told_what_to_take(name: str) -> None:
-    make, why = REFUSED[name]
-    with pytest.raises(ConfigError, match=why) as told:
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejects_modules_that_mix_records_with_an_alternative(name: str) -> None:
+    make, why = REJECTED[name]
+    with pytest.raises(ConfigError, match=why) as error:
         reject_unsupported_types(make())
         reject_mixing(make(), IN, CLASSES)
-    assert "use " in str(told.value).lower() or "set it" in str(told.value) or "may draw" in str(told.value)
+    assert (
+        "use " in str(error.value).lower() or "set it" in str(error.value) or "may draw" in str(error.value)
+    )
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_running_finds_them_without_the_types(name: str) -> None:
+@pytest.mark.parametrize("name", FOUND_BY_RUNNING)
+def test_running_a_module_finds_them_without_the_types(name: str) -> None:
     with pytest.raises(ConfigError):
-        reject_mixing(REFUSED[name][0](), IN, CLASSES)
+        reject_mixing(REJECTED[name][0](), IN, CLASSES)
 
 
 class Held(Net):
@@ -174,7 +171,7 @@ class Held(Net):
         (nn.Identity, "no weights to train"),
     ],
 )
-def test_what_is_no_weight_is_refused(module: Callable[[], nn.Module], why: str) -> None:
+def test_rejects_tensors_that_are_no_parameters(module: Callable[[], nn.Module], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         reject_unsupported_types(module())
     reject_unsupported_types(Held(short=torch.zeros(1024)))
@@ -188,7 +185,7 @@ class Odd(Net):
         self.make = make
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.make(super().forward(x, edge_index))  # type: ignore[return-value]  # as users may
+        return self.make(super().forward(x, edge_index))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
@@ -201,12 +198,12 @@ class Odd(Net):
         (lambda out: out + torch.rand(1), "is not the same twice"),
     ],
 )
-def test_what_cannot_be_trained_says_why(make: Callable[[Tensor], object], why: str) -> None:
+def test_rejects_outputs_that_are_no_logits(make: Callable[[Tensor], object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         reject_mixing(Odd(make), IN, CLASSES)
 
 
-def test_a_module_that_passes_messages_is_no_module_of_records() -> None:
+def test_rejects_message_passing_without_edges() -> None:
     class Conv(nn.Module):
         def __init__(self, inputs: int, classes: int) -> None:
             super().__init__()

@@ -1,0 +1,237 @@
+"""A custom module on trees of exact neighbors: private parameters, no predictions."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from graphveil._util.random import PublicStreams
+from graphveil.artifacts.snapshot import uncovered_weights_note
+from graphveil.data import Adjacency, Features, Graph
+from graphveil.estimators.gnn.execution_route import check_trainable
+from graphveil.estimators.gnn.module_training import (
+    fit_on_ego_graphs,
+    new_module,
+    plan_training,
+    public_randomness_key,
+    restore_module,
+    state_of_weights,
+    training_members,
+)
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.own.code import Factory
+from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.public_sizes import PublicSizes, record_groups
+from graphveil.estimators.session import Session
+from graphveil.privacy import NodeUnit, PoissonRoots
+from graphveil.privacy.gaussian import require_delta
+from graphveil.privacy.statements import EdgeUse, counted
+from graphveil.release import Query, ReleasePlan, TreeStepsQuery, calibrate_plan
+from graphveil.release.steps.bounded_lists import NO_NODE
+from graphveil.release.steps.bounded_lists import BoundedTrees
+from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach
+from graphveil.training import PrivateSchedule
+from graphveil.training.records import tensors_of
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultiHopInputs:
+    """The trees of training nodes, computed on demand, with the exact features of every node in them.
+
+    Shapes: a tree has its positions, and one more node as the end of unused edges: W inputs of width d, and
+    W - 2 edges from a position to its parent.
+
+    Args:
+        x: Features (N, d).
+        nodes: Training nodes.
+        trees: Trees of all nodes.
+        steps_per_pass: Number of steps after which all trees are sampled again.
+    """
+
+    x: Features
+    nodes: Tensor
+    trees: BoundedTrees
+    steps_per_pass: int
+    _buffer: list[Tensor] = field(default_factory=list, init=False)
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of a tree."""
+        return self.trees.places + 1
+
+    @property
+    def arrays(self) -> list[Tensor]:
+        """All arrays that define the trees."""
+        return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
+
+    @property
+    def parents(self) -> Tensor:
+        """The parent of each position except the root."""
+        return self.trees.parents
+
+    def begin(self, step: int) -> None:
+        """Sample all trees for the pass of a step."""
+        self.trees.draw(step // self.steps_per_pass)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the trees of some training nodes: inputs (B, W, d), float32, and edges (B, 2, W - 2).
+
+        The next call overwrites the inputs.
+        """
+        nodes = self.trees.of_roots(self.nodes[index])
+        there = nodes != NO_NODE
+        padded = nn.functional.pad(nodes, (0, 1), value=NO_NODE)  # the last position is always empty
+        places = padded.flatten()
+        x = self._features_of(places.clamp_min(0))
+        # A missing node was read as node 0, whose record must not reach this tree.
+        x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)
+        x = x.view(len(nodes), self.width, -1)
+        nowhere, below = self.width - 1, there[:, 1:]
+        source = torch.where(below, torch.arange(1, nowhere), nowhere)
+        return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)
+
+    def _features_of(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes, in a reused buffer, which is faster than new memory."""
+        count = len(nodes)
+        if not self._buffer or len(self._buffer[0]) < count:
+            dtype = self.x.dtype if isinstance(self.x, Tensor) else torch.float32
+            self._buffer[:] = [torch.empty(count, self.x.shape[1], dtype=dtype)]
+        out = self._buffer[0][:count]
+        if isinstance(self.x, Tensor):
+            return torch.index_select(self.x, 0, nodes, out=out)
+        self.x[nodes.numpy()].toarray(out=out.numpy())
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiHopGNN(Method):
+    """A module on bounded trees of exact neighbors, for node-level units.
+
+    Args:
+        module: Factory of the module, or the name of a registered one.
+        schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
+        layers: r, the depth of a tree.
+        slots: D, the number of out-edges that a node samples.
+        cap: M, the maximum number of neighbors that a node receives.
+    """
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+    layers: int
+    slots: int
+    cap: int
+
+    @property
+    def reach(self) -> Reach:
+        """Number of roots that a record can affect."""
+        unit = self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        return Reach.from_unit(unit, slots=self.slots, depth=self.layers)
+
+    def check(self, graph: Graph) -> None:
+        """Reject a graph or a module that cannot be trained, before anything is charged."""
+        super().check(graph)
+        widths = graph.num_features, graph.num_classes
+        module = new_module(self.module, widths, PublicStreams(0))
+        reject_unsupported_types(module)
+        reject_mixing(module, *widths)
+        # Trees of all graphs have the same shape, so those of an empty graph define it.
+        empty_graph = Adjacency.from_edges([], [], num_nodes=1, directed=True)
+        parents = self._trees(empty_graph, bytes(32)).parents
+        check_trainable(module, *widths, parents)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return public sizes, with the number of training records."""
+        return replace(PublicSizes.from_graph(graph), labeled=int(training_members(graph).sum()))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is less.
+
+        Steps of noise z have a privacy cost of about sqrt(T) q (2 N - 1) / z, and exactly that at q = 1.
+        """
+        unit, budget = self.privacy_config.unit, self.privacy_config.budget
+        assert isinstance(unit, NodeUnit)
+        delta = self.privacy_config.delta_for(sizes.nodes)
+        require_delta(delta, "TreeStepsQuery")
+        module = new_module(self.module, (sizes.width, sizes.classes), PublicStreams(0))
+        training = plan_training(module, self.schedule, sizes)
+        change = PoissonRoots(1.0, training.rate, 1, self.reach.roots, unit.relation).change
+
+        def queries(mu: float) -> tuple[Query, ...]:
+            wanted = math.sqrt(training.steps) * training.rate * change / mu
+            steps = TreeStepsQuery(
+                parameters=training.parameters,
+                steps=training.steps,
+                noise_multiplier=max(wanted, change / MAX_SHIFT),
+                sampling_rate=training.rate,
+                clip=training.schedule.clip,
+                slots=self.slots,
+                depth=self.layers,
+            )
+            return (steps,)
+
+        least = ReleasePlan(unit, queries(math.inf), delta)
+        if least.epsilon <= budget:
+            return least
+        return calibrate_plan(unit, budget, delta, queries, num_nodes=sizes.nodes)
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return the use of edges: parameters were trained on exact neighbors."""
+        return "neighbors"
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return notes of the guarantee summary."""
+        how_many = counted(self.layers, "layer")
+        return (*super().notes(graph), f"the module was trained for {how_many} of messages")
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train the module on trees, which are sampled again for every pass; nothing is predicted."""
+        widths = graph.num_features, graph.num_classes
+        module = new_module(self.module, widths, session.streams)
+        release = session.open(graph, record_groups(graph))
+        with session.stage("aggregate"):
+            trees = self._trees(graph.adjacency, public_randomness_key(session, "trees"))
+        with session.stage("classifier"):
+            training = plan_training(module, self.schedule, self.sizes_of(graph))
+            nodes = training_members(graph).nonzero()[:, 0]
+            a_pass = max(1, training.steps // training.schedule.epochs)
+            inputs = MultiHopInputs(graph.x, nodes, trees, a_pass)
+            fit_on_ego_graphs(module, module, inputs, graph.y[nodes], widths, training, release, session)
+        release.close()
+        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        return FitResult(trained=TrainedMultiHopGNN(weights=weights, module=module), proba=None)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMultiHopGNN":
+        """Return the fit with these parameters, and the module if its code is registered."""
+        weights, module = restore_module(self.module, (sizes.width, sizes.classes), state)
+        return TrainedMultiHopGNN(weights=weights, module=module)
+
+    def _trees(self, adjacency: Adjacency, key: bytes) -> BoundedTrees:
+        """Return the trees of all nodes of a graph; every node samples the out-edges that are paid for."""
+        return BoundedTrees(adjacency, slots=self.reach.slots, cap=self.cap, depth=self.layers, key=key)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedMultiHopGNN(TrainedModel):
+    """Released parameters of the module, by name, and no predictions.
+
+    ``module`` is the module itself, or None if its code is not registered.
+    """
+
+    weights: State
+    module: nn.Module | None
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Raise an error: a prediction would read exact neighbors."""
+        raise uncovered_weights_note()
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
+        """Raise an error, as ``plan_for`` does."""
+        raise uncovered_weights_note()
+
+    def state(self) -> State:
+        """Return the parameters."""
+        return state_of_weights(self.weights)

@@ -1,0 +1,427 @@
+"""A custom module on 1-hop ego graphs of published aggregates, for unit ``node-record``.
+
+A fit has three queries, and each is charged to the records that it reads: steps of an encoder, one noisy
+out-edge aggregation of codes, and the module's steps. The ego graph of v consists of v and at most M of its
+out-neighbors. Each leaf has the *published* aggregate of that node, minus the contribution of v itself, so a
+labeled node does not read its own label. Besides published values an ego graph contains the record of its
+root only, which is why one record changes one gradient.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from graphveil._util.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.classcode.codes import simplex_codes
+from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
+from graphveil.estimators.classcode.node_plan import BudgetSplit
+from graphveil.estimators.features.noisy_softmax import NoisySoftmax
+from graphveil.estimators.gnn.execution_route import check_trainable
+from graphveil.estimators.gnn.module_training import (
+    fit_on_ego_graphs,
+    new_module,
+    plan_training,
+    public_randomness_key,
+    restore_module,
+    state_of_weights,
+    training_groups,
+    training_members,
+)
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.own.code import Factory
+from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, record_groups
+from graphveil.estimators.session import Session
+from graphveil.estimators.training.dpsgd import DPSGDTraining
+from graphveil.estimators.training.record_plan import accuracy_count_query, release_accuracies
+from graphveil.privacy import NodeRecord
+from graphveil.privacy.statements import EdgeUse
+from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.release.steps.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
+from graphveil.training import PrivateSchedule
+from graphveil.training.ego_graphs import ego_graph_logits
+from graphveil.training.null_records import finite_rows
+
+_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the aggregates
+_RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
+_FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms
+
+
+def encoder_share(mu: float, parameters: int, records: int) -> float:
+    """Return the encoder's share of mu^2: clip(0.1 (q / 0.0128)^1.7, 0.1, 0.4) with q = sqrt(p) / (mu n).
+
+    q compares the noise of a linear model with p parameters to the information in n records. Ego graphs need
+    little from the encoder. The constants were fitted to the test accuracy of two public graphs
+    (``benchmarks/notes/055-stars.md``). Every input is public.
+
+    >>> [round(encoder_share(0.268, *sizes), 2) for sizes in ((438 * 6, 15200), (768 * 10, 11450))]
+    [0.1, 0.39]
+    """
+    wanted = 0.1 * math.pow(math.sqrt(parameters) / (mu * records) / 0.0128, 1.7)
+    return min(max(wanted, 0.1), 0.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHopPlan:
+    """The queries of a fit, in order, for any scale; the queries of every record cost about that mu.
+
+    Training records are charged for all queries. Validation records are charged in the same way, since
+    nothing is selected on them. With ``metrics`` validation and other records are charged for one pair of
+    noisy counts instead. Records outside of training are otherwise charged for their GNN message only, which
+    may have a larger norm.
+
+    Args:
+        unit: ``node-record``; replace-one doubles every sensitivity.
+        features: f.
+        classes: C.
+        training: Steps of the module.
+        shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
+            ``encoder_share`` of the budget.
+        metrics: Whether accuracies are released.
+        out_degree_bound: D of the out-edge aggregation.
+
+    >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
+    >>> plan = OneHopPlan(unit=NodeRecord(), features=9, classes=3, training=training, shares=(0.1, 0.15))
+    >>> [query.kind for query in plan.queries(0.5)]
+    ['steps', 'rows', 'steps']
+    """
+
+    unit: NodeRecord
+    features: int
+    classes: int
+    training: DPSGDTraining
+    shares: tuple[float | None, float]
+    metrics: bool = False
+    out_degree_bound: int = 1
+
+    def queries(self, mu: float) -> tuple[Query, ...]:
+        """Return the queries that have a privacy cost of mu for every class of records."""
+        training, parameters = self.training, (self.features + 1) * self.classes
+        encoder, module = self.shares
+        if encoder is None:
+            encoder = encoder_share(mu, parameters, training.records)
+        budget_split = BudgetSplit(encoder=encoder, combiner=module, pushes=(1.0,))
+        noise = budget_split.noise(mu / self.unit.change)
+        pays = training_groups(metrics=self.metrics)
+        encoder_steps = DPSGDQuery(
+            parameters=parameters,
+            steps=budget_split.encoder_steps,
+            noise_multiplier=noise.encoder,
+            partition=PARTITION,
+            pays=pays,
+        )
+        # A record that is charged for its message only may send a longer one at the same privacy cost.
+        bounds = tuple(1.0 if paying or self.metrics else noise.bound for paying in pays)
+        (sigma,) = noise.pushes
+        push = OutEdgeSumQuery(
+            dim=self.classes - 1,
+            sigma=sigma,
+            out_degree_bound=self.out_degree_bound,
+            partition=PARTITION,
+            bounds=bounds,
+            grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * max(bounds) / sigma))),
+        )
+        module_steps = DPSGDQuery(
+            parameters=training.parameters,
+            steps=training.steps,
+            noise_multiplier=training.multiplier(mu * math.sqrt(module), self.unit),
+            sampling_rate=training.rate,
+            clip=training.schedule.clip,
+            partition=PARTITION,
+            pays=pays,
+        )
+        spare = mu * math.sqrt(1 - budget_split.aggregation)
+        counted = (VAL, OTHER) if self.metrics else ()
+        counts = tuple(accuracy_count_query(self.unit, group, spare) for group in counted)
+        return (encoder_steps, push, module_steps, *counts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OneHopInputs:
+    """The ego graphs of all nodes, computed on demand.
+
+    Shapes: an ego graph has the root, M leaves, and one node as the end of unused edges: W = M + 2 inputs of
+    width 2 C, and M edges from leaves to the root.
+
+    Args:
+        roots: Inputs at the root from its own features and aggregate, (N, 2 C).
+        rows: Z in noise units, (N, C - 1).
+        own_contribution: Contribution of each node to the aggregates of its out-neighbors, in noise units,
+            (N, C - 1).
+        stars: The leaves.
+    """
+
+    roots: Tensor
+    rows: Tensor
+    own_contribution: Tensor
+    stars: EgoGraphs
+
+    @classmethod
+    def from_published_rows(
+        cls,
+        log_posteriors: Tensor,
+        rows: Tensor,
+        sigma: float,
+        sent: Tensor,
+        stars: EgoGraphs,
+        out_degree_bound: int,
+    ) -> "OneHopInputs":
+        """Return the ego graphs of all nodes.
+
+        Root: [lp_v minus its mean over the classes, Z_v / (3 sigma), 1]. Leaf u of k: [0, sqrt(k) (Z_u - w_v
+        c_v) / (3 sigma), 0], with w_v = 1 / sqrt(max(d_v, D)) for d_v out-edges. The mean over leaves is then
+        their sum over sqrt(k), with noise that does not depend on k. Aggregates are clipped to 6 sigma.
+
+        Args:
+            log_posteriors: Log-posteriors of the encoder, (N, C).
+            rows: Z, the result of one out-edge aggregation with weights of one, (N, C - 1).
+            sigma: Its noise.
+            sent: c, the vector that each node sent, (N, C - 1).
+            stars: The leaves.
+            out_degree_bound: D of the out-edge aggregation.
+        """
+        centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
+        noisy, own = rows.to(torch.float64) / sigma, finite_rows(sent) / sigma
+        weights = stars.lengths.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
+        constant = torch.ones(len(rows), 1, dtype=torch.float64)
+        roots = torch.cat([finite_rows(centered), noisy.clamp(-_RANGE, _RANGE) / _SCALE, constant], dim=1)
+        return cls(roots, noisy, weights[:, None] * own, stars)
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of an ego graph."""
+        return self.stars.leaves.shape[1] + 2
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """All arrays that define the ego graphs."""
+        return self.roots, self.own_contribution, self.rows, self.stars.leaves, self.stars.lengths
+
+    @property
+    def parents(self) -> Tensor:
+        """The root, as the parent of each leaf."""
+        return torch.zeros(self.width - 2, dtype=torch.int64)
+
+    def begin(self, step: int) -> None:
+        """Sample nothing: ego graphs are the same in all steps."""
+
+    def select(self, nodes: Tensor) -> "OneHopInputs":
+        """Return the ego graphs of some nodes. Of other nodes they contain published aggregates only."""
+        stars = EgoGraphs(self.stars.leaves[nodes], self.stars.lengths[nodes])
+        return OneHopInputs(self.roots[nodes], self.rows, self.own_contribution[nodes], stars)
+
+    def take(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ego graphs of some nodes: inputs (B, W, 2 C) and edges (B, 2, M)."""
+        leaves = self.stars.leaves[nodes].to(torch.int64)
+        there = leaves != NO_NODE
+        columns = self.roots.shape[1]
+        x = torch.zeros(len(nodes), self.width, columns, dtype=torch.float64)
+        x[:, 0] = self.roots[nodes]
+        others = self.rows[leaves.clamp_min(0)] - self.own_contribution[nodes][:, None]
+        scale = there.sum(dim=1).to(torch.float64).sqrt() / _SCALE
+        leaf_rows = others.clamp(-_RANGE, _RANGE) * scale[:, None, None]
+        x[:, 1:-1, columns // 2 : -1] = torch.where(there[:, :, None], leaf_rows, 0.0)
+        nowhere = self.width - 1
+        source = torch.where(there, torch.arange(1, nowhere), nowhere)
+        return x, torch.stack([source, torch.where(there, 0, nowhere)], dim=1)
+
+
+class CodePriorModule(nn.Module):
+    """A module on 1-hop ego graphs whose logits at the root are added to a public homophily prior.
+
+    Let lp be the centered log-posterior at the root, z the aggregate there, h the mean aggregate at the
+    leaves, and A the codes, (C, C - 1). The logits at the root are
+
+        module(star) + lp + 3 A h' + A z',
+
+    where h' and z' are clipped to norm 2. This is a function of the ego graph and the number of classes, so
+    it is a module as well. The factors were chosen on the test accuracy of public graphs
+    (``benchmarks/notes/060-start-from-codes.md``).
+
+    Args:
+        module: Maps inputs (W, 2 C) and edges to logits (W, C).
+        classes: C.
+
+    >>> class Silent(nn.Module):
+    ...     def forward(self, x, edge_index): return x.new_zeros(len(x), 2)
+    >>> star, edges = torch.zeros(3, 4, dtype=torch.float64), torch.tensor([[1], [0]])
+    >>> star[1, 2] = 0.5  # a leaf that is of class 0
+    >>> CodePriorModule(Silent(), 2)(star, edges)[0].tolist()
+    [1.5, -1.5]
+    """
+
+    def __init__(self, module: nn.Module, classes: int) -> None:
+        """Store the module; it is shared and not copied."""
+        super().__init__()
+        self.module, self._codes = module, simplex_codes(classes).T
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return logits (W, C); only the first row, the root's, is meaningful."""
+        classes = self._codes.shape[1]
+        source, target = edge_index
+        rows, is_leaf_edge = x[:, classes:-1], (target == 0).to(x.dtype)
+        leaf_mean = (is_leaf_edge[:, None] * rows[source]).sum(dim=0) / is_leaf_edge.sum().clamp_min(1.0)
+        prior_logits = (_FROM_LEAVES * _cut(leaf_mean) + _FROM_ROW * _cut(rows[0])) @ self._codes.to(x)
+        logits: Tensor = self.module(x, edge_index)
+        return logits + x[0, :classes] + prior_logits
+
+
+def _cut(row: Tensor) -> Tensor:
+    """Return a vector clipped to norm 2."""
+    length: Tensor = row.norm().clamp_min(1e-12)
+    return row * (_LENGTH / length).clamp_max(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHopGNN(Method):
+    """A module on 1-hop ego graphs of published aggregates, for unit ``node-record``.
+
+    Args:
+        module: Factory of the module, or the name of a registered one.
+        schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
+        shares: Shares of mu^2 for encoder and module. None for the encoder is a public rule of sizes and
+            budget.
+        leaves: M.
+        out_degree_bound: D of the out-edge aggregation.
+        use_code_prior: Whether the module's logits are added to the prior from the codes.
+    """
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+    shares: tuple[float | None, float]
+    leaves: int
+    out_degree_bound: int
+    use_code_prior: bool
+
+    def check(self, graph: Graph) -> None:
+        """Reject a graph or a module that cannot be trained, before anything is charged."""
+        super().check(graph)
+        widths = 2 * graph.num_classes, graph.num_classes
+        module = new_module(self.module, widths, PublicStreams(0))
+        reject_unsupported_types(module)
+        reject_mixing(module, *widths)
+        executed, parents = self._with_prior(module, graph), torch.zeros(self.leaves, dtype=torch.int64)
+        check_trainable(executed, *widths, parents, name=type(module).__name__)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return public sizes, with the number of training records."""
+        members = training_members(graph, metrics=self.privacy_config.private_metrics)
+        return replace(PublicSizes.from_graph(graph), labeled=int(members.sum()))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the encoder's steps, the out-edge aggregation, the module's steps, and counts."""
+        unit = self.privacy_config.unit
+        if not isinstance(unit, NodeRecord):
+            raise UnitError(f"{self.name} on stars is for unit 'node-record', not {unit.name!r}")
+        one_hop_plan = OneHopPlan(
+            unit=unit,
+            features=sizes.width,
+            classes=sizes.classes,
+            training=self._plan_training(sizes),
+            shares=self.shares,
+            metrics=self.privacy_config.private_metrics,
+            out_degree_bound=self.out_degree_bound,
+        )
+        budget, delta = self.privacy_config.budget, self.privacy_config.delta_for(sizes.nodes)
+        return calibrate_plan(unit, budget, delta, one_hop_plan.queries, num_nodes=sizes.nodes)
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return the use of edges: predictions read the node's own out-edges."""
+        return "read"
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
+        plan, classes = session.plan, graph.num_classes
+        if plan is None:
+            raise ConfigError("a private GNN queries under a plan, and this session has none")
+        widths = 2 * classes, classes
+        module = new_module(self.module, widths, session.streams)
+        release = session.open(graph, record_groups(graph))
+        first, push = plan.queries[:2]
+        assert isinstance(first, DPSGDQuery) and isinstance(push, OutEdgeSumQuery)
+        with session.stage("encoder"):
+            labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
+            encoder = train_encoder(graph, first, labeled, release)
+            log_posteriors = encoder.log_posteriors(graph.x)
+        with session.stage("aggregate"):
+            sent = NodeMessages(graph.y, labeled, classes, push.bounds[OTHER]).first(log_posteriors)
+            rows = release.answer(OutEdgeSumData(sent))
+            stars = read_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
+            inputs = OneHopInputs.from_published_rows(
+                log_posteriors, rows, push.sigma, sent, stars, push.out_degree_bound
+            )
+        with session.stage("classifier"):
+            executed, nodes = self._with_prior(module, graph), labeled.nonzero()[:, 0]
+            training = self._plan_training(self.sizes_of(graph))
+            records, labels = inputs.select(nodes), graph.y[nodes]
+            route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
+            logits = ego_graph_logits(executed, inputs, graph.num_nodes, classes, route=route)
+            proba = logits.softmax(dim=1).to(torch.float32)
+        accuracy = dict[str, float]()
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        return FitResult(
+            trained=TrainedOneHopGNN(encoder=encoder, weights=weights, module=module),
+            proba=proba,
+            released={"rows": rows.to(torch.float32)},
+            private_accuracy=accuracy,
+        )
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":
+        """Return the fit with these parameters, and the module if its code is registered."""
+        if state["encoder"].shape != (sizes.width + 1, sizes.classes):
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
+                "take them from the original run"
+            )
+        weights, module = restore_module(self.module, (2 * sizes.classes, sizes.classes), state)
+        return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)
+
+    def _plan_training(self, sizes: PublicSizes) -> DPSGDTraining:
+        """Return the module's steps, before their noise multiplier is chosen."""
+        module = new_module(self.module, (2 * sizes.classes, sizes.classes), PublicStreams(0))
+        return plan_training(module, self.schedule, sizes)
+
+    def _with_prior(self, module: nn.Module, graph: Graph) -> nn.Module:
+        """Return the module that is executed: with the prior from the codes, if configured."""
+        return CodePriorModule(module, graph.num_classes) if self.use_code_prior else module
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedOneHopGNN(TrainedModel):
+    """Public parameters of the encoder, and of the module by name.
+
+    ``module`` is the module itself, or None if its code is not registered.
+    """
+
+    encoder: NoisySoftmax
+    weights: State
+    module: nn.Module | None
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Raise an error: the aggregation of another graph needs to know its training nodes.
+
+        Raises:
+            NotImplementedGuaranteeError: Always.
+        """
+        raise NotImplementedGuaranteeError(
+            "gnn with unit 'node-record' depends on which nodes have a public label, which another graph may "
+            "not have, and does not yet predict one; fit it on that graph (its own release and budget), or "
+            "use gap"
+        )
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
+        """Raise an error, as ``plan_for`` does."""
+        self.plan_for(PublicSizes.from_graph(graph))
+
+    def state(self) -> State:
+        """Return the parameters."""
+        return {**self.encoder.state(), **state_of_weights(self.weights)}
