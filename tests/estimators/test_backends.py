@@ -15,7 +15,7 @@ from graphveil.estimators.saved import parameter_types
 from graphveil.ledger import ledger_of
 from graphveil.release import AggregationBackend
 from graphveil.release.backends import backend_by_name, backend_for, using
-from tests.estimators.gnn.modules import SMALL, Mean, Records
+from tests.estimators.gnn.modules import Mean, Records
 
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
 

@@ -30,8 +30,7 @@ from graphveil.privacy import NodeUnit, PoissonRoots
 from graphveil.privacy.gaussian import require_delta
 from graphveil.privacy.statements import EdgeUse, counted
 from graphveil.release import Query, ReleasePlan, TreeStepsQuery, calibrate_plan
-from graphveil.release.steps.bounded_lists import NO_NODE
-from graphveil.release.steps.bounded_lists import BoundedTrees
+from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees
 from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach
 from graphveil.training import PrivateSchedule
 from graphveil.training.records import tensors_of
