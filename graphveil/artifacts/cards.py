@@ -50,8 +50,8 @@ _ROW_DISCLOSES = {
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
 }
 TEST_LABELS = (
-    "Each run has test nodes of its own, and reads their labels in the clear for its test score: over all "
-    "runs these may be the labels of all nodes."
+    "Each run has its own test nodes and reads their exact labels for its test score. Over all runs these "
+    "may be the labels of all nodes."
 )
 _SIDE_CHANNELS = "running times, memory and file sizes, which this release does not contain"
 
@@ -109,13 +109,13 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
-            f"Anything published about both is {bound}-indistinguishable only{mark}."
+            f"Outputs about both together are only {bound}-indistinguishable{mark}."
         )
     mlps = f", and an MLP was trained next to each on the same {data}" if compared else ""
     return (
         f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same {data}{mlps}. "
-        "Nothing in this folder comes from the others. Anything published about all of them, a mean accuracy "
-        f"for example, is {bound}-indistinguishable only{mark}.{own_test}"
+        "Nothing in this folder comes from the others. Outputs about all of them together, such as a mean "
+        f"accuracy, are only {bound}-indistinguishable{mark}.{own_test}"
     )
 
 
@@ -208,7 +208,7 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
 
     >>> from graphveil.privacy import Gaussian
     >>> owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
-    >>> "row v only for someone entitled to v's record" in rows_page(owner, ["predictions.parquet"])
+    >>> "row v only for people authorized" in rows_page(owner, ["predictions.parquet"])
     True
     """
     files = [(name, _ROW_DISCLOSES[name]) for name in names]
@@ -220,19 +220,19 @@ def _limits(guarantee: Guarantee) -> list[str]:
     if guarantee.unit == LocalAttributes.name:
         return [
             "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
-            "their features first, at a price of their own.",
-            f"Other collections of the same {about} add to what is given away.",
+            "their features first, which is charged to them.",
+            f"Other collections of the same {about} add to the privacy loss.",
             "Accuracy on other data is unknown.",
         ]
     served = (
-        "Predictions are no part of this release: each is only for someone entitled to its node's record."
+        "This release contains no predictions: each is only for people authorized to see its node's record."
         if about == "records"
         else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
         "queried at a privacy cost of their own."
     )
     return [
         served,
-        f"Other models trained on the same {about} add to what is given away.",
+        f"Other models trained on the same {about} add to the privacy loss.",
         "Accuracy on other data is unknown.",
     ]
 
@@ -244,7 +244,7 @@ def query_kind_text(kind: str) -> str:
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the header and the lines of a table of noisy query results."""
-    head = ["#", "kind", "sensitivity", "noise standard deviation", "values a node"]
+    head = ["#", "kind", "sensitivity", "noise standard deviation", "values per node"]
     lines = [
         [
             str(number),

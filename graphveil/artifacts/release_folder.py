@@ -27,7 +27,7 @@ from graphveil.artifacts.schemas import (
     GuaranteeSchema,
     ModelFile,
     PrivacyFile,
-    PublicSizes,
+    ReleasedShape,
     ReleaseSchema,
     ScalingSchema,
     plain_parameters,
@@ -189,7 +189,7 @@ def _check_parts(release: Path, unit: str) -> None:
         if (release / name).exists():
             raise ArtifactError(
                 f"{release} holds {name}, which a release of unit {unit!r} may not: a row of it is only for "
-                f"someone entitled to its node's record. Move it to {PER_NODE}/ before anything is published"
+                f"people authorized to access its node's record. Move it to {PER_NODE}/ before you publish"
             )
 
 
@@ -237,7 +237,7 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
         library=__version__,
         method=snapshot.method,
         parameters=plain_parameters(dict(snapshot.parameters)),
-        shape=PublicSizes(**{name: getattr(snapshot, name) for name in sizes}),
+        shape=ReleasedShape(**{name: getattr(snapshot, name) for name in sizes}),
         class_names=list(snapshot.named_classes),
         scaling=None
         if snapshot.scaling is None

@@ -26,7 +26,7 @@ class StrictSchema(BaseModel):
 AnySchema = TypeVar("AnySchema", bound=StrictSchema)
 
 
-class PublicSizes(StrictSchema):
+class ReleasedShape(StrictSchema):
     """The public sizes that determine networks and plans."""
 
     features: int = Field(ge=1, le=MAX_INTEGER)
@@ -74,7 +74,7 @@ class ModelFile(StrictSchema):
     library: str = Field(max_length=40)
     method: str = Field(max_length=40)
     parameters: dict[str, Any]
-    shape: PublicSizes
+    shape: ReleasedShape
     class_names: list[str]
     scaling: ScalingSchema | None = None
     columns: list[ColumnSchema] | None = None

@@ -102,8 +102,8 @@ def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
         return uncovered_weights_note()
     return ArtifactError(
         f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
-        "for someone entitled to its record. Load the run folder that has per_node/ next to release/, or "
-        "name that folder: load_model(..., per_node=...)"
+        "for people authorized to access its record. Load the run folder that has per_node/ next to "
+        "release/, or name that folder: load_model(..., per_node=...)"
     )
 
 
@@ -111,9 +111,9 @@ def uncovered_weights_note() -> UnitError:
     """Return the error for parameters trained on exact neighbors, where no prediction is covered."""
     return UnitError(
         "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
-        "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
-        "model.module_ where everyone who sees the result is entitled to all of these records, or fit with "
-        "neighborhood='published', whose predictions are covered"
+        "prediction reads the records of all nodes that reach its own, and nothing protects them. Run "
+        "model.module_ only if everyone who sees the result is authorized to access all of these records, or "
+        "fit with neighborhood='published', whose predictions are covered"
     )
 
 

@@ -203,7 +203,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     screen.print_line("Formal guarantee", style="bold")
     screen.print_paragraph(guarantee.formal_statement() + "\n")
     if lines:
-        screen.print_line(f"What was released about the {cards.release_subject(guarantee)}", style="bold")
+        screen.print_line(f"Queries of the {cards.release_subject(guarantee)}", style="bold")
         screen.table(*event_cells(lines))
         for one in (guarantee, *guarantee.additional):
             unit = f"unit {one.unit}: " if guarantee.additional else ""

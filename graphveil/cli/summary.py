@@ -185,16 +185,20 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the result of the demo in a box of six lines."""
     from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+    from graphveil.runs.results import interval
 
     guarantee, classes = metrics["guarantee"], counted(metrics["classes"], "class", "classes")
     size = f"{counted(metrics['nodes'], 'node')}, {counted(metrics['features'], 'feature')}, {classes}"
     budget = f"epsilon {format_upper_bound(guarantee['epsilon'])}, delta {format_delta(guarantee['delta'])}"
     bound = f"TPR at 1 % FPR at most {percent_up(guarantee['max_tpr_at_1pct_fpr'])} %"
-    own, baseline = (100 * metrics[f"{prefix}test_accuracy"]["mean"] for prefix in ("", "mlp_"))
+    own, baseline = (
+        interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()
+        for prefix in ("", "mlp_")
+    )
     rows = [
         ("Trained", f"{metrics['method']} on {metrics['dataset']}: {size}"),
         ("Guarantee", f"edge-level {budget}; {bound}"),
-        ("Accuracy", f"{own:.1f} % on test nodes; no-graph baseline (mlp): {baseline:.1f} %"),
+        ("Accuracy", f"{own} %; no-graph baseline {baseline} %"),
         ("Folder", str(folder.root)),
         ("Publish", _publishing(metrics, folder)),
         ("Next", f"graphveil explain {folder.root}"),

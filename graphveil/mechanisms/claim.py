@@ -90,5 +90,5 @@ def node_features_statement(
     text = ldp_statement([features.epsilon], [label.epsilon], deltas, on_clients=on_clients)
     deviations = (features + label).deviations
     if deviations:
-        return f"NOT A VALID GUARANTEE. Known deviations: {'; '.join(deviations)}. It would read: {text}"
+        return f"No valid guarantee. Known deviations: {'; '.join(deviations)}. It would read: {text}"
     return text

@@ -488,7 +488,7 @@ class Guarantee:
         if self.deviations:
             listed = "; ".join(self.deviations)
             parts.insert(
-                0, f"NOT A VALID GUARANTEE ({self.mode} mode). Known deviations: {listed}. It would read:"
+                0, f"No valid guarantee ({self.mode} mode). Known deviations: {listed}. It would read:"
             )
         return " ".join(parts)
 
@@ -631,8 +631,8 @@ _RECORD = {
 def _summary(guarantee: Guarantee) -> str:
     if guarantee.unit == NoUnit.name:
         return (
-            "Nothing is hidden: anyone who sees the model or its predictions may learn which edges it was "
-            "trained on. Use it inside, as a reference, and do not publish it."
+            "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
+            "trained on. Use it internally, as a reference, and do not publish it."
         )
     if guarantee.labels_public:
         return _summary_of_features(guarantee)
@@ -642,12 +642,12 @@ def _summary(guarantee: Guarantee) -> str:
         return _summary_of_records(guarantee)
     secret = _PROTECTED_EDGE[guarantee.unit]
     if guarantee.releases == 0:
-        return f"The model was trained without looking at the edges, so it cannot reveal {secret}."
+        return f"The model was trained without reading the edges, so it cannot reveal {secret}."
     return (
         f"Suppose that an attacker knows everything except {secret}: all other edges, all features and "
-        "labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of the "
-        f"edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of those "
-        f"that do; guessing blindly finds 1. {_ATTACKS}."
+        "labels, and all outputs of this run. With false positives for at most 1 in 100 of the edges that do "
+        f"not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of the edges that do. "
+        f"Random guessing finds 1. {_ATTACKS}."
     )
 
 
@@ -659,46 +659,46 @@ def _summary_of_records(guarantee: Guarantee) -> str:
     record = _RECORD[guarantee.unit]
     attacker_question = f"which of two records ({record}) a particular person has"
     classes = "people with the one record", "those with the other"
-    condition = " An edge that both nodes declare is in two records and is protected less well."
+    condition = " An edge that both nodes declare is in two records and has weaker protection."
     if guarantee.edge_use == "never":
         condition = ""
     elif guarantee.unit == NodeBoundedDegree.name:
         condition = (
-            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
+            " This relies on the data owner's assumption that no node exceeds the stated number of edges."
         )
     if not guarantee.replace_one:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
     return (
         f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
-        "sees all that this run gives out, except what was made for that person alone. Accepting a false "
-        f"alarm for 1 in 100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} "
-        f"in 100 of {classes[1]}; guessing blindly finds 1. {_ATTACKS}.{condition}"
+        "sees all outputs of this run, except those for that person alone. With false positives for at most "
+        f"1 in 100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        f"{classes[1]}. Random guessing finds 1. {_ATTACKS}.{condition}"
     )
 
 
 def _summary_of_reports(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
         return (
-            "A part of each person's record is used as it is, and anyone who sees the output of this run may "
-            "learn it. What is randomized, and how strongly, stands above."
+            "A part of each person's record is used without noise, and anyone who sees the output of this "
+            "run may learn it. The mechanisms above state what is randomized."
         )
     return (
         "Suppose that an attacker sees everything that was computed here, the randomized records included, "
-        "and must decide which of two records (features and label) a particular person has. Accepting a "
-        "false alarm for 1 in 100 of those with the one, any test finds at most "
-        f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and no one who collects the randomized records has to be trusted. It is not about "
-        "labels of test nodes, which the test score reads, nor about who is connected with whom."
+        "and must decide which of two records (features and label) a particular person has. With false "
+        "positives for at most 1 in 100 of the people with the one record, any test finds at most "
+        f"{percent_up(guarantee.max_tpr())} in 100 of the people with the other. Random guessing finds 1. "
+        f"{_ATTACKS}. The collector of the randomized records does not have to be trusted. Labels of test "
+        "nodes, which the test score reads, and edges are not protected."
     )
 
 
 def _summary_of_features(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
-        return "Features are used as they are, and the output of this run may show them."
+        return "Features are used without noise, and the output of this run may reveal them."
     return (
-        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, and "
-        "must decide which of two lists of features a particular person has. Accepting a false alarm for 1 "
-        f"in 100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
-        "those with the other; guessing blindly finds 1."
+        "Suppose instead that an attacker sees all outputs of this run, knows every edge and label, and must "
+        "decide which of two lists of features a particular person has. With false positives for at most 1 "
+        f"in 100 of the people with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
+        "of the people with the other. Random guessing finds 1."
     )

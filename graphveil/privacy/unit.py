@@ -125,7 +125,7 @@ class NodeRecord(NodeUnit):
     covers: ClassVar[str] = "the record of any one node: features, label and the edges that it declares"
     not_covered: ClassVar[str] = (
         "who is in the data, the split, edges that others declare towards the node, and the node's own "
-        "prediction, which is for those entitled to its features"
+        "prediction, which is for people authorized to access its features"
     )
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:

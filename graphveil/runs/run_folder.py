@@ -77,7 +77,7 @@ class RunFolder:
 
     @property
     def per_node(self) -> Path:
-        """What a unit of records withholds from the release: row v only for someone entitled to it."""
+        """What a node-level unit withholds: row v is only for people authorized to access the record of v."""
         return self.root / PER_NODE
 
     @property

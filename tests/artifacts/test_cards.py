@@ -48,14 +48,14 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
     assert f"at most {figure} in 100" in guarantee.summary()
 
 
-def test_what_deviations_void_is_not_guaranteed_anywhere() -> None:
+def test_marks_invalid_guarantees_everywhere() -> None:
     kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
-    void = kept.with_deviations("the noise is reproducible from a seed")
-    assert void.summary().startswith("No valid guarantee, because of the deviations")
-    assert void.summary().endswith(kept.summary())
-    assert attack_bound_text(void) == f"{attack_bound_text(kept)} (not valid)"
-    assert "No valid guarantee, because of the deviations" in privacy_page(void, ())
-    assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
+    invalid = kept.with_deviations("the noise is reproducible from a seed")
+    assert invalid.summary().startswith("No valid guarantee, because of the deviations")
+    assert invalid.summary().endswith(kept.summary())
+    assert attack_bound_text(invalid) == f"{attack_bound_text(kept)} (not valid)"
+    assert "No valid guarantee, because of the deviations" in privacy_page(invalid, ())
+    assert "-indistinguishable (not valid)." in other_runs(0, 3, invalid)
 
 
 def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
@@ -63,7 +63,7 @@ def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
     guarantee = Guarantee.from_event(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
     assert guarantee.epsilon == pytest.approx(5.992008, abs=1e-6)  # 5.992 to the nearest digit
     card = Card(dataset="a graph", other_runs=other_runs(0, 3, guarantee))
-    assert "is (5.993, 1e-05)-indistinguishable only" in card.other_runs
+    assert "are only (5.993, 1e-05)-indistinguishable" in card.other_runs
     page = privacy_page(guarantee, (), card)
     assert "Epsilon 5.993, delta 1e-05" in page
     assert page.count("5.993") == 3  # the statement's too
@@ -99,13 +99,13 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
 @pytest.mark.parametrize(
     ("guarantee", "question", "ends"),
     [
-        (of_records(NodeRecord()), "whether a particular person's record", "is protected less well."),
+        (of_records(NodeRecord()), "whether a particular person's record", "has weaker protection."),
         (
             of_records(NodeRecord(), edge_use="never"),
             "edges that the person declares",
             "HMAC-SHA256 are secure.",
         ),
-        (of_records(NodeRecord(replace_one=True)), "which of two records", "is protected less well."),
+        (of_records(NodeRecord(replace_one=True)), "which of two records", "has weaker protection."),
         (
             of_records(NodeBoundedDegree(max_degree=9)),
             "all of the person's edges",
@@ -128,7 +128,7 @@ def test_plain_words_about_records(guarantee: Guarantee, question: str, ends: st
 def test_pages_about_records_describe_records() -> None:
     guarantee = of_records(NodeRecord())
     page = privacy_page(guarantee, ())
-    assert "What was released about the records" in page
+    assert "Queries of the records" in page
     assert "features and labels alone" not in page  # which are protected here
     card = Card(dataset="a graph", other_runs=other_runs(0, 1, guarantee, compared=True))
     assert card.other_runs.startswith("An MLP was trained on the same records for comparison.")

@@ -62,7 +62,7 @@ def test_rows_that_depend_on_their_own_record_are_no_part_of_the_release(
     assert names(run / "release") == set(FILES) - kept_back
     assert names(run / PER_NODE) == {*kept_back, ROWS_PAGE}
     page = (run / PER_NODE / ROWS_PAGE).read_text()
-    assert "row v only for someone entitled to v's record" in page
+    assert "row v only for people authorized to access the record of v" in page
     assert all(name in page for name in kept_back)
 
 
@@ -88,7 +88,9 @@ def test_a_release_alone_states_that_it_has_no_predictions(
             partial(loaded.save, tmp_path / "again", per_node=tmp_path / "rows"),
         )
         for query in request:
-            with pytest.raises(ArtifactError, match=r"no predictions.*entitled to its record.*per_node"):
+            with pytest.raises(
+                ArtifactError, match=r"no predictions.*authorized to access its record.*per_node"
+            ):
                 query()
         assert loaded.guarantee.valid
         assert loaded.guarantee.formal_statement()
@@ -119,12 +121,12 @@ def test_pages_and_guarantee_need_the_release_alone(run: Path, configuration: di
     found_guarantee = read_guarantee(run)
     assert found_guarantee.guarantee.unit == configuration["unit"]
     card = (run / "release" / "MODEL_CARD.md").read_text()
-    assert "Predictions are no part of this release" in card
+    assert "This release contains no predictions" in card
     assert "model.predict()" not in card
     page = (run / "release" / "PRIVACY.md").read_text()
-    assert "What was released about the records" in page
+    assert "Queries of the records" in page
     assert "a particular person's record" in page
-    assert ("rests on the data owner" in page) is (configuration is BOUNDED)
+    assert ("relies on the data owner" in page) is (configuration is BOUNDED)
 
 
 # -- misuse and hostile folders ----------------------------------------------------------------------------

@@ -464,7 +464,7 @@ def test_bounds_from_data_have_no_valid_guarantee(randomize: Randomize) -> None:
     guarantee = randomize("--id", "user", "--json").json["guarantee"]
     assert guarantee["valid"] is False
     assert guarantee["deviations"] == ["bounds taken from the data"]
-    assert guarantee["statement"].startswith("NOT A VALID GUARANTEE")
+    assert guarantee["statement"].startswith("No valid guarantee")
 
 
 def cell(row: int, column: int, value: str) -> Callable[[Rows], None]:

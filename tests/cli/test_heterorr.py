@@ -40,7 +40,7 @@ def test_pages_and_explain_describe_both(trained: dict[str, Any], invoke: Invoke
     explained = invoke("explain run")
     for text in (explained.out, Path("run/release/PRIVACY.md").read_text()):
         stated = " ".join(text.split())
-        assert "What was released about the edges and features" in stated
+        assert "Queries of the edges and features" in stated
         assert "which of two lists of features a particular person has" in stated
         assert "they are not added" in stated and "at eps_x = 3" in stated
         assert "the list of nodes that may have private ones" in stated

@@ -127,7 +127,7 @@ def test_ranges_from_the_data_are_a_listed_deviation(invoke: Invoke, files: File
     columns = "--set scaling=columns --set data_dependent_bounds=true"
     record = invoke(f"train {LOCAL} {columns} --json", *files.flags).json
     assert record["deviations"] == ["bounds taken from the data"]
-    assert record["statement"].startswith("NOT A VALID GUARANTEE")
+    assert record["statement"].startswith("No valid guarantee")
 
 
 SIMGAT = f"simgat {UNIT} --set eps_x=1 --set eps_y=2 --set epochs=3"

@@ -115,7 +115,7 @@ def test_predictions_come_from_the_folder_per_node(invoke: Invoke, owner: list[o
         assert refused.code == 2 and "holds no predictions" in line and "per_node/" in line
     explained = invoke("explain first")
     assert explained.code == 0
-    for words in ("a particular person's record", "What was released about the records"):
+    for words in ("a particular person's record", "Queries of the records"):
         assert words in explained.out
     assert "other runs on the same records" in explained.out and "on the same edges" not in explained.out
 

@@ -165,7 +165,7 @@ def test_paper_mode_on_directed_edges_lists_the_deviation(invoke: Invoke, files:
     record = invoke(*flags, "--json").json
     assert record["guarantee"]["valid"] is False
     assert any("stored twice" in deviation for deviation in record["deviations"])
-    assert record["statement"].startswith("NOT A VALID GUARANTEE")
+    assert record["statement"].startswith("No valid guarantee")
     shown = invoke(*flags).out
     (row,) = [line for line in shown.splitlines() if line.startswith("gap ")]
     accounted = format_upper_bound(record["guarantee"]["epsilon"])

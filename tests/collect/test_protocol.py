@@ -74,7 +74,7 @@ def test_the_claim_is_the_sum_of_both_parts() -> None:
     assert "eps_y = inf (total inf;" in SURVEYS["weights"].formal_statement()
     seen = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)))
     assert seen.formal_statement().startswith(
-        "NOT A VALID GUARANTEE. Known deviations: bounds taken from the data."
+        "No valid guarantee. Known deviations: bounds taken from the data."
     )
 
 

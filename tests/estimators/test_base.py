@@ -326,7 +326,7 @@ class TestGuarantee:
         assert (
             f"is protected at eps = {format_upper_bound(undirected)}." in model.guarantee.formal_statement()
         )
-        assert model.guarantee.formal_statement().startswith("NOT A VALID GUARANTEE (paper mode)")
+        assert model.guarantee.formal_statement().startswith("No valid guarantee (paper mode)")
 
     def test_undirected_edges_have_one_epsilon_with_edge_weights(self, graph):
         found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")

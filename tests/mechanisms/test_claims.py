@@ -42,9 +42,7 @@ def test_a_delta_is_named() -> None:
 
 def test_deviations_come_first() -> None:
     text = node_features_statement(LocalDPClaim(1.0, 0.0, ("real-valued sampler",)), NOT_COLLECTED)
-    assert text.startswith(
-        "NOT A VALID GUARANTEE. Known deviations: real-valued sampler. It would read: Each"
-    )
+    assert text.startswith("No valid guarantee. Known deviations: real-valued sampler. It would read: Each")
 
 
 def test_the_statement_for_clients_claims_no_raw_data_elsewhere() -> None:

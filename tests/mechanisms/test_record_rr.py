@@ -95,7 +95,7 @@ def test_the_claim_is_invalid_and_states_the_actual_loss() -> None:
     claim = paper(epsilon=9.0, dim=50, k=10).claim
     assert (claim.certified, claim.epsilon) == (False, 9.0)
     text = node_features_statement(claim, LabelRR(epsilon=1.0, classes=2).claim)
-    assert text.startswith("NOT A VALID GUARANTEE. Known deviations: weights computed from the record")
+    assert text.startswith("No valid guarantee. Known deviations: weights computed from the record")
     assert "loses up to 11.5736 of a budget of 9; real-valued sampler." in text
     seen = paper(bounds=Bounds(0.0, 1.0, from_data=True)).claim
     assert "bounds taken from the data" in seen.deviations

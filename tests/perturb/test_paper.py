@@ -60,7 +60,7 @@ def test_paper_mode_has_no_valid_guarantee(name: str) -> None:
     graph, strict = path(), MECHANISMS[name](epsilon=2.0)
     guarantee = perturb.release_graph(graph, strict, **PAPER).guarantee  # type: ignore[arg-type]
     assert not guarantee.valid and guarantee.mode == "paper"
-    assert guarantee.formal_statement().startswith("NOT A VALID GUARANTEE (paper mode). Known deviations: ")
+    assert guarantee.formal_statement().startswith("No valid guarantee (paper mode). Known deviations: ")
     assert guarantee.epsilon == pytest.approx(HELD[name])
     (entry,) = ledger_of(graph.edge_set).entries  # booked at what holds, not at what is claimed
     assert sum(part.epsilon for part in entry.event.events) == pytest.approx(HELD[name])  # type: ignore[union-attr]
@@ -283,5 +283,5 @@ def test_stored_graphs_of_paper_mode_are_marked_invalid(tmp_path: Path) -> None:
     for number, mechanism in enumerate(kind(epsilon=1.0) for kind in MECHANISMS.values()):
         perturbed = perturb.release_graph(path(), mechanism, **PAPER)  # type: ignore[arg-type]
         folder = perturbed.save(tmp_path / str(number))
-        assert "NOT A VALID GUARANTEE (paper mode)" in (folder / "RELEASED.md").read_text()
+        assert "No valid guarantee (paper mode)" in (folder / "RELEASED.md").read_text()
         assert json.loads((folder / "guarantee.json").read_text())["valid"] is False

@@ -139,7 +139,7 @@ def test_deviations_come_first_and_invalidate_the_guarantee() -> None:
     guarantee = guarantee_of(UndirectedEdge(), mode="paper", deviations=("a flaw", "a seed"), notes=notes)
     assert not guarantee.valid
     assert guarantee.formal_statement().startswith(
-        "NOT A VALID GUARANTEE (paper mode). Known deviations: a flaw; a seed. It would read:"
+        "No valid guarantee (paper mode). Known deviations: a flaw; a seed. It would read:"
     )
     assert "Note: classes are treated as public." in guarantee.formal_statement()
 

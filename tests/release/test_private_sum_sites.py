@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
 # What reads exact numbers and draws no noise, each with its own argument:
 EXACT_READS = {
-    "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is for those entitled to v's record
+    "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is only for readers of v's record
     "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, which enter NoisyRows
     "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
     "graphveil.release.steps.bounded_lists:read_ego_graphs",  # as the first

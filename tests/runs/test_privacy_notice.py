@@ -77,7 +77,7 @@ def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
     assert "1 (not valid)" in page.replace("\\", "")
     assert NoticeTotal("raw", None, 0.0).cells == ("raw", "no bound", "-")
     nothing = Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0)
-    assert "Nothing is hidden" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
+    assert "Nothing is protected" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
 
 
 def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class EdgeAttentionData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _PreparedTraining(PreparedData):
+class _PreparedEdgeTraining(PreparedData):
     """Rows, targets, their classes, the start, and the descent."""
 
     descend: Descent
@@ -198,7 +198,7 @@ class EdgeAttentionQuery(Query):
         """Return the public description of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
-    def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedTraining:
+    def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedEdgeTraining:
         """Reject rows of norm above one, and targets that are not nodes, have no class, or occur twice.
 
         One edge would move two examples of a target that occurs twice. Rows are bounded because rounding
@@ -220,9 +220,9 @@ class EdgeAttentionQuery(Query):
                 "the release stays charged"
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
-        return _PreparedTraining(public, arrays, data.descend)
+        return _PreparedEdgeTraining(public, arrays, data.descend)
 
-    def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: _PreparedEdgeTraining, key: bytes) -> Tensor:
         """Return the last parameters of the descent."""
         rows, targets, classes, start = data.arrays
         gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)

@@ -137,7 +137,7 @@ class TestGuarantee:
         first, second = (model(unsafe_noise_seed=3).fit(graph) for _ in range(2))
         assert torch.equal(first.predict_proba(), second.predict_proba())
         assert not first.guarantee.valid
-        assert first.guarantee.formal_statement().startswith("NOT A VALID GUARANTEE")
+        assert first.guarantee.formal_statement().startswith("No valid guarantee")
         other = model(unsafe_noise_seed=4).fit(graph)
         assert not torch.equal(first.aggregates_["labels"], other.aggregates_["labels"])
 
