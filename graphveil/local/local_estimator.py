@@ -329,7 +329,7 @@ def complete_from_protocol(
     ...     classes=3))
     >>> complete_from_protocol(protocol, {"eps_x": 3.0})
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: eps_x=3.0 contradicts the survey, whose answers have eps_x=1.0; drop it
+    graphveil.errors.ConfigError: eps_x=3.0 contradicts the protocol, which has eps_x=1.0; drop it
     """
     if label_only and protocol.features is not None:
         raise ConfigError(
@@ -337,7 +337,7 @@ def complete_from_protocol(
             "alone, or learn with 'lpgnn' or 'simgat'"
         )
     if protocol.label is None:
-        raise ConfigError("the survey collects no labels, so there is nothing to learn; collect them, too")
+        raise ConfigError("the protocol collects no labels, so there is nothing to learn; collect them, too")
     reported = {
         "unit": LocalAttributes.name,
         "eps_y": protocol.label.epsilon,
@@ -349,7 +349,7 @@ def complete_from_protocol(
     for name, value in reported.items():
         if name in configuration and configuration[name] != value:
             raise ConfigError(
-                f"{name}={configuration[name]!r} contradicts the survey, whose answers have "
+                f"{name}={configuration[name]!r} contradicts the protocol, which has "
                 f"{name}={value!r}; drop it"
             )
     return {**configuration, **reported}
@@ -360,7 +360,7 @@ def _feature_parameters(mechanism: MultiBit | FeatureRR | None) -> dict[str, Any
     if mechanism is None:
         return {"eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
-        raise ConfigError("the survey's bounds were taken from data and depend on them; use public bounds")
+        raise ConfigError("the protocol's bounds were taken from data and depend on them; use public bounds")
     choices: dict[str, Any] = {"features": "1bm", "m": "best", "theta": None}
     choices |= {"k": "auto", "rounding": "stochastic", "decode": "unbiased"}
     if isinstance(mechanism, FeatureRR):

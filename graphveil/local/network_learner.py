@@ -471,9 +471,9 @@ def collection_requests(
         return []
     if fitted.guarantee.received:
         raise ConfigError(
-            f"this {fitted.method.name} learned from LDP reports, and no raw features are read here: have "
-            "the nodes of the other graph answer the survey, and learn from all LDP reports "
-            "(fit_from_collector, collect learn), which costs those who have answered nothing more"
+            f"this {fitted.method.name} learned from LDP reports, and no raw features are read here. "
+            "Collect LDP reports of the nodes of the other graph, and learn from all LDP reports "
+            "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
         )
     privacy_cost = _trained_network(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
     steps, before = _growth(prediction_state.cache, graph)

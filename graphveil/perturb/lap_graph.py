@@ -72,9 +72,12 @@ def count_facts(queries: tuple[Query, ...], domain: Domain, max_edges: int) -> l
     total, cells = queries
     most = min(domain.size, max_edges)
     return [
-        ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
-        ("graph", f"as many of {domain.size:,} cells, the largest with noise of {cells.noise[0]:.4g}"),
-        ("expected", f"as many edges as the noisy count, and at most {most:,}"),
+        ("edge count", f"noise standard deviation {total.noise[0]:,.4g}"),
+        (
+            "node pairs",
+            f"{domain.size:,}, noise standard deviation {cells.noise[0]:.4g}; the largest are kept",
+        ),
+        ("expected", f"as many edges as the noisy count, at most {most:,}"),
     ]
 
 

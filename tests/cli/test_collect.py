@@ -163,7 +163,7 @@ def test_labels_alone_and_classes_by_number(invoke: Invoke, randomize: Randomize
         (
             "hashing",
             [
-                "one of 3 groups of classes, which the survey and your id make, not the answer",
+                "one of 3 groups of classes, which the protocol and your id determine",
                 "the label's own group with probability 0.5761",
             ],
             3,
@@ -285,7 +285,7 @@ def test_texts_of_a_protocol_are_escaped(invoke: Invoke) -> None:
 def test_a_huge_file_is_not_read_whole(invoke: Invoke) -> None:
     with Path("s.json").open("wb") as file:
         file.truncate(1 << 40)  # a terabyte of zeros, which takes no room
-    rejected(invoke("collect show s.json"), "a survey has at most 1,048,576 characters")
+    rejected(invoke("collect show s.json"), "a collection protocol has at most 1,048,576 characters")
 
 
 # -- one report per client and protocol --------------------------------------------------------------------
@@ -404,7 +404,7 @@ def test_reports_must_be_text_and_of_this_protocol(invoke: Invoke) -> None:
     protocol = loaded("survey.json")
     assert protocol.label == LabelRR(epsilon=2.0, classes=3)
     Path("survey.json").write_text(protocol.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
-    rejected(invoke(*DECODE), "row 1: an LDP report answers another survey")
+    rejected(invoke(*DECODE), "row 1: an LDP report answers another protocol")
     Path("survey.json").write_text("[]")
     assert "no JSON object" in invoke(*DECODE).err
 
@@ -479,7 +479,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[Rows], None], str]] = {
     "infinite": (cell(5, 2, "-inf"), "column 'height' holds NaN, infinite"),
     "missing": (cell(5, 1, ""), "column 'age' has missing values"),
     "text": (cell(5, 1, SECRET), "column 'age' is of type"),
-    "no label": (lambda rows: [row.__setitem__(3, SECRET) for row in rows[1:]], "no label of the survey's"),
+    "no label": (lambda rows: [row.__setitem__(3, SECRET) for row in rows[1:]], "no label of the protocol's"),
     "repeated id": (cell(5, 0, "u0"), "column 'user' repeats ids"),
     "no id": (cell(5, 0, ""), "column 'user' has missing values"),
     "no column": (cell(0, 1, "aeg"), "no column 'age'"),

@@ -60,7 +60,7 @@ def test_reports_and_edges_make_a_model_and_its_predictions(
     other = ["--nodes", files.nodes, "--edges", files.edges]
     columns = "--id user --source a --target b --label team"
     refused = invoke(f"predict model {columns}", *other)
-    rejected(refused, "have the nodes of the other graph answer the survey")
+    rejected(refused, "Collect LDP reports of the nodes of the other graph")
 
 
 def test_the_baseline_may_be_left_out(invoke: Invoke, learn: list[object]) -> None:
@@ -108,7 +108,7 @@ def test_invalid_reports_are_rejected_or_skipped(invoke: Invoke, learn: list[obj
 
 
 MISUSE = {
-    "--set eps_x=1": "eps_x=1.0 contradicts the survey",
+    "--set eps_x=1": "eps_x=1.0 contradicts the protocol",
     "--set hiden=1": "lpgnn has no such parameter; did you mean 'hidden'",
     "--set seed=1": "Use --seed",
     "--method gap": "--method",

@@ -1,4 +1,4 @@
-"""The device: NumPy only, a limit of its own, the law of the survey, one answer to one question."""
+"""The device: NumPy only, a limit of its own, the law of the protocol, one answer to one question."""
 
 import math
 import os
@@ -268,7 +268,7 @@ def test_secrets_are_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     keys_are_fresh(secret_of(tmp_path), monkeypatch)
 
 
-# -- a survey that asks for too much -----------------------------------------------------------------------
+# -- a protocol with too large budgets ---------------------------------------------------------------------
 
 GREEDY = {
     "features": CollectionProtocol(features=FeatureRR(epsilon=1e5, dim=3, k=256)),

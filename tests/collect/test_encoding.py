@@ -68,7 +68,7 @@ def test_decoding_inverts_encoding(name: str) -> None:
 def test_rejects_reports_of_other_protocols_or_nodes(place: int) -> None:
     body = bytearray(randomize_record(SMALL, **record(SMALL))[:-4])
     body[place] ^= 1
-    with pytest.raises(LDPReportError, match="answers another survey" if place < 21 else "of another node"):
+    with pytest.raises(LDPReportError, match="answers another protocol" if place < 21 else "of another node"):
         decode(SMALL, "ann", signed(bytes(body)))
 
 
@@ -82,7 +82,7 @@ def test_protocol_and_node_choose_the_reported_features() -> None:
     honest = decode(protocol, 5, randomize_record(protocol, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
     assert honest.features.indices.tolist() == [chosen[5].tolist()]
     other = LDPReports(honest.features.values, (honest.features.indices + 1) % 3)
-    with pytest.raises(ConfigError, match="that the survey and the node's id choose"):
+    with pytest.raises(ConfigError, match="that the protocol and the node's id choose"):
         encode(protocol, 5, LDPReport(other, None))
 
 
@@ -191,7 +191,7 @@ def test_the_format_of_several_classes_is_frozen() -> None:
 def test_rejects_another_number_of_classes(said: tuple[int, ...]) -> None:
     body = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))[:HEADER]
     bits = sum(1 << (7 - one) for one in said)
-    with pytest.raises(LDPReportError, match="another number of classes than the survey's 2"):
+    with pytest.raises(LDPReportError, match="another number of classes than the protocol's 2"):
         decode(SEVERAL, "ann", signed(body + bytes([bits])))
 
 
@@ -214,7 +214,7 @@ def test_the_format_of_a_group_is_frozen() -> None:
 
 def test_rejects_groups_outside_the_range() -> None:
     body = encode(HASHED, "ann", decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))))[:HEADER]
-    with pytest.raises(LDPReportError, match="class that the survey does not have"):
+    with pytest.raises(LDPReportError, match="class that the protocol does not have"):
         decode(HASHED, "ann", signed(body + bytes([3 << 6])))
 
 

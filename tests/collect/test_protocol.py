@@ -149,7 +149,7 @@ def test_rejects_json_parameters_outside_their_range(path: tuple[str, ...], valu
         CollectionProtocol.from_json(altered("feature-rr", *path, value=value))
 
 
-# -- what a survey may cost whoever reads it ---------------------------------------------------------------
+# -- limits of what is read --------------------------------------------------------------------------------
 
 
 def test_reads_a_million_features_in_two_seconds() -> None:

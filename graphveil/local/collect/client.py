@@ -143,7 +143,7 @@ def randomize_records(
     if any(len(part) != len(nodes) for part in (features, labels) if part is not None):
         raise GraphError("ids, features and labels must be of the same records")
     if len(set(map(str, nodes))) != len(nodes):
-        raise GraphError("two records have one id; a node answers a survey once")
+        raise GraphError("two records have one id; a node answers a collection protocol once")
     reports = None if features is None else _reports(protocol, nodes, secret, features)
     return encode_all(
         protocol,

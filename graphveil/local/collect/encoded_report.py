@@ -71,7 +71,9 @@ def encode_all(
         given, chosen = features.indices, chosen_features(protocol, nodes)
         same = given is chosen if given is None or chosen is None else np.array_equal(given, chosen)
         if not same:
-            raise ConfigError("a report must be about the features that the survey and the node's id choose")
+            raise ConfigError(
+                "a report must be about the features that the protocol and the node's id choose"
+            )
     columns = [] if features is None else [features.values]
     law = protocol.label
     if labels is not None and law is not None:  # a class, a group of classes, or one bit for each class
@@ -125,7 +127,7 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
     np.add.at(unpacked, which, bits[: len(shifts)].astype(np.uint64) << shifts)
     fields = unpacked.astype(np.int64)
     if (fields > _limits(protocol)).any():
-        raise LDPReportError("an LDP report names a feature, bin or class that the survey does not have")
+        raise LDPReportError("an LDP report names a feature, bin or class that the protocol does not have")
     label, reported = _label(protocol, node, fields)
     if protocol.features is None:
         return LDPReport(None, label)
@@ -146,7 +148,7 @@ def _label(
         return tuple(group.tolist()), fields[:-1]
     reported = np.flatnonzero(fields[-law.classes :])
     if len(reported) != law.size:
-        raise LDPReportError(f"an LDP report has another number of classes than the survey's {law.size}")
+        raise LDPReportError(f"an LDP report has another number of classes than the protocol's {law.size}")
     return tuple(reported.tolist()), fields[: -law.classes]
 
 
@@ -156,13 +158,13 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
     if len(encoded_report) != whole:
         raise LDPReportError(f"an LDP report has {whole} bytes, and this one has {len(encoded_report)}")
     if not encoded_report.startswith(MAGIC):
-        raise LDPReportError("this is no LDP report of a survey")
+        raise LDPReportError("this is no LDP report of a collection protocol")
     if encoded_report[len(MAGIC)] != VERSION:
         raise LDPReportError(f"this version reads LDP reports of version {VERSION} only; update the device")
     if zlib.crc32(encoded_report[:-CHECK_BYTES]) != int.from_bytes(encoded_report[-CHECK_BYTES:], "big"):
         raise LDPReportError("an LDP report was damaged on its way; send it again")
     if encoded_report[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != protocol.digest:
-        raise LDPReportError("an LDP report answers another survey; its randomization has other parameters")
+        raise LDPReportError("an LDP report answers another protocol; its randomization has other parameters")
     if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):
         raise LDPReportError("an LDP report is of another node; a copy of another report is not accepted")
     return encoded_report[_HEADER:-CHECK_BYTES]
@@ -253,7 +255,9 @@ def node_text(node: Node) -> bytes:
         ConfigError: It is neither text nor a whole number.
     """
     if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
-        raise ConfigError("a node's id is text or a whole number, the one by which the survey knows the node")
+        raise ConfigError(
+            "a node's id is text or a whole number, the one by which the protocol knows the node"
+        )
     try:
         return str(node).encode()
     except UnicodeEncodeError:

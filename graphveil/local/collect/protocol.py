@@ -68,15 +68,19 @@ class CollectionProtocol:
     def __post_init__(self) -> None:
         """Check that the protocol collects something, and that it is randomized."""
         if not isinstance(self.purpose, str):
-            raise ConfigError("a survey's purpose is a text")
+            raise ConfigError("a collection protocol's purpose is a text")
         if self.features is None and self.label is None:
-            raise ConfigError("a survey collects features, a label or both")
+            raise ConfigError("a collection protocol contains features, a label or both")
         if not isinstance(self.features, MultiBit | FeatureRR | None):
-            raise ConfigError("a survey collects features with MultiBit or FeatureRR")
+            raise ConfigError("a collection protocol randomizes features by MultiBit or FeatureRR")
         if not isinstance(self.label, LabelLaw | None):
-            raise ConfigError("a survey collects a label with LabelRR, SubsetSelection or LocalHashing")
+            raise ConfigError(
+                "a collection protocol randomizes a label by LabelRR, SubsetSelection or LocalHashing"
+            )
         if self.features is not None and math.isinf(self.features.epsilon):
-            raise ConfigError("features at epsilon=inf are not randomized; a survey does not collect them")
+            raise ConfigError(
+                "features at epsilon=inf are not randomized; a collection protocol does not collect them"
+            )
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
             raise ConfigError(
                 "a label at epsilon=inf is not randomized, and the protocol collects nothing else: it would "
@@ -210,7 +214,7 @@ class CollectionProtocol:
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
             raise ConfigError(
-                f"the survey's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; "
+                f"the protocol's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; "
                 "request for fewer features, or leave out names"
             )
         return text
@@ -225,16 +229,16 @@ class CollectionProtocol:
         """
         if isinstance(text, str) and len(text) > MAX_TEXT:
             raise LDPReportError(
-                f"a survey has at most {MAX_TEXT:,} characters, and this text has {len(text):,}"
+                f"a collection protocol has at most {MAX_TEXT:,} characters, and this text has {len(text):,}"
             )
         try:
             parts = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
-            raise LDPReportError("the survey is no JSON text") from error
+            raise LDPReportError("the protocol is no JSON text") from error
         if not isinstance(parts, dict):
-            raise LDPReportError("the survey is no JSON object")
+            raise LDPReportError("the protocol is no JSON object")
         if parts.get("format") != FORMAT:
-            raise LDPReportError(f"this is no survey of format {FORMAT}")
+            raise LDPReportError(f"this is no protocol of format {FORMAT}")
         try:
             features, label = _section(parts["features"]), _section(parts["label"])
             columns, names = features.pop("columns", ()), label.pop("names", ())
@@ -247,10 +251,10 @@ class CollectionProtocol:
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise LDPReportError(
-                "a parameter of the survey is missing, unknown or of the wrong type"
+                "a parameter of the protocol is missing, unknown or of the wrong type"
             ) from error
         if protocol.to_json() != text:
-            raise LDPReportError("the survey is not in canonical form; take it as its author wrote it")
+            raise LDPReportError("the protocol is not in canonical form; take it as its author wrote it")
         return protocol
 
 
@@ -280,7 +284,7 @@ def _features(given: Json) -> MultiBit | FeatureRR:
     if mechanism == "multi-bit":
         return MultiBit(**given)
     if mechanism != "feature-rr":
-        raise LDPReportError("the survey names a mechanism that this version does not know")
+        raise LDPReportError("the protocol names a mechanism that this version does not know")
     theta = given.pop("theta")
     allocation = EvenAllocation() if theta is None else WeightedAllocation(theta)
     check_budget(epsilon=given["epsilon"])
@@ -308,7 +312,7 @@ def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | Weight
 def _label(given: Json) -> LabelLaw:
     epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)
     if mechanism not in LABELS:
-        raise LDPReportError("the survey names a mechanism that this version does not know")
+        raise LDPReportError("the protocol names a mechanism that this version does not know")
     given["epsilon"] = math.inf if epsilon == "inf" else epsilon
     return LABELS[mechanism](**given)
 
@@ -354,23 +358,23 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
     law, label = protocol.features, protocol.label
     lines = [("purpose", protocol.purpose or "none is given")]
     if law is None:
-        lines += [("features", "not asked for")]
+        lines += [("features", "not collected")]
     else:
         name = type(law).__name__
         lines += [("features", f"{law.dim}, randomized by {name} at epsilon {law.epsilon:g} together")]
         if isinstance(law, MultiBit) and law.samples < law.dim:
-            chosen = f"{law.samples} of them, which the survey and your id choose, not the answer"
-            lines += [("told about", chosen)]
+            chosen = f"{law.samples} of them, which the protocol and your id determine"
+            lines += [("reported", chosen)]
         low, high = np.min(law.bounds.low), np.max(law.bounds.high)
         share = f"{largest_share(protocol):.4g} of that budget is for a single feature"
         kept = f"a feature's value with probability up to {protocol.kept[0].max():.4g}"
         lines += [
             ("largest share", share),
-            ("bounds", f"from {low:g} to {high:g}; what lies outside is cut"),
+            ("bounds", f"from {low:g} to {high:g}; values outside become the nearest bound"),
             ("kept", kept),
         ]
     if label is None:
-        lines += [("label", "not asked for")]
+        lines += [("label", "not collected")]
     else:
         names = ", ".join(protocol.class_names[:SHOWN]) + (", ..." if label.classes > SHOWN else "")
         lines += [
@@ -379,7 +383,7 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
         kept = "the label" if label.size == 1 else f"{label.size} classes are reported, the label among them"
         if isinstance(label, LocalHashing):
             groups = f"one of {label.groups} groups of classes"
-            lines += [("told", f"{groups}, which the survey and your id make, not the answer")]
+            lines += [("reported", f"{groups}, which the protocol and your id determine")]
             kept = "the label's own group"
         lines += [("kept", f"{kept} with probability {label.keep:.4g} (epsilon {label.epsilon:g})")]
     total = exact_sum_text(*(claim.epsilon for claim in protocol.claims))

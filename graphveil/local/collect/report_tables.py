@@ -273,5 +273,5 @@ def _labels(table: Table, name: str | None, protocol: CollectionProtocol) -> Int
     names = protocol.class_names or [str(code) for code in range(protocol.label.classes)]
     codes, _ = class_codes(table, name, names)
     if (codes == UNLABELED).all():
-        raise GraphError(f"column {name!r} has no label of the survey's; name the column that has them")
+        raise GraphError(f"column {name!r} has no label of the protocol's; name the column that has them")
     return codes

@@ -79,7 +79,7 @@ def test_the_estimator_has_the_mechanisms_of_the_protocol(law) -> None:
     ],
 )
 def test_rejects_keywords_that_contradict_the_protocol(wrong, edges) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* contradicts the survey"):
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* contradicts the protocol"):
         gv.LPGNN.from_protocol(SURVEY, **wrong)
     gv.LPGNN.from_protocol(SURVEY, eps_x=1.0, low=0.0)  # what agrees is not
 
@@ -232,7 +232,7 @@ def test_loads_bounds_bins_and_class_names(edges, tmp_path) -> None:
 def test_rejects_other_protocols_other_nodes_and_too_few_reports(edges) -> None:
     model = gv.LPGNN.from_protocol(SURVEY, epochs=2)
     other = CollectionProtocol(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
-    with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the survey"):
+    with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the protocol"):
         model.fit_from_collector(collector(other), edges)
     with pytest.raises(GraphError, match="the edges are of 30 nodes and the LDP reports of 29"):
         model.fit_from_collector(collector(nodes=29, silent=[]), edges)
