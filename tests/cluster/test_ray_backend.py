@@ -5,9 +5,11 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -113,6 +115,24 @@ class Held(BlockWork):
         return self.inner(edges)
 
 
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Interrupt the main thread until it leaves the block: a callback may swallow one interrupt."""
+    left = Event()
+
+    def send() -> None:
+        while not left.wait(0.5):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join()
+
+
 def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
     backend, graph, work = RayBackend(**TWO, block_rows=1), star(15), OutDegrees(16)
@@ -128,8 +148,7 @@ def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_pa
     file.unlink()
     interrupted = backend.run(Held(work, str(file)), graph)
     assert torch.equal(next(interrupted), here[:16])  # others are under way, and wait
-    with pytest.raises(KeyboardInterrupt) as kept:
-        Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt) as kept, interrupts():
         list(interrupted)
     file.touch()
     assert torch.equal(torch.cat(list(backend.run(work, graph))), here)
