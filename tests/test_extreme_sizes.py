@@ -252,7 +252,7 @@ def test_out_of_memory_errors_are_reported_as_such(
     monkeypatch.setattr(torch.Tensor, "softmax", full)
     tables = written(tmp_path, CASES["one feature"], False)
     answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
-    assert answer.code == 1 and "there is not enough memory here" in answer.err
+    assert answer.code == 1 and "not enough memory" in answer.err
 
 
 def test_limits_of_the_process_count_as_free_memory() -> None:

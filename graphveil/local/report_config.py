@@ -185,7 +185,7 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
     """Return the table row that describes the feature report of each node.
 
     >>> feature_row(MultiBit(epsilon=1.0, dim=500)).words
-    'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
+    'MultiBit, 1 of 500 features reported, epsilon 1, cut to [0, 1]'
     """
     reported = int(getattr(mechanism, "samples", mechanism.dim))
     low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
@@ -195,7 +195,7 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
     else:
         weighted = isinstance(getattr(mechanism, "allocation", None), WeightedAllocation)
         weights = " by public weights" if weighted else ""
-        features = f"{reported} of {mechanism.dim} features told{weights}"
+        features = f"{reported} of {mechanism.dim} features reported{weights}"
         words = f"{type(mechanism).__name__}, {features}, epsilon {mechanism.epsilon:g}, {cut}"
     return ReleaseRow(
         kind="features",

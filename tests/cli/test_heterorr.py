@@ -134,14 +134,14 @@ def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: In
 def test_reported_features_are_not_refunded(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = Release._commit
+    answer = Release.answer
 
-    def refusing(self: Release, data: Any) -> None:
-        commit(self, data)
-        raise BudgetError("another run was quicker")
+    def failing(self: Release, data: Any) -> None:
+        answer(self, data)
+        raise BudgetError("the run ended after its first query")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "_commit", refusing)
+        patch.setattr(Release, "answer", failing)
         assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run").code == 1  # after a charge
     accounts = invoke("ledger list --json").json["data_sets"]
     releases = {one["unit"]: one["releases"] for one in accounts}
@@ -154,4 +154,4 @@ def test_calibrate_names_the_noise_of_both(invoke: Invoke) -> None:
     sizes = ("--nodes-count", 100, "--features-count", 16)
     found = invoke("calibrate heterorr", *UNIT, "--set", "eps_x=3", *sizes, "--json").json
     assert (found["epsilon"], found["eps_x"]) == (2.0, 3.0)
-    assert found["reports"] == ["features: FeatureRR, 16 of 16 features told, epsilon 3, cut to [0, 1]"]
+    assert found["reports"] == ["features: FeatureRR, 16 of 16 features reported, epsilon 3, cut to [0, 1]"]

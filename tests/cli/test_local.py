@@ -30,7 +30,7 @@ def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
     assert record["recipe"] == "lpgnn"
     assert len(record["test_accuracy"]["values"]) == 2
     for page in (answer.err, *(Path("run", name).read_text() for name in PAGES)):
-        assert "over all runs these may be the labels of all nodes" in " ".join(page.split())
+        assert "Over all runs these may be the labels of all nodes" in " ".join(page.split())
 
 
 def test_the_baseline_spends_no_additional_budget(invoke: Invoke, files: Files) -> None:
@@ -106,7 +106,7 @@ def test_a_prediction_of_another_graph_is_charged(invoke: Invoke, files: Files, 
 def test_calibrate_describes_the_reports_of_a_node(invoke: Invoke) -> None:
     answer = invoke(f"calibrate {LOCAL} --features-count 500 --classes-count 3 --json").json
     assert answer["epsilon"] == 3.0
-    assert answer["reports"][0] == "features: MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]"
+    assert answer["reports"][0] == "features: MultiBit, 1 of 500 features reported, epsilon 1, cut to [0, 1]"
     assert answer["reports"][1].startswith("label: kept with probability 0.787, else")
 
 
@@ -114,7 +114,7 @@ def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
     Path("theta.json").write_text("[0.75, 0.25]")
     command = [f"train {LOCAL} {RR} --out run", *files.flags]
     answer = invoke(*command, "--json")
-    assert "FeatureRR, 2 of 2 features told by public weights" in answer.json["releases"][0]["words"]
+    assert "FeatureRR, 2 of 2 features reported by public weights" in answer.json["releases"][0]["words"]
     model = gv.load_model("run")
     assert model.theta == (0.75, 0.25)
     assert [law.epsilon for law in model.mechanism(2).features] == [0.75, 0.25]

@@ -18,6 +18,10 @@ Draws = np.random.Generator
 _ROWS = 256
 ENDED = -1
 _SEEDS = 2**32  # gensim's seeds are 32-bit numbers
+_NO_GENSIM = (
+    "Walks are embedded by gensim, which is not installed. Run pip install 'graphveil[simgat]', or use "
+    "similarity='multihop' or 'factorized'."
+)
 
 
 # -- random walks ----
@@ -118,9 +122,10 @@ def skip_gram(
     Raises:
         MissingDependencyError: gensim is not installed.
     """
-    check_gensim()
-    from gensim.models import Word2Vec
-
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise MissingDependencyError(_NO_GENSIM) from None
     model = Word2Vec(
         Sentences(paths),
         sg=1,
@@ -159,10 +164,7 @@ def check_gensim() -> None:
         MissingDependencyError: It is not installed.
     """
     if find_spec("gensim") is None:
-        raise MissingDependencyError(
-            "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
-            "take similarity='multihop' or 'factorized', which do without"
-        )
+        raise MissingDependencyError(_NO_GENSIM)
 
 
 def factorized(

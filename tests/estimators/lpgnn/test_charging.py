@@ -51,15 +51,22 @@ class SteppedLedger(MemoryLedger):
 
     def __init__(self, steps: Steps, **limits: float) -> None:
         super().__init__(**limits)
-        self.steps, self.full = steps, False
+        self.steps, self.full, self.recording = steps, False, False
 
     def check(self, entry: Entry) -> None:
-        self.steps.run("check", super().check, entry)
+        if self.recording:  # the check inside `record` is a part of that step
+            super().check(entry)
+        else:
+            self.steps.run("check", super().check, entry)
 
     def record(self, entry: Entry) -> None:
         if self.full:
             raise BudgetError("another process was quicker")
-        self.steps.run("record", super().record, entry)
+        self.recording = True
+        try:
+            self.steps.run("record", super().record, entry)
+        finally:
+            self.recording = False
 
     def commit(self, release_id: str) -> None:
         self.steps.run("commit", super().commit, release_id)
