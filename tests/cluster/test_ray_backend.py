@@ -118,7 +118,8 @@ class Held(BlockWork):
 @contextmanager
 def interrupts() -> Iterator[None]:
     """Interrupt the main thread until it leaves the block: a callback may swallow one interrupt."""
-    left = Event()
+    left, before = Event(), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
 
     def send() -> None:
         while not left.wait(0.5):
@@ -131,6 +132,7 @@ def interrupts() -> Iterator[None]:
     finally:
         left.set()
         thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_path: Path) -> None:
