@@ -78,7 +78,11 @@ def test_trainings_share_one_budget(place: str, invoke: Invoke, files: Files, tr
         subprocess.Popen([sys.executable, "-m", "graphveil", *words, f"run-{number}"], env=where)
         for number in range(trainings)
     ]
-    assert sorted(run.wait(600) for run in runs) == [0] * (trainings - 1) + [2]
+    *accepted, rejected = sorted(run.wait(600) for run in runs)
+    assert accepted == [0] * (trainings - 1) and rejected in (
+        1,
+        2,
+    )  # 1: another one was charged after the plan
     (account,) = ledger.accounts("friends")
     assert (account.releases, ledger.verify()) == (trainings, [])
     assert account.total.epsilon(1e-7) <= limit

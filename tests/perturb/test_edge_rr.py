@@ -36,7 +36,7 @@ def test_each_structure_has_its_guarantee(structure: str) -> None:
     guarantee = perturbed.guarantee
     certified = structure in ("public", "lazy_audited")
     assert guarantee.valid == certified
-    assert guarantee.formal_statement().startswith("NOT A VALID") != certified
+    assert guarantee.formal_statement().startswith("No valid") != certified
     parts = guarantee.event.events  # type: ignore[union-attr]
     if structure == "public":  # nothing is spent on the tree
         assert parts == (ApproximateDP(2.0),)
