@@ -1,8 +1,8 @@
-"""The grid of HeteroRR: a budget of features times a budget of private edges, beside what costs less.
+"""The grid of HeteroRR over the budgets of features and of private edges, for ``topology.py``.
 
 A cell has three accuracies from one release of features: ``accuracy`` of HeteroRR, ``public`` of the same
-network on the public edges alone (nothing is spent on edges), and ``told`` of a network that reads no edge.
-Beside the grid stand GCN on exact features and edges, and the tuned MLP on exact features.
+network on the public edges only, and ``no_edges`` of a network without edges. The references are GCN on exact
+features and edges, and the tuned MLP on exact features.
 """
 
 import argparse
@@ -19,12 +19,12 @@ DATASETS, FRACTION = ("facebook_pages", "twitch/DE"), 0.2
 EPS_X, EPS_EDGES = (1.0, 3.0, 9.0), (0.5, 2.0, 8.0)
 FEATURES = ("feature-rr", "multi-bit")
 NETWORK: dict[str, Any] = {"hidden": 32, "activation": "relu", "epochs": 100, "patience": 20}
-NONE = 0.0  # of a budget: nothing is randomized
+NONE = 0.0  # epsilon of cells without randomization
 Record = dict[str, Any]
 
 
 def cells(options: argparse.Namespace) -> Iterator[Record]:
-    """Yield the cells, run 0 of all first."""
+    """Yield the cells, seed by seed."""
     for seed in range(options.runs):
         for data in options.datasets or DATASETS:
             for method in ("gcn", "mlp"):
@@ -53,34 +53,35 @@ def run(cell: Record, _cache: object) -> Record:
         seed=seed,
         **NETWORK,
     ).fit(graph)
-    return {"accuracy": model.score(graph)} | _beside(model, model.with_reported_features(graph), seed)
+    return {"accuracy": model.score(graph)} | _references(model, model.with_reported_features(graph), seed)
 
 
-def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
-    """Return the accuracies of what spends nothing on edges, on the same told features."""
-    assert told.public is not None
-    known = told.replace(adjacency=told.public.edges, public=None)
+def _references(model: HeteroRR, reported: Graph, seed: int) -> Record:
+    """Return the accuracies without private edges, on the same reported features."""
+    assert reported.public is not None
+    known = reported.replace(adjacency=reported.public.edges, public=None)
     network = GCN(unit="none", seed=seed, **NETWORK).fit(known)
-    return {"public": network.score(known), "told": model.no_graph_baseline().fit(told).score(told)}
+    baseline = model.no_graph_baseline().fit(reported)
+    return {"public": network.score(known), "no_edges": baseline.score(reported)}
 
 
 def table(records: Iterable[Record]) -> Iterator[str]:
-    """Yield a line for each data set, mechanism of features and eps_x, with a column for each epsilon."""
+    """Yield a row for each dataset, feature mechanism and eps_x, with a column for each epsilon."""
     rows: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         rows.setdefault((record["data"], record["mechanism"], record["eps_x"]), []).append(record)
-    heads = [f"edges {epsilon:g}" for epsilon in EPS_EDGES]
-    yield f"| data | features | eps_x | {' | '.join(heads)} | public edges alone | no edges |"
+    heads = [f"epsilon {epsilon:g}" for epsilon in EPS_EDGES]
+    yield f"| data | features | eps_x | {' | '.join(heads)} | public edges only | no edges |"
     yield f"|{'---|' * (5 + len(heads))}"
     for (data, mechanism, eps_x), found in sorted(rows.items()):
         exact = eps_x == NONE
-        figures = [
+        values_of_row = [
             _mean(one["accuracy"] for one in found if one["epsilon"] == (NONE if exact else epsilon))
             for epsilon in ((NONE,) if exact else EPS_EDGES)
         ]
-        figures += [""] * (len(EPS_EDGES) - len(figures))
-        figures += [_mean(one[name] for one in found if name in one) for name in ("public", "told")]
-        yield f"| {data} | {mechanism} | {'exact' if exact else f'{eps_x:g}'} | {' | '.join(figures)} |"
+        values_of_row += [""] * (len(EPS_EDGES) - len(values_of_row))
+        values_of_row += [_mean(one[name] for one in found if name in one) for name in ("public", "no_edges")]
+        yield f"| {data} | {mechanism} | {'exact' if exact else f'{eps_x:g}'} | {' | '.join(values_of_row)} |"
 
 
 def _cell(data: str, mechanism: str, eps_x: float, epsilon: float, seed: int) -> Record:
@@ -95,7 +96,7 @@ def _cell(data: str, mechanism: str, eps_x: float, epsilon: float, seed: int) ->
 
 
 def _mean(accuracies: Iterable[float]) -> str:
-    """Return the mean in percent with its standard error; of one run, the figure alone."""
+    """Return the mean in percent with its standard error, or the value of a single run."""
     values = [100 * value for value in accuracies]
     if len(values) < 2:
         return "".join(f"{value:.1f}" for value in values)

@@ -1,4 +1,4 @@
-"""The tables of ``topology.py``, from the lines of its file."""
+"""The tables of ``topology.py``, from its JSON lines."""
 
 import math
 import statistics
@@ -7,16 +7,18 @@ from operator import itemgetter
 from typing import Any
 
 Record = dict[str, Any]
-Rows = dict[tuple[str, float, str], dict[float, list[Record]]]  # data, fraction, mechanism; then epsilon
+Rows = dict[
+    tuple[str, float, str], dict[float, list[Record]]
+]  # by data, fraction, mechanism; then by epsilon
 
 NAMES = {
     "exact": "exact graph, no privacy",
-    "mlp": "floor (MLP)",
+    "mlp": "baseline (MLP)",
     "gap": "GAP",
     "classcode": "ClassCode",
-    "public": "public edges alone",
+    "public": "public edges only",
 }
-ORDER = (*NAMES, "edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr")  # of the lines of a table
+ORDER = (*NAMES, "edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr")  # order of table rows
 METRICS = {
     "overlap": "shared edges / edges of either",
     "degrees": "KL divergence of degrees",
@@ -25,7 +27,7 @@ METRICS = {
 
 
 def tables(records: Iterable[Record], command: str) -> Iterator[str]:
-    """Yield the lines of a command's tables."""
+    """Yield the lines of the tables of a command."""
     rows: Rows = {}
     for record in records:
         name = record["data"], record["fraction"], record["mechanism"]
@@ -34,20 +36,20 @@ def tables(records: Iterable[Record], command: str) -> Iterator[str]:
 
 
 def accuracy(rows: Rows) -> Iterator[str]:
-    """Yield a table for each data set: percent, a column for each epsilon."""
+    """Yield a table of accuracies in percent for each dataset, with a column for each epsilon."""
     for data in dict.fromkeys(name[0] for name in rows):
         own = {name[1:]: row for name, row in rows.items() if name[0] == data}
         levels = sorted({epsilon for row in own.values() for epsilon in row if epsilon})
         yield f"\n| {data} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
         yield f"|{'---|' * (2 + len(levels))}"
         for (fraction, mechanism), row in sorted(own.items(), key=_place):
-            cells = [figure(row.get(e, []), percent) for e in _levels(row, levels)]
+            cells = [format_cell(row.get(e, []), percent) for e in _levels(row, levels)]
             share = f"{100 * fraction:g} %"
             yield f"| {NAMES.get(mechanism, mechanism)} | {share} | {' | '.join(cells)} |"
 
 
 def queries(rows: Rows) -> Iterator[str]:
-    """Yield a table for each data set and epsilon: the errors of the fifteen queries."""
+    """Yield a table of the errors of the fifteen queries for each dataset and epsilon."""
     for data in dict.fromkeys(name[0] for name in rows):
         own = {name[2]: row for name, row in sorted(rows.items(), key=_place) if name[0] == data}
         for epsilon in sorted({epsilon for row in own.values() for epsilon in row}):
@@ -56,7 +58,8 @@ def queries(rows: Rows) -> Iterator[str]:
             made = [record for cell in cells for record in cell if "errors" in record]
             for name in made[0]["errors"] if made else ():
                 line = [
-                    figure(cell, lambda record, name=name: record["errors"][name], ".2g") for cell in cells
+                    format_cell(cell, lambda record, name=name: record["errors"][name], ".2g")
+                    for cell in cells
                 ]
                 yield f"| {name} | {' | '.join(line)} |"
 
@@ -69,7 +72,7 @@ def structure(rows: Rows) -> Iterator[str]:
         yield f"|{'---|' * (2 + len(levels))}"
         value = itemgetter(metric)
         for (_, fraction, mechanism), row in sorted(rows.items(), key=_place):
-            cells = [figure(row.get(e, []), value, ".3g") for e in _levels(row, levels)]
+            cells = [format_cell(row.get(e, []), value, ".3g") for e in _levels(row, levels)]
             yield f"| {NAMES.get(mechanism, mechanism)} | {100 * fraction:g} % | {' | '.join(cells)} |"
 
 
@@ -78,12 +81,12 @@ def percent(record: Record) -> float:
     return 100 * float(record["accuracy"])
 
 
-def figure(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3) -> str:
-    """Return a mean over the runs with its standard error, or what refused it; how many runs if few."""
+def format_cell(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3) -> str:
+    """Return mean and standard error, with the number of runs if few, or the size of a rejected release."""
     if not cell:
         return ""
-    if "refused" in cell[0]:
-        expected = cell[0]["refused"].split(" is expected to add ")[-1].split(" edges")[0]
+    if "rejected" in cell[0]:
+        expected = cell[0]["rejected"].split(" is expected to add ")[-1].split(" edges")[0]
         return f"*{int(expected.replace(',', '')) / 1e6:.0f}M edges*"
     values = [value(record) for record in cell]
     known = [one for one in values if one is not None]
@@ -97,11 +100,11 @@ def figure(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3)
 
 
 def _levels(row: dict[float, list[Record]], levels: list[float]) -> list[float]:
-    """Return the epsilons of a row's cells; what has none has one cell, the first."""
+    """Return the epsilons of the cells of a row; a row without epsilon has one cell."""
     return [0.0] + [-1.0] * (len(levels) - 1) if 0.0 in row else levels
 
 
 def _place(item: tuple[tuple[Any, ...], Any]) -> tuple[float, int]:
-    """Return where a row stands: what every edge is protected by, then fractions, then mechanisms."""
+    """Return the sort key of a row: methods for all edges, then fractions, then mechanisms."""
     fraction, mechanism = item[0][-2:]
     return 0.0 if mechanism in ("exact", "mlp", "gap", "classcode") else fraction, ORDER.index(mechanism)

@@ -1,14 +1,14 @@
-"""How accurate is ClassCode at each epsilon, beside the floor, on every data set that is here?
+"""Measure test accuracy under edge-level privacy, compared with the no-graph baseline.
 
     python benchmarks/accuracy.py --out runs.jsonl [--datasets cora,facebook100/Berkeley13] [--epsilons 0.5,1]
-        [--splits 5] [--methods floor,classcode,gap] [--against old.jsonl] [--cache folder]
+        [--splits 5] [--methods baseline,classcode,gap] [--against old.jsonl] [--cache folder]
 
-One line of ``runs.jsonl`` a run; a run that is there is not made again, so the command resumes after a kill.
-Then tables: mean test accuracy over the splits and its standard error, the gain over the floor on the same
-splits, CPU seconds a run, and with ``--against`` the paired difference to the runs of another version. Strict
-mode, unit undirected-edge, delta 1e-7, recipe gap. The floor is the tuned MLP, whose posteriors ClassCode
-begins with: they depend on the split only, so the runs of a split share them, and the floor's line has their
-time.
+The output file has one JSON line per run. Existing runs are not repeated, so an interrupted command resumes.
+The tables have the mean test accuracy over the splits and its standard error, the gain over the baseline on
+the same splits, CPU seconds per run, and with ``--against`` the paired difference to the runs of another
+version. Strict mode, unit undirected-edge, delta 1e-7, recipe gap. The baseline is the tuned MLP, whose
+posteriors ClassCode starts from. They depend on the split only, so the runs of a split share them, and their
+time is that of the baseline.
 """
 
 import argparse
@@ -53,17 +53,17 @@ DATASETS = (
 UNIT, DELTA = "undirected-edge", 1e-7
 Make = Callable[[float, int], Estimator]
 METHODS: dict[str, Make] = {
-    "floor": lambda epsilon, seed: MLP(unit=UNIT, seed=seed),
-    "small": lambda epsilon, seed: MLP(unit=UNIT, seed=seed, tuned=False),
+    "baseline": lambda epsilon, seed: MLP(unit=UNIT, seed=seed),
+    "small-baseline": lambda epsilon, seed: MLP(unit=UNIT, seed=seed, tuned=False),
     "classcode": lambda epsilon, seed: ClassCode(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
     "spectral": lambda epsilon, seed: Spectral(unit=UNIT, epsilon=epsilon, seed=seed),
     "gap": lambda epsilon, seed: GAP(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
 }
-FREE = ("floor", "small")  # methods that no epsilon changes
+EPSILON_FREE = ("baseline", "small-baseline")  # methods that do not depend on epsilon
 
 
 class Cell(NamedTuple):
-    """What is run once a split; epsilon is 0 for a method that reads no edge."""
+    """A run per split; epsilon is 0 for a method that reads no edges."""
 
     data: str
     method: str
@@ -74,13 +74,13 @@ Runs = dict[Cell, dict[int, tuple[float, float]]]  # test accuracy and CPU secon
 
 
 def main() -> None:
-    """Make the runs that are missing, and print the tables."""
+    """Run the missing cells, and print the tables."""
     options = _options()
     torch.set_num_threads(1)
     cells = list(_cells(options.datasets, options.methods, options.epsilons))
     for name in options.datasets:
         try:
-            make(name, [cell for cell in cells if cell.data == name], options.splits, options)
+            run_missing(name, [cell for cell in cells if cell.data == name], options.splits, options)
         except GraphveilError as problem:
             print(f"{name} skipped: {problem}", file=sys.stderr, flush=True)
     runs = read(options.out)
@@ -89,8 +89,8 @@ def main() -> None:
         print("\n" + "\n".join(compared(runs, read(options.against))))
 
 
-def make(name: str, cells: list[Cell], splits: int, options: argparse.Namespace) -> None:
-    """Make the missing runs of one data set, split by split."""
+def run_missing(name: str, cells: list[Cell], splits: int, options: argparse.Namespace) -> None:
+    """Run the missing cells of one dataset, split by split."""
     done = read(options.out)
     if all(split in done.get(cell, {}) for cell in cells for split in range(splits)):
         return
@@ -108,14 +108,14 @@ def make(name: str, cells: list[Cell], splits: int, options: argparse.Namespace)
 
 
 def _run(model: Estimator, graph: Graph, cache: Path) -> tuple[float, float]:
-    """Return test accuracy and CPU seconds; the split's public posteriors wait in the cache for the next."""
+    """Return test accuracy and CPU seconds; the cache stores the public posteriors of the split."""
     started = time.process_time()
     accuracy = model.fit(graph, cache=cache).score(graph)
     return accuracy, time.process_time() - started
 
 
 def read(path: Path) -> Runs:
-    """Return the runs of a file; none if it is not there."""
+    """Return the runs in a file, or none if it does not exist."""
     runs: Runs = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         record = json.loads(line)
@@ -125,26 +125,26 @@ def read(path: Path) -> Runs:
 
 
 def table(runs: Runs, datasets: list[str], methods: list[str], epsilons: list[float]) -> Iterator[str]:
-    """Yield the lines of the table: accuracy, and below it the gain over the floor."""
-    columns = ["data set", "method", "-", *(f"{epsilon:g}" for epsilon in epsilons), "CPU s"]
+    """Yield the lines of the table: accuracy, and in brackets the gain over the baseline."""
+    columns = ["dataset", "method", "-", *(f"{epsilon:g}" for epsilon in epsilons), "CPU s"]
     yield f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
     for name in datasets:
-        floor = runs.get(Cell(name, "floor", 0.0), {})
+        baseline = runs.get(Cell(name, "baseline", 0.0), {})
         for method in methods:
-            levels = [0.0] if method in FREE else epsilons
+            levels = [0.0] if method in EPSILON_FREE else epsilons
             rows = [runs.get(Cell(name, method, epsilon), {}) for epsilon in levels]
             if not all(rows):
                 continue
-            cells = [figure(row, floor if method not in FREE else {}) for row in rows]
-            blank = [""] * (len(epsilons) if method in FREE else 1)
+            cells = [format_cell(row, baseline if method not in EPSILON_FREE else {}) for row in rows]
+            blank = [""] * (len(epsilons) if method in EPSILON_FREE else 1)
             seconds = statistics.median(run[1] for row in rows for run in row.values())
-            order = [*cells, *blank] if method in FREE else [*blank, *cells]
+            order = [*cells, *blank] if method in EPSILON_FREE else [*blank, *cells]
             yield f"| {' | '.join([name, method, *order, f'{seconds:.1f}'])} |"
 
 
 def compared(runs: Runs, others: Runs) -> Iterator[str]:
-    """Yield a line for each cell that both have: the paired difference, and whether it fell beyond chance."""
-    yield "| data set | method | epsilon | other | this | difference | |\n|---|---|---|---|---|---|---|"
+    """Yield the paired difference of each cell in both files, and whether it fell by two standard errors."""
+    yield "| dataset | method | epsilon | other | this | difference | |\n|---|---|---|---|---|---|---|"
     for cell in sorted(set(runs) & set(others)):
         both = sorted(set(runs[cell]) & set(others[cell]))
         if len(both) < 2:
@@ -157,11 +157,11 @@ def compared(runs: Runs, others: Runs) -> Iterator[str]:
         yield f"| {cell.data} | {cell.method} | {cell.epsilon:g} | {means} | {fell} |"
 
 
-def figure(row: dict[int, tuple[float, float]], floor: dict[int, tuple[float, float]]) -> str:
-    """Return mean and standard error, and in brackets those of the gain over the floor, if there is one."""
+def format_cell(row: dict[int, tuple[float, float]], baseline: dict[int, tuple[float, float]]) -> str:
+    """Return mean and standard error, and in brackets those of the gain over the baseline, if given."""
     values = [100 * accuracy for accuracy, _ in row.values()]
     own = f"{statistics.fmean(values):.1f} ± {_error(values):.1f}"
-    gains = [100 * (row[split][0] - floor[split][0]) for split in row if split in floor]
+    gains = [100 * (row[split][0] - baseline[split][0]) for split in row if split in baseline]
     return own if not gains else f"{own} ({statistics.fmean(gains):+.1f} ± {_error(gains):.1f})"
 
 
@@ -172,7 +172,9 @@ def _error(values: list[float]) -> float:
 def _cells(datasets: Iterable[str], methods: list[str], epsilons: list[float]) -> Iterator[Cell]:
     for name in datasets:
         for method in methods:
-            yield from (Cell(name, method, level) for level in ([0.0] if method in FREE else epsilons))
+            yield from (
+                Cell(name, method, level) for level in ([0.0] if method in EPSILON_FREE else epsilons)
+            )
 
 
 def _options() -> argparse.Namespace:
@@ -182,15 +184,20 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--datasets", type=names, default=list(DATASETS))
-    parser.add_argument("--methods", type=names, default=["floor", "classcode"])
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines file of results; is continued")
+    parser.add_argument("--datasets", type=names, default=list(DATASETS), help="names of datasets")
     parser.add_argument(
-        "--epsilons", type=lambda text: list(map(float, names(text))), default=[0.1, 0.5, 1, 2, 4, 8]
+        "--methods", type=names, default=["baseline", "classcode"], help=f"of {', '.join(METHODS)}"
     )
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--against", type=Path)
-    parser.add_argument("--cache", type=Path, help="keep the public posteriors of all splits here")
+    parser.add_argument(
+        "--epsilons",
+        type=lambda text: list(map(float, names(text))),
+        default=[0.1, 0.5, 1, 2, 4, 8],
+        help="values of epsilon",
+    )
+    parser.add_argument("--splits", type=int, default=5, help="number of splits")
+    parser.add_argument("--against", type=Path, help="results of another version to compare with")
+    parser.add_argument("--cache", type=Path, help="folder that stores the public posteriors of all splits")
     return parser.parse_args()
 
 

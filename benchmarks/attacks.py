@@ -1,13 +1,12 @@
-"""What do attackers get? Edges, membership, records, and what false clients do to a collection.
+"""Run attacks on edges, membership and records, and poisoning by malicious clients.
 
-    python benchmarks/attacks.py PART --out attacks.jsonl [--only KEY=VALUE ...] [--most SECONDS]
+    python benchmarks/attacks.py PART --out attacks.jsonl [--only KEY=VALUE ...] [--max-seconds SECONDS]
     python benchmarks/attacks.py table --out attacks.jsonl
 
-PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning, posterior. One line of the
-file a cell; what is there is not made again, so a command resumes after a kill, and with ``--most`` it stops
-after so much processor time; ``--only epsilon=2.0 method=gap,mlp`` leaves the other cells out. The most
-telling cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee, and none is
-needed.
+PART is one of link, linkteller, pair, membership, lira, reconstruction, poisoning, posterior. The output file
+has one JSON line per cell. Existing cells are not repeated, so an interrupted command resumes. With
+``--max-seconds`` no cell starts after that CPU time. ``--only epsilon=2.0 method=gap,mlp`` selects cells. The
+most informative cells come first. Noise and splits follow the seed, so this noise has no privacy guarantee.
 """
 
 import argparse
@@ -96,7 +95,7 @@ RELEASED = ("edge-rand", "edge-rr", "lap-graph")
 
 
 def main() -> None:
-    """Make what is missing, or print the tables."""
+    """Run the missing cells, or print the tables."""
     options = _options()
     torch.set_num_threads(1)
     if options.part == "table":
@@ -104,12 +103,12 @@ def main() -> None:
         return
     began = time.process_time()
     cells, run = PARTS[options.part]
-    made = {key(cell) for cell in read(options.out)}
+    known = {key(cell) for cell in read(options.out)}
     for cell in ({"part": options.part, **cell} for cell in cells()):
         if (
             not wanted(cell, options.only)
-            or key(cell) in made
-            or (options.most and time.process_time() - began > options.most)
+            or key(cell) in known
+            or (options.max_seconds and time.process_time() - began > options.max_seconds)
         ):
             continue
         started = time.process_time()
@@ -122,7 +121,7 @@ def main() -> None:
 
 
 def link_cells() -> Iterator[Record]:
-    """Yield the cells of the table of edges: at epsilon 1 first, then the others."""
+    """Yield the cells of attacks on edges: epsilon 1 first, then the others."""
     for seed in range(5):
         for data in ("facebook_pages", "cora", "facebook100/Reed98"):
             yield {"data": data, "method": "gcn", "epsilon": None, "seed": seed}
@@ -159,7 +158,7 @@ def link(cell: Record) -> Record:
 
 
 def linkteller_cells() -> Iterator[Record]:
-    """Yield LinkTeller alone by budget: three runs of each on Reed98 first."""
+    """Yield the cells of LinkTeller by epsilon on Reed98: three seeds of each first."""
     for seeds in (range(3), range(3, 5)):
         for epsilon in (1.0, 0.5, 8.0, 2.0, 4.0):
             for seed in seeds:
@@ -168,7 +167,7 @@ def linkteller_cells() -> Iterator[Record]:
 
 
 def linkteller(cell: Record) -> Record:
-    """Fit a model and ask it as LinkTeller does, beside those who compare features, or posteriors."""
+    """Fit a model and attack it with LinkTeller, and with comparisons of features and of posteriors."""
     graph = gv.load_dataset(cell["data"], seed=cell["seed"])
     model = _model(cell).fit(graph)
     report = attack_links(model, graph, LinkSettings(nodes=300, seed=cell["seed"]))
@@ -190,28 +189,28 @@ def _model(cell: Record) -> gv.Estimator:
     return gv.METHODS[method](**budget)
 
 
-# -- one slot ----------------------------------------------------------------------------------------------
+# -- one node pair -----------------------------------------------------------------------------------------
 
 
-def slot_cells() -> Iterator[Record]:
-    """Yield single slots: a released graph read by LinkTeller, and noisy rows read where the edge goes."""
+def pair_cells() -> Iterator[Record]:
+    """Yield the cells of one node pair: LinkTeller on a released graph, and a score of noisy aggregates."""
     for epsilon in (1.0, 2.0, 0.5):
         for method in ("edge-rand", "edge-rr", "classcode", "gap"):
             yield {"method": method, "epsilon": epsilon, "repeats": 2000}
 
 
-def slot(cell: Record) -> Record:
-    """Toggle one pair of a small graph, release it 2,000 times each way, and score the pair.
+def pair(cell: Record) -> Record:
+    """Release a small graph 2,000 times with and without one edge, and score the node pair.
 
-    A threshold is chosen on the first thousand and judged on the second, at a confidence of 99 %.
+    A threshold is chosen on the first half and evaluated on the second, with 99 % confidence.
     """
     graph = gv.data.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
-    pair, epsilon, gap = (2, 7), cell["epsilon"], cell["method"] == "gap"
-    readers = {"gap": _row_score, "classcode": _count_score}
+    ends, epsilon, gap = (2, 7), cell["epsilon"], cell["method"] == "gap"
+    scores = {"gap": _row_score, "classcode": _count_score}
     joined, apart = pair_scores(
-        readers.get(cell["method"], _linkteller_score)(graph, cell, pair),
+        scores.get(cell["method"], _linkteller_score)(graph, cell, ends),
         graph,
-        pair,
+        ends,
         repeats=cell["repeats"],
     )
     test = PairTest.from_scores(joined, apart)
@@ -228,8 +227,8 @@ def slot(cell: Record) -> Record:
         "fp": test.fp,
         "counted": test.repeats,
         "least": least,
-        "ceiling_auc": float(norm.cdf(exact.mu / 2**0.5)) if gap else gv.attacks.pure_auc(epsilon),
-        "ceiling_advantage": float(2 * norm.cdf(exact.mu / 2) - 1)
+        "bound_auc": float(norm.cdf(exact.mu / 2**0.5)) if gap else gv.attacks.pure_auc(epsilon),
+        "bound_advantage": float(2 * norm.cdf(exact.mu / 2) - 1)
         if gap
         else gv.attacks.pure_advantage(epsilon),
     }
@@ -238,11 +237,11 @@ def slot(cell: Record) -> Record:
 def auc_error(joined: Any, apart: Any) -> float:
     """Return the standard error of an AUC of independent scores (DeLong, DeLong and Clarke-Pearson 1988)."""
 
-    def beaten(these: Any, those: Any) -> Any:
+    def share_below(these: Any, those: Any) -> Any:
         order = np.sort(those)
         return (np.searchsorted(order, these) + np.searchsorted(order, these, "right")) / (2 * len(order))
 
-    parts = (beaten(joined, apart), beaten(apart, joined))
+    parts = (share_below(joined, apart), share_below(apart, joined))
     return math.sqrt(sum(part.var(ddof=1) / len(part) for part in parts))
 
 
@@ -261,9 +260,9 @@ def _linkteller_score(
 
 
 def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int], float]:
-    """Return the noisy count that the edge is in: of the second node's neighbors of the first one's class.
+    """Return the noisy count of the second node's neighbors with the class of the first node.
 
-    What ClassCode learns before it asks follows from public data, and so once for all releases.
+    The public posteriors of ClassCode are computed once for all releases.
     """
     model = gv.ClassCode(**EDGE, epsilon=cell["epsilon"], seed=0)
     plan = model.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
@@ -281,9 +280,9 @@ def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callab
 
 
 def _row_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int], float]:
-    """Return how far both ends' noisy rows lie along what the other end sends.
+    """Return the dot products of both ends' noisy aggregates with the row of the other end.
 
-    GAP without an encoder sends unit rows, and learns from noisy ones afterwards: its own plan is asked here.
+    GAP without an encoder aggregates L2-normalized rows; this runs its plan.
     """
     model = gv.GAP(**EDGE, epsilon=cell["epsilon"], hops=1, use_encoder=False)
     plan = model.plan(
@@ -306,7 +305,7 @@ BERKELEY = "facebook100/Berkeley13"
 
 
 def membership_cells() -> Iterator[Record]:
-    """Yield Table 3 of GAP: three runs of each cell, then eight, and sixteen of the cell at its bar."""
+    """Yield Table 3 of GAP: three seeds of each cell, then eight, and sixteen of one cell."""
     for seeds in (range(3), range(3, 8)):
         for epsilon in (None, 16.0, 8.0, 4.0, 2.0, 1.0):
             for seed in seeds:
@@ -319,7 +318,7 @@ def membership_cells() -> Iterator[Record]:
 
 
 def membership(cell: Record) -> Record:
-    """Fit a model and attack its training nodes in all variants of the protocol."""
+    """Fit a model and attack its training nodes with all variants of the protocol."""
     strict, epsilon, seed = cell["mode"] == "strict", cell["epsilon"], cell["seed"]
     graph = gv.load_dataset(BERKELEY, seed=seed, mode=cell["mode"], by_id=strict)
     model = _on_records(cell["method"], cell["mode"], epsilon, seed).fit(graph)
@@ -349,7 +348,7 @@ def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.
 
 
 def lira_cells() -> Iterator[Record]:
-    """Yield models without privacy, whose whole graph the attacker knows, and two under a budget."""
+    """Yield models without privacy, and two private ones; the attacker knows the whole graph."""
     for data in ("cora", BERKELEY):
         for seed in range(3 if data == "cora" else 5):
             for method in ("gap", "mlp", "gcn"):
@@ -370,18 +369,22 @@ def lira(cell: Record) -> Record:
     model.fit(graph)
     ensemble = fit_ensemble(model, graph, 16, seed=100 * (seed + 1))
     nodes, members = select_evaluated_nodes(graph)
-    sure = standardized(confidence(model, graph))
+    confidences = standardized(confidence(model, graph))
     edges = SecretEdges.from_adjacency(graph.adjacency)
-    bayes = bayes_scores(ensemble, sure, edges, nodes)
-    scores = {CONFIDENCE: sure[nodes], LIRA: lira_scores(ensemble, sure)[nodes], BAYES: bayes}
+    bayes = bayes_scores(ensemble, confidences, edges, nodes)
+    scores = {CONFIDENCE: confidences[nodes], LIRA: lira_scores(ensemble, confidences)[nodes], BAYES: bayes}
     found: Record = {name: RocCurve.from_scores(values, members).figures() for name, values in scores.items()}
     return found | {"gains": [_gain(ensemble, number, edges, nodes) for number in range(16)]}
 
 
 def _gain(ensemble: Ensemble, number: int, edges: SecretEdges, nodes: Any) -> float:
-    """Return by how much the Bayes posterior beats LiRA on one shadow model, judged by the others."""
-    rest, sure, members = ensemble.without(number), ensemble.confidences[number], ensemble.members[number]
-    bayes, ratio = bayes_scores(rest, sure, edges, nodes), lira_scores(rest, sure)[nodes]
+    """Return the AUC of the Bayes posterior minus that of LiRA on one shadow model, scored by the others."""
+    rest, confidences, members = (
+        ensemble.without(number),
+        ensemble.confidences[number],
+        ensemble.members[number],
+    )
+    bayes, ratio = bayes_scores(rest, confidences, edges, nodes), lira_scores(rest, confidences)[nodes]
     return roc_auc(bayes, members[nodes]) - roc_auc(ratio, members[nodes])
 
 
@@ -389,18 +392,18 @@ def _gain(ensemble: Ensemble, number: int, edges: SecretEdges, nodes: Any) -> fl
 
 
 def reconstruction_cells() -> Iterator[Record]:
-    """Yield digits and patches of photographs, and a table, by budget and mechanism."""
+    """Yield image patches, digits and records of Cora, by epsilon and mechanism."""
     for kind in ("patches", "digits", "cora"):
         for seed in range(3):
             for epsilon in (None, 1.0, 10.0, 100.0, 1000.0):
                 for method in ("multi-bit", "feature-rr") if kind == "digits" else ("multi-bit",):
                     yield {"kind": kind, "method": method, "epsilon": epsilon, "seed": seed}
     for seed, epsilon in ((0, None), (0, 1.0), (0, 100.0), (0, 1000.0), (1, None), (2, None)):
-        yield {"kind": "drawn patches", "method": "multi-bit", "epsilon": epsilon, "seed": seed}
+        yield {"kind": "network patches", "method": "multi-bit", "epsilon": epsilon, "seed": seed}
 
 
 def reconstruction(cell: Record) -> Record:
-    """Attack one half of the records by an inverse of the other."""
+    """Attack one half of the records with a decoder that is trained on the other half."""
     seed, epsilon = cell["seed"], math.inf if cell["epsilon"] is None else cell["epsilon"]
     records, side = _records(cell["kind"])
     order = np.random.default_rng(seed).permutation(len(records))
@@ -408,9 +411,9 @@ def reconstruction(cell: Record) -> Record:
     dim, learn, copies = 64, ridge, 4
     if side is None:
         embed = in_unit_range(random_map(records.shape[1], dim), public)
-    elif side == 32:  # few and large: a network needs long on them, and a line is the better inverse
+    elif side == 32:  # few large images: a linear decoder is better than a network
         embed = in_unit_range(principal_axes(public, dim), public)
-        if cell["kind"] == "drawn patches":
+        if cell["kind"] == "network patches":
             learn, copies = up_convolution(side, seed=seed, epochs=300), 1
     else:
         dim, learn = 32, up_convolution(side, seed=seed, epochs=20)
@@ -429,7 +432,7 @@ def reconstruction(cell: Record) -> Record:
 def _records(kind: str) -> tuple[Any, int | None]:
     if kind == "cora":
         return gv.load_dataset("cora").x.toarray().astype(float)[:, :200], None
-    from sklearn import datasets  # an extra for measurements
+    from sklearn import datasets  # extra `dev`
 
     if kind == "digits":
         return datasets.load_digits().data / 16, 8
@@ -437,7 +440,7 @@ def _records(kind: str) -> tuple[Any, int | None]:
     patches = []
     for picture in photographs:
         grey = picture.mean(axis=2) / 255
-        for row in range(0, grey.shape[0] - 31, 32):  # no pixel is in two patches, and so in both halves
+        for row in range(0, grey.shape[0] - 31, 32):  # disjoint patches, so that halves share no pixel
             patches += [grey[row : row + 32, left : left + 32] for left in range(0, grey.shape[1] - 31, 32)]
     return np.array(patches).reshape(len(patches), -1), 32
 
@@ -446,36 +449,37 @@ def _records(kind: str) -> tuple[Any, int | None]:
 
 
 def poisoning_cells() -> Iterator[Record]:
-    """Yield false clients at (1, 1) on Cora, all lies to one collection after another.
+    """Yield malicious clients at (1, 1) on Cora, grouped by collection.
 
-    Groups were chosen on seeds 0 to 9, robust decoding on 100 to 109 and 200 to 209; those from 300 on are
-    fresh.
+    The groups of local hashing were chosen on seeds 0 to 9, robust decoding on 100 to 109 and 200 to 209.
+    Seeds from 300 on were not used for choices.
     """
-    anybody = {"method": "lpgnn", "attack": "anybody"}
-    chosen, told_apart = ("label", "same", "deny"), [("random", 0.05), ("feature", 0.05)]
-    some = [(strategy, 0.05) for strategy in chosen] + told_apart
-    for lies in (some, [(strategy, share) for share in (0.01, 0.1) for strategy in ("label", "same")]):
+    any_nodes = {"method": "lpgnn", "attack": "any nodes"}
+    labels = ("label", "same", "deny")
+    main_cells = [(strategy, 0.05) for strategy in (*labels, "random", "feature")]
+    other_shares = [(strategy, share) for share in (0.01, 0.1) for strategy in ("label", "same")]
+    for strategies in (main_cells, other_shares):
         for seed in range(300, 310):
-            for strategy, share in lies:
-                yield {**anybody, "mode": "hashing", "kind": strategy, "share": share, "seed": seed}
+            for strategy, share in strategies:
+                yield {**any_nodes, "mode": "hashing", "kind": strategy, "share": share, "seed": seed}
     for seed in range(10):
-        for strategy in (*chosen, "random", "feature"):
-            yield {**anybody, "mode": "rr", "kind": strategy, "share": 0.05, "seed": seed}
+        for strategy in (*labels, "random", "feature"):
+            yield {**any_nodes, "mode": "rr", "kind": strategy, "share": 0.05, "seed": seed}
     for seed in range(3):
         for strategy in POISONING_STRATEGIES:
             yield {
-                **anybody,
+                **any_nodes,
                 "mode": "hashing",
                 "kind": strategy,
                 "share": 0.05,
                 "attack": "hubs",
                 "seed": seed,
             }
-        yield {**anybody, "mode": "hashing", "kind": "unbounded", "share": 0.05, "seed": seed}
+        yield {**any_nodes, "mode": "hashing", "kind": "unbounded", "share": 0.05, "seed": seed}
 
 
 def poisoning(cell: Record) -> Record:
-    """Let false clients lie to one collection."""
+    """Poison one collection with malicious clients."""
     report = _collection(cell["mode"], cell["seed"]).with_malicious_clients(
         cell["kind"], share=cell["share"], hubs=cell["attack"] == "hubs", seed=cell["seed"]
     )
@@ -492,31 +496,31 @@ def _collection(labels: str, seed: int) -> PoisonedCollection:
 
 
 def posterior_cells() -> Iterator[Record]:
-    """Yield false clients, 5 % of all, against the posterior alone, which robust decoding chooses on Cora."""
-    silent_or_lying = ("nobody", "absent", "label", "same", "deny", "random")
+    """Yield 5 % malicious clients against the label posterior only, which robust decoding chooses on Cora."""
+    kinds = ("none", "absent", "label", "same", "deny", "random")
     for mode in ("robust", "mixture"):
         for seed in range(300, 310):
-            for kind in silent_or_lying:
+            for kind in kinds:
                 yield {"method": "label-posterior", "mode": mode, "kind": kind, "share": 0.05, "seed": seed}
 
 
 def posterior(cell: Record) -> Record:
-    """Score the posterior of one collection in which some lie, or say nothing."""
-    fitted, graph = _told(cell["seed"])
-    told = reports_of(fitted)
-    who = malicious_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
+    """Return the accuracy of the posterior of one collection with malicious or absent clients."""
+    fitted, graph = _label_collection(cell["seed"])
+    reports = reports_of(fitted)
+    clients = malicious_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
     if cell["kind"] == "absent":
-        told = drop_reports(told, who)
-    elif cell["kind"] != "nobody":
+        reports = drop_reports(reports, clients)
+    elif cell["kind"] != "none":
         law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
-        told = poison_reports(told, graph, law, who, cell["kind"], rng)
+        reports = poison_reports(reports, graph, law, clients, cell["kind"], rng)
     model = gv.LabelPosterior(**{**fitted.get_params(), "prior": cell["mode"], "posterior_steps": 16})
-    received = ReceivedReports(records=told, guarantee=fitted.guarantee)
+    received = ReceivedReports(records=reports, guarantee=fitted.guarantee)
     return {"accuracy": model.fit_from_reports(graph, received).score(graph)}
 
 
 @lru_cache(maxsize=1)
-def _told(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
+def _label_collection(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
     graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     budget = {"eps_y": 1.0, "labels": "hashing", "seed": seed, "unsafe_noise_seed": seed}
     own = gv.LabelPosterior(unit="local-attributes", prior="nothing", **budget)
@@ -528,7 +532,7 @@ def _told(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
 PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
     "link": (link_cells, link),
     "linkteller": (linkteller_cells, linkteller),
-    "slot": (slot_cells, slot),
+    "pair": (pair_cells, pair),
     "membership": (membership_cells, membership),
     "lira": (lira_cells, lira),
     "reconstruction": (reconstruction_cells, reconstruction),
@@ -539,23 +543,23 @@ KEYS = ("part", "data", "method", "mode", "epsilon", "attack", "share", "seed", 
 
 
 def key(cell: Record) -> tuple[Any, ...]:
-    """Return what tells a cell from others."""
+    """Return the key of a cell."""
     return tuple(cell.get(name) for name in KEYS)
 
 
 def wanted(cell: Record, only: list[str]) -> bool:
-    """Return whether a cell is one of those that were asked for, by ``KEY=VALUE`` (``=1,2`` for either)."""
-    asked = (one.partition("=") for one in only)
-    return all(str(cell.get(name)) in value.split(",") for name, _, value in asked)
+    """Return whether a cell matches all filters ``KEY=VALUE``; ``KEY=1,2`` matches either value."""
+    filters = (one.partition("=") for one in only)
+    return all(str(cell.get(name)) in value.split(",") for name, _, value in filters)
 
 
 def read(path: Path) -> list[Record]:
-    """Return the cells that were made."""
+    """Return the cells in a file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def grouped(part: str, cells: list[Record]) -> dict[tuple[Any, ...], list[Record]]:
-    """Return the runs of each row of a table, by all that names it but the seed."""
+    """Return the runs of each table row, by their key without the seed."""
     found: dict[tuple[Any, ...], list[Record]] = {}
     for cell in cells:
         if cell["part"] == part:
@@ -563,7 +567,7 @@ def grouped(part: str, cells: list[Record]) -> dict[tuple[Any, ...], list[Record
     return found
 
 
-def shown(values: list[float], digits: int = 3) -> str:
+def format_mean(values: list[float], digits: int = 3) -> str:
     """Return a mean and its standard error."""
     spread = MeanInterval.from_values(values)
     error = f" ± {spread.error:.{digits}f}" if len(values) > 1 else ""
@@ -578,7 +582,7 @@ def table(part: str, cells: list[Record]) -> Iterator[str]:
 
 
 def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield AUCs, and the paired gain of the attacker with answers over the one without."""
+    """Yield AUCs, and the paired gain of the supervised attacker with predictions over the one without."""
     names = (LINKTELLER, BY_FEATURES, SUPERVISED_PUBLIC, SUPERVISED)
     yield (
         "| data | model | epsilon | accuracy | "
@@ -597,41 +601,45 @@ def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
             first["method"],
             "none" if first["epsilon"] is None else f"{first['epsilon']:g}",
         ]
-        cells += [shown([run["accuracy"] for run in runs]), *(shown(aucs[name]) for name in names)]
+        cells += [
+            format_mean([run["accuracy"] for run in runs]),
+            *(format_mean(aucs[name]) for name in names),
+        ]
         control = [run["attackers"][CONTROL]["auc"] for run in runs if CONTROL in run["attackers"]]
-        cells.append(shown(control) if control else "")
+        cells.append(format_mean(control) if control else "")
         between = f" ({gain.low:+.3f} to {gain.high:+.3f})" if len(runs) > 1 else ""
         yield f"| {' | '.join(cells)} | {gain.mean:+.3f}{between} | {len(runs)} |"
 
 
 def linkteller_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield LinkTeller less the attacker who compares public features, paired, by budget."""
+    """Yield LinkTeller minus the attacker that compares public features, paired, by epsilon."""
     names = (LINKTELLER, BY_FEATURES, BY_POSTERIOR)
-    yield f"| data | model | epsilon | accuracy | {' | '.join(names)} | LinkTeller less public, 99 % | runs |"
+    heads = f"data | model | epsilon | accuracy | {' | '.join(names)} | LinkTeller minus public, 99 %"
+    yield f"| {heads} | runs |"
     yield "|" + "---|" * 9
     for runs in sorted(groups.values(), key=lambda runs: (runs[0]["method"], runs[0]["epsilon"])):
         first, aucs = runs[0], [run["aucs"] for run in runs]
         less = MeanInterval.from_values([one[LINKTELLER] - one[BY_FEATURES] for one in aucs])
         cells = [first["data"], first["method"], f"{first['epsilon']:g}"]
-        cells += [shown([run["accuracy"] for run in runs])]
-        cells += [shown([one[name] for one in aucs]) for name in names]
+        cells += [format_mean([run["accuracy"] for run in runs])]
+        cells += [format_mean([one[name] for one in aucs]) for name in names]
         between = f" ({less.low:+.3f} to {less.high:+.3f})" if len(runs) > 1 else ""
         cells += [f"{less.mean:+.3f}{between}", str(len(runs))]
         yield f"| {' | '.join(cells)} |"
 
 
-def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield what single slots gave away beside what the guarantee allows."""
+def pair_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield attacks on one node pair, and their theoretical bounds from the guarantee."""
     yield (
-        "| release | epsilon | AUC | its ceiling | TPR | FPR | TPR - FPR | at least, 99 % | its ceiling | "
-        "largest of all thresholds |"
+        "| release | epsilon | AUC | AUC bound | TPR | FPR | TPR - FPR | lower bound, 99 % | upper bound | "
+        "maximum over thresholds |"
     )
     yield "|" + "---|" * 10
     for (run,) in groups.values():
         cells = [run["method"], f"{run['epsilon']:g}", f"{run['auc']:.3f} ± {run['auc_error']:.3f}"]
         true, false = (run[name] / run["counted"] for name in ("tp", "fp"))
-        figures = (run["ceiling_auc"], true, false, true - false)
-        figures += (run["least"], run["ceiling_advantage"], run["largest"])
+        figures = (run["bound_auc"], true, false, true - false)
+        figures += (run["least"], run["bound_advantage"], run["largest"])
         yield f"| {' | '.join(cells + [f'{figure:.3f}' for figure in figures])} |"
 
 
@@ -645,16 +653,16 @@ def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[st
     for runs in groups.values():
         first = runs[0]
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
-        cells = [first["method"], first["mode"], epsilon, shown([run["accuracy"] for run in runs])]
-        cells += [shown([run[name]["auc"] for run in runs]) for name in names]
-        cells.append(shown([run["target"]["max_tpr_at_1pct_fpr"] for run in runs]))
+        cells = [first["method"], first["mode"], epsilon, format_mean([run["accuracy"] for run in runs])]
+        cells += [format_mean([run[name]["auc"] for run in runs]) for name in names]
+        cells.append(format_mean([run["target"]["max_tpr_at_1pct_fpr"] for run in runs]))
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
 def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield AUCs and true-positive rates of attackers who know the whole graph."""
+    """Yield AUCs and true-positive rates of attackers that know the whole graph."""
     names = (CONFIDENCE, LIRA, BAYES)
-    gain = "less LiRA on targets, 99 % | on shadow models, 99 %"
+    gain = "minus LiRA on targets, 99 % | on shadow models, 99 %"
     yield f"| data | model | epsilon | attacker | AUC | TPR at 0.1 % FPR | at 1 % FPR | {gain} | runs |"
     yield "|" + "---|" * 10
     for runs in groups.values():
@@ -663,7 +671,7 @@ def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
         for name in names:
             figures = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
             cells = [first["data"], first["method"], epsilon, name]
-            cells += [shown([run[name][figure] for run in runs]) for figure in figures]
+            cells += [format_mean([run[name][figure] for run in runs]) for figure in figures]
             if name == BAYES:
                 cells.append(paired([run[BAYES]["auc"] - run[LIRA]["auc"] for run in runs]))
                 cells.append(paired([gain for run in runs for gain in run.get("gains", ())]))
@@ -682,7 +690,7 @@ def paired(gains: list[float]) -> str:
 
 
 def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield how close attackers and controls come."""
+    """Yield the reconstruction quality of attackers and controls."""
     yield "| records | mechanism | epsilon | attacker | MSE | PSNR | SSIM | R2 | identified, % | runs |"
     yield "|" + "---|" * 10
     for runs in groups.values():
@@ -698,16 +706,16 @@ def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterato
 
 
 def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield what false clients cost, each server paired with itself where nobody lies, in points."""
-    servers = "nobody lies | taken as it comes | checked | robust, nobody lies | robust | 95 %"
-    yield f"| labels | who lies | share | how | {servers} | runs |"
+    """Yield the loss in points by malicious clients, each server compared with itself without them."""
+    servers = "no malicious clients | unchecked | checked | robust, none malicious | robust | 95 %"
+    yield f"| label mechanism | clients | share | strategy | {servers} | runs |"
     yield "|" + "---|" * 11
     for runs in groups.values():
         first = runs[0]
         cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
-        for own, lying in (("unpoisoned", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
-            cells.append(shown([100 * run[own] for run in runs], 1))
-            cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
+        for own, poisoned in (("unpoisoned", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
+            cells.append(format_mean([100 * run[own] for run in runs], 1))
+            cells += [format_mean([100 * (run[name] - run[own]) for run in runs], 1) for name in poisoned]
         lost = [100 * (run["robust"] - run["unpoisoned_robust"]) for run in runs]
         reach = float(t.ppf(0.975, max(1, len(lost) - 1)))
         spread = MeanInterval.from_values(lost)
@@ -717,30 +725,30 @@ def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
 
 
 def posterior_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield what false clients cost the posterior alone, by seeds that both have."""
-    yield "| decoding | who lies | accuracy | change | 95 % | worst | runs |"
+    """Yield the loss of the label posterior by malicious clients, paired by seed."""
+    yield "| decoding | strategy | accuracy | change | 95 % | worst | runs |"
     yield "|" + "---|" * 7
     found = {
         (runs[0]["mode"], runs[0]["kind"]): {run["seed"]: 100 * run["accuracy"] for run in runs}
         for runs in groups.values()
     }
     for (mode, kind), runs in found.items():
-        nobody = found.get((mode, "nobody"), {})
-        lost = [runs[seed] - nobody[seed] for seed in runs if seed in nobody]
+        reference = found.get((mode, "none"), {})
+        lost = [runs[seed] - reference[seed] for seed in runs if seed in reference]
         change, reach, worst = "", "", ""
-        if kind != "nobody" and len(lost) > 1:
+        if kind != "none" and len(lost) > 1:
             spread, width = MeanInterval.from_values(lost), float(t.ppf(0.975, len(lost) - 1))
             ends = (spread.mean + sign * width * spread.error for sign in (-1, 1))
-            change, reach = shown(lost, 1), " to ".join(f"{end:+.1f}" for end in ends)
+            change, reach = format_mean(lost, 1), " to ".join(f"{end:+.1f}" for end in ends)
             worst = f"{min(lost):.1f}"
-        own = shown([*runs.values()], 1)
+        own = format_mean([*runs.values()], 1)
         yield f"| {mode} | {kind} | {own} | {change} | {reach} | {worst} | {len(runs)} |"
 
 
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
     "link": link_table,
     "linkteller": linkteller_table,
-    "slot": slot_table,
+    "pair": pair_table,
     "membership": membership_table,
     "lira": lira_table,
     "reconstruction": reconstruction_table,
@@ -751,10 +759,14 @@ TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=(*PARTS, "table"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=[], metavar="KEY=VALUE", help="cells to make")
-    parser.add_argument("--most", type=float, help="seconds of processor time after which no cell begins")
+    parser.add_argument(
+        "part", choices=(*PARTS, "table"), help="attack to run, or `table` to print the results"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines file of results; is continued")
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="KEY=VALUE", help="run cells with these values only"
+    )
+    parser.add_argument("--max-seconds", type=float, help="CPU seconds after which no cell starts")
     return parser.parse_args()
 
 

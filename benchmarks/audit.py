@@ -1,11 +1,11 @@
-"""What canaries certify of every method and unit, as a table: claim, lower bound at 99 %, share.
+"""Audit every method under every privacy unit: lower bounds on epsilon from canaries at 99 % confidence.
 
     python benchmarks/audit.py [--only WORD] [--out audit.csv] [--table]
 
-Plans are those of 5,000 nodes, 100 features, 6 classes and 3,000 training nodes at delta 1e-5; noise is
-fresh. Methods that train a module of one's own have a linear one, and a method is registered as anybody's
-would be. Rows that are in the CSV already are not run again. Exits with 1 if a bound is above its claim.
-``--table`` runs nothing, and prints what the CSV has, a row for each method and unit.
+Plans are for 5,000 nodes, 100 features, 6 classes and 3,000 training nodes at delta 1e-5. The noise is
+random. Methods with a custom module have a linear one, and a custom method is registered. Rows in the CSV
+file are not run again. Exits with 1 if a lower bound is above the claim. ``--table`` prints the rows of the
+CSV file only.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from graphveil.privacy import parse_unit
 from graphveil.release import ReleasePlan
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-MANY = 1 << 32  # features of small budgets that are told by either record: two minutes at 0.5
+MANY = 1 << 32  # samples of each side for features with small budgets: two minutes at epsilon 0.5
 UNITS: dict[str, dict[str, Any]] = {
     "undirected-edge": {},
     "directed-edge": {},
@@ -38,20 +38,20 @@ UNITS: dict[str, dict[str, Any]] = {
     "node-bounded-degree": {"max_degree": 20},
 }
 SIZES = {"num_nodes": 5000, "num_classes": 6, "num_features": 100, "num_training": 3000}
-GRAPHS = ("edge-rand", "lap-graph", "arr", "edge-rr")
+MECHANISMS = ("edge-rand", "lap-graph", "arr", "edge-rr")
 EDGES = ("undirected-edge", "directed-edge")
 HEAD = ("method", "unit", "claim", "certified", "share", "bounds", "without canaries", "seconds")
 
 
-class OnStars(torch.nn.Linear):
-    """A module for ``gnn`` that reads the root's row alone: its plan depends on its size."""
+class RootModule(torch.nn.Linear):
+    """A module for ``gnn`` that reads the row of the root only: its plan depends on its size."""
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         """Return logits."""
         return super().forward(x)
 
 
-MODULES: dict[str, dict[str, Any]] = {"gnn": {"module": OnStars}, "module": {"module": torch.nn.Linear}}
+MODULES: dict[str, dict[str, Any]] = {"gnn": {"module": RootModule}, "module": {"module": torch.nn.Linear}}
 
 
 @register
@@ -65,7 +65,7 @@ class OneHop(GAP):
 
 
 def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
-    """Return what every method asks under every unit that it has a plan for."""
+    """Return the plans of every method under every unit that it supports."""
     found = []
     for name, method in METHODS.items():
         for unit, flags in UNITS.items():
@@ -80,8 +80,8 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
 
 
 def _trees(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
-    """Yield what a module on exact trees asks, all records in every step: samples have no canaries."""
-    own = {"module": OnStars, "neighborhood": "neighbors", "batch_size": SIZES["num_training"]}
+    """Yield plans of a module on exact neighbors with full batches, as sampled batches have no canaries."""
+    own = {"module": RootModule, "neighborhood": "neighbors", "batch_size": SIZES["num_training"]}
     for unit, flags in (("node-record", {}), ("node-bounded-degree", UNITS["node-bounded-degree"])):
         plan = METHODS["gnn"](unit=unit, epsilon=epsilon, delta=1e-5, **own, **flags).plan(**SIZES)
         assert plan is not None
@@ -89,15 +89,15 @@ def _trees(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
 
 
 def _hops(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
-    """Yield what two noisy hops of anybody's rows ask."""
+    """Yield plans of two private hops."""
     for unit in EDGES:
         privacy_config = PrivacyConfig(unit=parse_unit(unit), epsilon=epsilon, delta=1e-5)
         yield "private_hops", unit, plan_hops(privacy_config, SIZES["num_nodes"], 2, SIZES["num_classes"])
 
 
 def _graphs(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
-    """Yield what released graphs ask, of all slots and of private ones."""
-    for name in GRAPHS:
+    """Yield plans of released graphs, for all node pairs and for private ones."""
+    for name in MECHANISMS:
         for unit in ("undirected-edge", "edge-subset"):
             plan = METHODS["sage"](unit=unit, epsilon=epsilon, perturb=name).plan(**SIZES)
             assert plan is not None
@@ -115,8 +115,8 @@ def of_plan(name: str, unit: str, plan: ReleasePlan) -> dict[str, object]:
     return _row(name, unit, found.claimed, found.epsilon, bounds, without_canaries)
 
 
-def of_report(name: str, epsilon: float) -> dict[str, object]:
-    """Return the row of a mechanism of records."""
+def of_local_mechanism(name: str, epsilon: float) -> dict[str, object]:
+    """Return the row of a local mechanism."""
     bound = {
         "label response": lambda: audit_label_mechanism(LabelRR(epsilon=epsilon, classes=7)),
         "subset selection": lambda: audit_label_mechanism(SubsetSelection(epsilon=epsilon, classes=7)),
@@ -146,7 +146,7 @@ def _row(
 
 
 def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]]]]:
-    """Return what is audited at a budget."""
+    """Return the audits at one epsilon."""
     found = [(name, unit, partial(of_plan, name, unit, plan)) for name, unit, plan in plans(epsilon)]
     local = (
         "label response",
@@ -156,26 +156,29 @@ def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]
         "FeatureRR",
         "FeatureRR, 1,433 features",
     )
-    return [*found, *((name, "local-attributes", partial(of_report, name, epsilon)) for name in local)]
+    return [
+        *found,
+        *((name, "local-attributes", partial(of_local_mechanism, name, epsilon)) for name in local),
+    ]
 
 
 def main() -> None:
-    """Print and keep the table."""
+    """Print the table, and append it to the CSV file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows with this word in their method or unit")
-    parser.add_argument("--out", type=Path, default=Path("audit.csv"))
-    parser.add_argument("--table", action="store_true", help="print the shares that are known, as a table")
+    parser.add_argument("--only", default="", help="run rows with this text in their method or unit")
+    parser.add_argument("--out", type=Path, default=Path("audit.csv"), help="CSV file; is continued")
+    parser.add_argument("--table", action="store_true", help="print the rows of the CSV file only")
     args = parser.parse_args()
     if args.table:
         print("\n".join(table(_rows(args.out))))
         return
     done, above = _known(args.out), 0
     for epsilon in EPSILONS:
-        for name, unit, ask in cases(epsilon):
+        for name, unit, audit in cases(epsilon):
             if (name, unit, epsilon) in done or args.only not in f"{name} {unit}":
                 continue
             started = time.perf_counter()
-            row = {**ask(), "seconds": f"{time.perf_counter() - started:.1f}"}
+            row = {**audit(), "seconds": f"{time.perf_counter() - started:.1f}"}
             above += float(str(row["certified"])) > float(str(row["claim"]))
             _append(args.out, row)
             print(" | ".join(str(row[column]) for column in HEAD), flush=True)
@@ -183,7 +186,7 @@ def main() -> None:
 
 
 def table(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Yield the share of each claim that was certified, in percent, by method and unit."""
+    """Yield the certified share of each claim in percent, by method and unit."""
     found = {(row["method"], row["unit"], round(float(row["claim"]), 2)): row for row in rows}
     yield f"| method | unit | {' | '.join(f'{epsilon:g}' for epsilon in EPSILONS)} | bounds |"
     yield "|" + "---|" * (3 + len(EPSILONS))

@@ -1,7 +1,9 @@
-"""How long does it take to store a list of edges as in-edges, and how much memory?
+"""Measure the time and the memory to build in-edges from a list of edges.
 
-Run ``python benchmarks/build.py``; each row is measured in a process of its own. ``x memcpy`` compares with
-the time to copy the input once, in the same process: it should stay about the same from machine to machine.
+    python benchmarks/build.py
+
+Each row is measured in a separate process. ``x memcpy`` is the ratio to the time of one copy of the input in
+the same process.
 """
 
 import argparse
@@ -20,7 +22,7 @@ REPEATS = 5
 
 
 def best_time(action: Callable[[], object]) -> float:
-    """Return the shortest of a few runs, in seconds."""
+    """Return the minimum seconds of several runs."""
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
@@ -30,12 +32,12 @@ def best_time(action: Callable[[], object]) -> float:
 
 
 def peak_mb() -> float:
-    """Return the largest resident size of this process so far."""
+    """Return the peak resident memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(size: str, directed: bool) -> str:
-    """Return one row of the table: random ids, the worst case for locality."""
+    """Return one row of the table, for random ids, which have the least locality."""
     from graphveil.data import Adjacency
 
     nodes, edges = SIZES[size]

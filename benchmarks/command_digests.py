@@ -1,12 +1,12 @@
-"""Digest what every command prints and writes, with the clock and all randomness from the system fixed.
+"""Digest the outputs of every command, with a fixed clock and fixed randomness of the operating system.
 
-``digests.py`` compares the numbers of fits. This module covers what surrounds them: the JSON of each command
-on ``synthetic/tiny``, run folders, the entries of the ledger with their hash chain, and the OpenAPI document.
-Each command runs in a process of its own, in which ``sitecustomize`` replaces the clock and the entropy of
-the operating system, so that ids, keys and noise are the same in every run, also without a noise seed.
+``digests.py`` covers fits. This module covers the JSON output of each command on ``synthetic/tiny``, run
+folders, ledger entries with their hash chain, and the OpenAPI document. Each command runs in a separate
+process, in which ``sitecustomize`` replaces the clock and the entropy of the operating system. So ids, keys
+and noise are the same in every run, also without a noise seed.
 
 Each output has three digests: its *numbers* in the order of the document, its *keys*, and its *text*. A
-change of names or wording moves the last two and leaves the first.
+change of names or wording changes the last two and not the first.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from safetensors.numpy import load_file
 import graphveil as gv
 
 Parts = dict[str, str]
-# Measured times, and the sizes of files, which follow the lengths of words.
+# Measured times, and sizes of files, which depend on the lengths of texts.
 VOLATILE = re.compile(
     r"seconds|rss|mtime|^time$|_at$|bytes|elapsed|^made$|^date$|version|^pid$|^port$|^url$|^address$"
 )
@@ -86,7 +86,7 @@ BUDGET = "--epsilon 4 --delta 1e-5"
 EDGE = "--unit undirected-edge"
 OTHERS = TABLES.replace("nodes.parquet", "others.parquet").replace("edges.parquet", "other_edges.parquet")
 MESSAGES = "--protocol survey.json --reports messages.parquet --id id"
-# One line a command. Names after `>` are the files or folders that it writes and that are digested.
+# Names and arguments of commands.
 COMMANDS: dict[str, str] = {
     "datasets": "datasets",
     "datasets tiny": "datasets synthetic/tiny",
@@ -168,14 +168,14 @@ def command_digests(wanted: str, *, times: bool) -> dict[str, Parts]:
     with tempfile.TemporaryDirectory() as place:
         session = _Session(Path(place))
         for name, line in (*COMMANDS.items(), *FAILS.items()):
-            began = time.perf_counter()
-            code, said, error = session.run(name, line)
+            start = time.perf_counter()
+            code, output, error = session.run(name, line)
             found[f"command {name}"] = {
                 "exit code": str(code),
-                **session.text(said if said.strip() else error),
+                **session.text(output if output.strip() else error),
             }
             if times:
-                print(f"{time.perf_counter() - began:6.2f} s  command {name}", file=sys.stderr)
+                print(f"{time.perf_counter() - start:6.2f} s  command {name}", file=sys.stderr)
         found |= {f"command folder {name}": session.folder(name) for name in FOLDERS}
         found |= {f"command file {name}": session.file(Path(place) / name) for name in FILES}
         found["command ledger chain"] = session.ledger("ledger.db")
@@ -253,10 +253,10 @@ class _Session:
             return self.text(json.dumps([json.loads(line) for line in path.read_text().splitlines()]))
         if path.suffix == ".json":
             return self.text(path.read_text())
-        return {"names only": ""}  # pages for people: words, not evidence
+        return {"names only": ""}  # HTML and Markdown pages
 
     def folder(self, name: str) -> Parts:
-        """Return digests of the names, the permissions and the contents of a folder."""
+        """Return digests of the names, permissions and contents of a folder."""
         root = self._place / name
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         parts = {"names": _digest([str(path.relative_to(root)) for path in paths])}
@@ -271,7 +271,7 @@ class _Session:
         return parts
 
     def ledger(self, name: str) -> Parts:
-        """Return digests of all tables of a ledger, chain included."""
+        """Return digests of all tables of a ledger, including the hash chain."""
         parts = dict[str, str]()
         with sqlite3.connect(self._place / name) as database:
             tables = database.execute(
@@ -326,7 +326,7 @@ def _digest(pieces: list[str]) -> str:
 
 
 def _write_tables(place: Path) -> None:
-    """Write ``synthetic/tiny`` as two tables, half of it as two others, and a table for a survey."""
+    """Write ``synthetic/tiny`` as two tables, half of it as two others, and a table for a collection."""
     graph = gv.load_dataset("synthetic/tiny")
     ids = np.array([f"n{node:04d}" for node in range(graph.num_nodes)])
     features = np.asarray(graph.x)

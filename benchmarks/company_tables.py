@@ -1,14 +1,14 @@
-"""Two tables as a company has them, made from a seed: the walk from them to a first result.
+"""Generate two tables with typical defects, and measure the commands from them to a first result.
 
     python benchmarks/company_tables.py OUT              # writes OUT/customers.csv and OUT/transfers.csv
-    python benchmarks/company_tables.py OUT --parquet --walk --runs 3
+    python benchmarks/company_tables.py OUT --parquet --train --runs 3
 
-20,000 customers with text ids, dates, free text, categories, numbers and labels, some of each missing, and
-150,000 transfers among them with repeated ones, some from a customer to itself, and some to ids that no
-customer has. Who sends to whom follows the segment, as does, weakly, everything else about a customer.
+The first table has 20,000 customers with text ids, dates, free text, categories, numbers and labels, partly
+missing. The second has 150,000 transfers, with duplicates, self-loops and unknown ids. Transfers depend on
+the label; features depend on it weakly.
 
-``--walk`` does what somebody does who has read nothing: one command that names the columns, and the command
-that its refusal prints. It measures both, and trains the MLP beside.
+``--train`` runs ``graphveil train classcode`` with column names only, and then the suggested command of its
+error message. It prints the time and the accuracy of each, with the baseline.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def _transfers(rng: np.random.Generator, ids: Any, segment: Any, count: int) -> 
     own = segment[sender]
     inside = order[(starts[own] + rng.random(count) * (starts[own + 1] - starts[own])).astype(int)]
     receiver = np.where(rng.random(count) < _SAME_SEGMENT, inside, rng.integers(len(ids), size=count))
-    receiver[: count // 100] = sender[: count // 100]  # to oneself
+    receiver[: count // 100] = sender[: count // 100]  # self-loops
     repeated = slice(count // 100, count // 20)
     sender[repeated], receiver[repeated] = sender[-1], receiver[-1]
     ends = ids[receiver].astype(object)
@@ -90,7 +90,7 @@ def _transfers(rng: np.random.Generator, ids: Any, segment: Any, count: int) -> 
 
 
 def write(folder: Path, *, parquet: bool, seed: int, customers: int, transfers: int) -> tuple[Path, Path]:
-    """Write both tables, and return where they are."""
+    """Write both tables, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     suffix = "parquet" if parquet else "csv"
     paths = folder / f"customers.{suffix}", folder / f"transfers.{suffix}"
@@ -102,23 +102,23 @@ def write(folder: Path, *, parquet: bool, seed: int, customers: int, transfers: 
     return paths
 
 
-def walk(nodes: Path, edges: Path, runs: int) -> dict[str, Any]:
-    """Go from two tables to a first result, as somebody who knows the columns and nothing else."""
+def train(nodes: Path, edges: Path, runs: int) -> dict[str, Any]:
+    """Train from two tables with column names only, and then with the suggested command."""
     columns = ["--id", "customer_id", "--label", "segment", "--source", "from_id", "--target", "to_id"]
     privacy = ["--unit", "undirected-edge", "--epsilon", "1", "--runs", str(runs), "--json"]
     files = ["--nodes", str(nodes), "--edges", str(edges)]
     words, steps = ["train", "classcode", *files, *columns, *privacy], list[dict[str, Any]]()
     for _ in range(2):
-        began = time.perf_counter()
+        start = time.perf_counter()
         done = subprocess.run([sys.executable, "-m", "graphveil", *words], capture_output=True, text=True)
         found = json.loads(done.stdout)
-        steps.append({"seconds": round(time.perf_counter() - began, 1), "exit code": done.returncode})
+        steps.append({"seconds": round(time.perf_counter() - start, 1), "exit code": done.returncode})
         if done.returncode == 0:
             steps[-1] |= {key: found[key]["mean"] for key in ("test_accuracy", "mlp_test_accuracy")}
-            return {"commands": len(steps), "refusals": len(steps) - 1, "steps": steps}
+            return {"commands": len(steps), "rejected": len(steps) - 1, "steps": steps}
         steps[-1] |= {"problems": len(found["error"]["problems"]), "command": found["error"]["command"]}
         words = _words(found["error"]["command"])
-    raise SystemExit("no result after one refusal")
+    raise SystemExit("the suggested command was rejected")
 
 
 def _words(command: str) -> list[str]:
@@ -128,16 +128,16 @@ def _words(command: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Two tables as a company has them, and the walk from them.")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--parquet", action="store_true")
-    parser.add_argument("--walk", action="store_true")
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--customers", type=int, default=CUSTOMERS)
-    parser.add_argument("--transfers", type=int, default=TRANSFERS)
-    given = parser.parse_args()
-    sizes = {"customers": given.customers, "transfers": given.transfers}
-    written = write(given.out, parquet=given.parquet, seed=given.seed, **sizes)
-    if given.walk:
-        print(json.dumps(walk(*written, given.runs), indent=2))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, help="folder of the tables")
+    parser.add_argument("--parquet", action="store_true", help="write parquet instead of CSV")
+    parser.add_argument("--train", action="store_true", help="run the commands, and print their results")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each command")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tables")
+    parser.add_argument("--customers", type=int, default=CUSTOMERS, help="number of rows")
+    parser.add_argument("--transfers", type=int, default=TRANSFERS, help="number of rows")
+    options = parser.parse_args()
+    sizes = {"customers": options.customers, "transfers": options.transfers}
+    written = write(options.out, parquet=options.parquet, seed=options.seed, **sizes)
+    if options.train:
+        print(json.dumps(train(*written, options.runs), indent=2))

@@ -1,18 +1,17 @@
-"""Same seeds, same bytes? One digest for each thing that each method computes, in each unit and mode.
+"""Check that results do not change for a given seed: digests of every method, unit, mode and command.
 
-A redesign must not change a number. So this fits every method with fixed seeds on small graphs, saves it,
-loads it, predicts the graph of training, another graph and a grown one, and digests what comes out. It uses
-the public interface only, so the same file runs before and after everything behind that interface moves.
+This fits every method with fixed seeds on small graphs, saves and loads it, predicts the training graph,
+another graph and a grown graph, and digests the outputs. It uses the public interface only, so the same file
+runs before and after an internal change.
 
     python benchmarks/digests.py --write benchmarks/digests.json    # before
     python benchmarks/digests.py --check benchmarks/digests.json    # after: lists what differs, exits 1
 
-Digests hold for one kind of processor and one version of torch and NumPy: elsewhere products of floating
-point are rounded otherwise. That is why no test compares them with the file; write it anew, at a commit that
-you trust, before you compare on another machine. What is digested of fits is numbers, names of weights and
-of files, never words, versions or times. ``command_digests.py`` adds what the commands print and write:
-``--only "command "`` selects these cases. Their digests of keys and text move with names and wording; those
-of numbers must not.
+Digests are valid for one type of processor and one version of torch and NumPy, because floating-point
+rounding differs. Therefore no test compares them. On another machine, run ``--write`` at a known commit
+first. Digests of fits contain numbers and the names of parameters and files, no texts, versions or times.
+``command_digests.py`` adds what commands print and write; ``--only "command "`` selects these cases. Their
+digests of keys and text change with names and wording; those of numbers must not.
 """
 
 import argparse
@@ -55,7 +54,7 @@ def digest(value: object) -> str:
 
 
 def pieces(value: object) -> Iterator[bytes]:
-    """Yield what there is in a value, in one order: types and shapes first, numbers as their bytes."""
+    """Yield the contents of a value in a fixed order: types and shapes first, numbers as bytes."""
     if isinstance(value, torch.Tensor):
         yield from pieces(value.detach().cpu().numpy())
     elif isinstance(value, np.ndarray):
@@ -77,7 +76,7 @@ def pieces(value: object) -> Iterator[bytes]:
 
 
 def community(seed: int, *, directed: bool = False, weighted: bool = False, nodes: int = NODES) -> Any:
-    """Return a small graph of three communities, with edges of its own and a split of its own."""
+    """Return a small graph of three communities with a split."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, CLASSES, nodes)
     x = rng.random((nodes, 8), dtype=np.float32) * 0.6 + 0.4 * (y[:, None] == np.arange(8) % CLASSES)
@@ -85,7 +84,7 @@ def community(seed: int, *, directed: bool = False, weighted: bool = False, node
     kept = (y[source] == y[target]) | (rng.random(5 * nodes) < 0.3)
     kept &= source != target
     source, target = source[kept], target[kept]
-    if weighted:  # one weight an edge: no friendship is listed twice
+    if weighted:  # one weight per edge: no undirected edge is listed twice
         both = np.unique(np.stack([np.minimum(source, target), np.maximum(source, target)]), axis=1)
         source, target = both
         extra = {"weight": rng.random(len(source)) * 3, "max_weight": 2.0}
@@ -101,7 +100,7 @@ def community(seed: int, *, directed: bool = False, weighted: bool = False, node
 
 
 def sparse_labels() -> Any:
-    """Return a graph of which a fifth has a label."""
+    """Return a graph in which a fifth of the nodes has a label."""
     graph = community(4)
     keep = graph.train_mask & (torch.arange(NODES) % 3 == 0)
     rest = ~keep & ~graph.val_mask
@@ -117,7 +116,7 @@ def sparse_features() -> Any:
 
 
 def half_public(graph: Any) -> Any:
-    """Return the graph with half of its edges public, and everybody on the list of private ones."""
+    """Return the graph with half of its edges public, and all nodes private."""
     public = gv.perturb.sample_public_edges(graph.adjacency, 0.5, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
@@ -135,14 +134,14 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 
 def another(graph: Any) -> Any:
-    """Return a graph of the same kind and features that no model was fitted on."""
+    """Return a graph with the same features that no model was fitted on."""
     if graph.num_features != 8:
         return graph.subgraph(torch.arange(graph.num_nodes) < 200)
     return community(77, directed=graph.directed, weighted=graph.adjacency.weights is not None, nodes=150)
 
 
 def grown(graph: Any) -> Any:
-    """Return the graph with four more nodes, each with two edges to old ones."""
+    """Return the graph with four new nodes, each with two edges to existing nodes."""
     rng = np.random.default_rng(99)
     count, old = 4, graph.num_nodes
     source = np.repeat(np.arange(old, old + count), 2)
@@ -158,7 +157,7 @@ def grown(graph: Any) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """One fit: the method, its configuration, its graph, and which other graphs it then predicts."""
+    """One fit: the method, its configuration, its graph, and the other graphs to predict."""
 
     method: str
     unit: str
@@ -169,7 +168,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Say what is fitted, in the order in which it is given."""
+        """Return the name of the case: method, unit, options and graph."""
         said = " ".join(f"{name}={value}" for name, value in self.options.items())
         return " ".join(part for part in (self.method, self.unit, said, f"on {self.graph}") if part)
 
@@ -192,7 +191,7 @@ STEPS = {"epochs": 3, "batch_size": 32}
 
 
 def edge_cases() -> Iterator[Case]:
-    """Yield the methods that read edges under edge units, or without any."""
+    """Yield methods under edge-level units, and without privacy."""
     for unit in ("undirected-edge", "none", "node-record"):
         yield Case("mlp", unit, STEPS if unit == "node-record" else QUICK, other=True)
     yield Case("mlp", "undirected-edge", QUICK, graph="sparse", other=True)
@@ -216,7 +215,7 @@ def edge_cases() -> Iterator[Case]:
 
 
 def weighted_gap() -> Iterator[Case]:
-    """Yield GAP with each kind of weight."""
+    """Yield GAP with each aggregation weight."""
     weights = ("sigmoid_cos", "exp_cos(0.5)", "half_cos", "relu_cos", "class_agree(0.2)", "posterior_dot")
     for weight in (*weights, "jaccard", "half_cos@16", "learned_public"):
         on = "sparse" if weight == "jaccard" else "undirected"
@@ -251,7 +250,7 @@ def weighted_gap() -> Iterator[Case]:
 
 
 def record_cases() -> Iterator[Case]:
-    """Yield the methods that protect records."""
+    """Yield methods under node-level units."""
     for unit, bound in (("node-record", OWNER), ("node-bounded-degree", PROMISE)):
         yield Case("gap", unit, STEPS | bound, other=True)
         yield Case("gap", unit, STEPS | bound | {"mode": "paper"})
@@ -271,7 +270,7 @@ def record_cases() -> Iterator[Case]:
 
 
 def edge_codes() -> Iterator[Case]:
-    """Yield ClassCode under edge units."""
+    """Yield ClassCode under edge-level units."""
     yield Case("classcode", "undirected-edge", {}, other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="tiny", other=True)
     yield Case("classcode", "undirected-edge", {}, graph="few", other=True, supports_growing_graphs=True)
@@ -296,7 +295,7 @@ def edge_codes() -> Iterator[Case]:
 
 
 def owner_codes() -> Iterator[Case]:
-    """Yield ClassCode on records: recipe S weighs rows against features, recipe R reads own edges."""
+    """Yield ClassCode under node-level units, with and without reading own edges."""
     yield Case("classcode", "node-record", {})
     yield Case("classcode", "node-record", {}, graph="directed")
     yield Case("classcode", "node-record", {}, graph="tiny by id")
@@ -309,7 +308,7 @@ def owner_codes() -> Iterator[Case]:
 
 
 def local_cases() -> Iterator[Case]:
-    """Yield methods on randomized records, with each mechanism, backbone and way to spread what was said."""
+    """Yield methods on locally randomized records, with each mechanism, backbone and propagation."""
     yield Case("lpgnn", "none", QUICK, other=True, supports_growing_graphs=True)
     yield Case("lpgnn", "local-attributes", LOCAL, other=True, supports_growing_graphs=True)
     yield Case("lpgnn", "local-attributes", LOCAL, graph="directed", other=True)
@@ -348,7 +347,7 @@ def local_cases() -> Iterator[Case]:
 
 
 def slot_cases() -> Iterator[Case]:
-    """Yield the methods on released graphs that keep public edges."""
+    """Yield methods on released graphs with public edges."""
     for options in ({}, {"features": "multi-bit"}, {"mode": "paper"}):
         given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)", **options}
         yield Case("heterorr", "edge-subset", given, graph="half public")
@@ -361,11 +360,11 @@ def cases() -> list[Case]:
     return [*edge_cases(), *edge_codes(), *record_cases(), *local_cases(), *slot_cases()]
 
 
-# -- what a fit says ---------------------------------------------------------------------------------------
+# -- outputs of a fit --------------------------------------------------------------------------------------
 
 
 def run(case: Case) -> Parts:
-    """Return the digests of one fit, of its files, of the model read back, and of other graphs."""
+    """Return the digests of one fit, of its files, of the loaded model, and of other predictions."""
     model, graph = case.fit()
     return {
         **fitted(model, graph),
@@ -375,7 +374,7 @@ def run(case: Case) -> Parts:
 
 
 def tried(what: str, digests: Callable[[], Parts]) -> Parts:
-    """Return digests or, where there are none, the error: the other cases are to be compared all the same."""
+    """Return digests, or the type of the error, so that one error does not prevent other comparisons."""
     try:
         return digests()
     except Exception as error:
@@ -384,7 +383,7 @@ def tried(what: str, digests: Callable[[], Parts]) -> Parts:
 
 
 def fitted(model: Any, graph: Any) -> Parts:
-    """Return digests of what a fit says about its own graph."""
+    """Return digests of the results of a fit on its own graph."""
     parts = {
         "proba": digest(model.predict_proba()),
         "predict": digest(model.predict()),
@@ -404,7 +403,7 @@ def figures(guarantee: Any) -> list[Any]:
 
 
 def saved(model: Any) -> Parts:
-    """Return digests of the numbers in a saved model's files, and of what it predicts when read back."""
+    """Return digests of the numbers in the files of a saved model, and of predictions after loading."""
     with tempfile.TemporaryDirectory() as folder:
         release, rows = Path(folder) / "release", Path(folder) / "rows"
         withheld_files = (
@@ -438,12 +437,12 @@ def content(path: Path) -> Mapping[str, Any]:
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of one line of a table of releases that are numbers."""
+    """Return the numeric entries of one row of a table of releases."""
     return {name: value for name, value in row.items() if not isinstance(value, str)}
 
 
 def elsewhere(case: Case, model: Any, graph: Any) -> Parts:
-    """Return digests of predictions of another graph and of the graph, grown, and of what they cost."""
+    """Return digests of predictions for another graph and a grown graph, and of their privacy cost."""
     parts = dict[str, str]()
     if case.other:
         parts["another graph"] = digest(model.predict_proba(another(graph)))
@@ -454,11 +453,11 @@ def elsewhere(case: Case, model: Any, graph: Any) -> Parts:
     return parts
 
 
-# -- what needs no fit -------------------------------------------------------------------------------------
+# -- cases without a fit -----------------------------------------------------------------------------------
 
 
 def calibrations() -> dict[str, Parts]:
-    """Return digests of the noise of budgets, of the budgets of noises, and of their figures."""
+    """Return digests of calibrations: noise for a budget, and the budget for a noise."""
     sizes = {"nodes": 5000, "classes": 4, "dim": 30, "training": 3000}
     wanted = [
         ("gap", "undirected-edge", {}),
@@ -498,13 +497,13 @@ def calibrations() -> dict[str, Parts]:
 def calibrated(*where: Any, **options: Any) -> Parts:
     """Return the digest of one calibration's numbers."""
     plain = gv.calibrate(*where, **options).as_dict()
-    plain.pop("assumed", None)  # which sizes stood in for others, not what they led to
+    plain.pop("assumed", None)  # names of assumed sizes, which are no results
     stages = [numbers(stage) for stage in plain.pop("stages")]
     return {"figures": digest([*sorted(numbers(plain | {"reports": ()}).items()), stages])}
 
 
 def randomized() -> dict[str, Parts]:
-    """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
+    """Return digests of the LDP reports and estimates of each local mechanism, and of a collection."""
     from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 
     local, count, dim = gv.mechanisms, 40, 6
@@ -518,7 +517,7 @@ def randomized() -> dict[str, Parts]:
             "reports": digest(vars_of(reports)),
             "rows": digest(law.estimate(reports)),
         }
-        if name not in ("multi-bit", "feature-rr"):  # what a survey may ask for
+        if name not in ("multi-bit", "feature-rr"):  # only these can be collected
             continue
         protocol = CollectionProtocol(features=law, label=from_label_keywords)
         server = Collector(protocol, nodes=count)
@@ -531,7 +530,7 @@ def randomized() -> dict[str, Parts]:
 
 
 def feature_laws(local: Any, dim: int) -> dict[str, Any]:
-    """Return a mechanism of each kind."""
+    """Return one mechanism of each kind."""
     laws = {
         "multi-bit": local.MultiBit(epsilon=3.0, dim=dim),
         "one bit each": local.MultiBit(epsilon=2.0, dim=dim, m="all"),
@@ -546,12 +545,12 @@ def feature_laws(local: Any, dim: int) -> dict[str, Any]:
 
 
 def vars_of(reports: Any) -> list[Any]:
-    """Return the values of a report, and of which features they are if not of all."""
+    """Return the values of a report, and the indices of its features if it does not contain all."""
     return [getattr(reports, "values", reports), getattr(reports, "indices", None)]
 
 
 def data() -> dict[str, Parts]:
-    """Return digests of graphs that are made from a seed, and of their splits."""
+    """Return digests of synthetic graphs and of their splits."""
     found = dict[str, Parts]()
     for recipe in ("gap", "lpgnn", "weighted"):
         for by_id in (False, True) if recipe == "gap" else (False,):
@@ -568,7 +567,7 @@ def data() -> dict[str, Parts]:
 
 
 def everything(wanted: str, *, times: bool) -> dict[str, Parts]:
-    """Return all digests whose names hold a text."""
+    """Return all digests whose names contain a text."""
     found = dict[str, Parts]()
     for case in cases():
         if wanted in case.name:
@@ -583,13 +582,13 @@ def everything(wanted: str, *, times: bool) -> dict[str, Parts]:
 
 
 def machine() -> dict[str, str]:
-    """Return what the digests hold for."""
+    """Return the processor and the versions that digests are valid for."""
     versions = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
     return {"processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}", **versions}
 
 
 def commit() -> str:
-    """Return the commit that the package was at."""
+    """Return the commit of the package."""
     folder = Path(str(gv.__file__)).parent
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
@@ -608,7 +607,7 @@ def differences(before: Mapping[str, Parts], after: Mapping[str, Parts]) -> Iter
 
 
 def main() -> int:
-    """Write digests, or compare with those of a file."""
+    """Write digests, or compare them with those in a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--check", type=Path, metavar="FILE")

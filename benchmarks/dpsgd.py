@@ -1,10 +1,12 @@
-"""What does a private training step cost, in milliseconds and in plain steps?
+"""Measure the CPU time of a DP-SGD step in multiples of a step without privacy.
 
-Run ``python benchmarks/dpsgd.py``: the network 500-16-16-6 on N = 20,000 records, dense or one-hot (8
-non-zeros a row), one thread. The plain step is that of our ordinary loop: a batch of fixed size, gather,
-forward, autograd, Adam. The private step is whole too: Poisson sampling, gather, forward, backward, clipping,
-noise, Adam; it computes in float64, so it stands against a plain step in float32 and one in float64. The
-steps take turns, and the fastest of several rounds counts.
+    python benchmarks/dpsgd.py [--rounds 10]
+
+The network 500-16-16-6 on N = 20,000 records, dense or one-hot (8 non-zeros per row), one thread. A step
+without privacy is one of the ordinary training loop: a batch of fixed size, gather, forward, autograd, Adam.
+A private step is Poisson sampling, gather, forward, backward, clipping, noise and Adam. It computes in
+float64, so it is compared with steps in float32 and in float64. The steps alternate, and the minimum of
+several rounds is printed.
 """
 
 import argparse
@@ -32,9 +34,9 @@ N, CLASSES = 20_000, 6
 WIDTHS = (500, 16, 16, CLASSES)
 NON_ZEROS = 8
 BATCHES = (256, 2048, 4096)
-STEPS = 32  # in a row: noise and batches are drawn for so many at once
+STEPS = 32  # consecutive steps of one measurement: noise and batches are drawn in blocks
 RATE = 0.01
-GOAL = 1.3  # plain steps
+GOAL = 1.3  # times a float32 step without privacy
 
 
 def records(kind: str, streams: PublicStreams) -> tuple[Any, Tensor]:
@@ -50,7 +52,7 @@ def records(kind: str, streams: PublicStreams) -> tuple[Any, Tensor]:
 
 
 def plain(x: Any, labels: Tensor, size: int, dtype: torch.dtype) -> Callable[[], None]:
-    """Return an ordinary training step."""
+    """Return a training step without privacy."""
     streams = PublicStreams(0)
     network = FeedForward(WIDTHS, generator=streams.torch("weights"), activation="selu").to(dtype)
     optimizer = Adam(network.parameters())
@@ -92,7 +94,7 @@ def private(x: Any, labels: Tensor, size: int) -> Callable[[], None]:
 
 
 def repeated(step: Callable[[], None]) -> Callable[[], None]:
-    """Return steps in a row."""
+    """Return a function that runs consecutive steps."""
 
     def run() -> None:
         for _ in range(STEPS):
@@ -103,12 +105,16 @@ def repeated(step: Callable[[], None]) -> Callable[[], None]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=10, help="rounds, of which the fastest counts")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=10, help="number of rounds, of which the minimum is printed"
+    )
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     columns = " ".join(f"{name:>9s}" for name in ("float32", "float64", "private"))
-    print(f"{'ms a step':16s} {columns}   x float32  x float64   (goal: {GOAL})")
+    print(f"{'ms per step':16s} {columns}   x float32  x float64   (goal: {GOAL})")
     for kind in ("dense", "one-hot"):
         x, labels = records(kind, PublicStreams(0))
         for size in BATCHES:
@@ -118,9 +124,9 @@ def main() -> None:
                 "private": private(x, labels, size),
             }
             seconds = fastest({name: repeated(step) for name, step in steps.items()}, rounds)
-            low, high, ours = (seconds[name] / STEPS * 1e3 for name in steps)
-            row = f"{kind:8s} {size:7d} {low:9.2f} {high:9.2f} {ours:9.2f}"
-            print(f"{row} {ours / low:11.2f} {ours / high:10.2f}", flush=True)
+            low, high, own = (seconds[name] / STEPS * 1e3 for name in steps)
+            row = f"{kind:8s} {size:7d} {low:9.2f} {high:9.2f} {own:9.2f}"
+            print(f"{row} {own / low:11.2f} {own / high:10.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Where does FeatureRR's advantage come from? FeatureRR against its rivals at equal total budgets.
+"""Compare FeatureRR with other feature mechanisms at equal total budgets: error, and accuracy of a GCN.
 
     python benchmarks/feature_rr.py error [--dims 16 50 500]
     python benchmarks/feature_rr.py run RESULTS.jsonl --datasets twitch/DE facebook_pages --seeds 3
     python benchmarks/feature_rr.py table RESULTS.jsonl
 
-``error`` needs no data and draws nothing: it integrates the squared and the absolute error of one coordinate
-over uniform values in [0, 1], and the squared correlation of value and estimate, which no shrinkage changes.
-``run`` trains LPGNN's GCN on randomized features and public labels, adds a line for each run and skips those
-that are there; ``table`` prints means and 95 percent intervals. A budget of 1e-4 is noise alone.
+``error`` uses no data and no random numbers. It integrates the squared and the absolute error of one
+coordinate over uniform values in [0, 1], and the squared correlation of value and estimate, which does not
+depend on scale. ``run`` trains the GCN of LPGNN on randomized features and public labels, appends a JSON line
+per run and skips existing ones. ``table`` prints means and 95 % intervals. Epsilon 1e-4 is noise only.
 """
 
 import argparse
@@ -50,8 +50,8 @@ PRIOR = 1 / 12  # the variance of uniform values, which is the squared error of 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
-def rivals(epsilon: float, dim: int) -> dict[str, FeatureMechanism]:
-    """Return every mechanism at one budget for the whole vector."""
+def mechanisms_at(epsilon: float, dim: int) -> dict[str, FeatureMechanism]:
+    """Return every mechanism at one epsilon for the whole vector."""
     common: dict[str, Any] = {"epsilon": epsilon, "dim": dim}
     naive: dict[str, Any] = {"k": 10, "mode": "ceil", "decode": "naive"}
     made: dict[str, FeatureMechanism] = {
@@ -79,12 +79,12 @@ class Error:
 
     squared: float
     absolute: float
-    told: float  # the squared correlation: the share of the variance that an affine function of it explains
+    correlation: float  # squared: the share of variance that an affine function of the estimate explains
 
 
 @dataclass(frozen=True)
 class Normal:
-    """A normal law."""
+    """A normal distribution."""
 
     mean: float
     sigma: float
@@ -109,7 +109,7 @@ class Coordinate:
 
     @classmethod
     def of(cls, mechanism: FeatureMechanism) -> "Coordinate":
-        """Return the first coordinate of a mechanism that treats all alike."""
+        """Return the first coordinate of a mechanism that has the same distribution for all coordinates."""
         if isinstance(mechanism, FeatureRR):
             return cls(mechanism.features[0].distribution)
         if isinstance(mechanism, AnalyticGaussian):
@@ -126,8 +126,8 @@ class Coordinate:
         second = mean**2 + self.scale**2 * law.variance
         away = self.scale * _distance(law, (z - self.center) / self.scale)
         rest = 1 - self.share
-        told = self.share * mean, self.share * second, self.share * away
-        return told[0] + rest / 2, told[1] + rest / 4, told[2] + rest * abs(z - 0.5)
+        sampled = self.share * mean, self.share * second, self.share * away
+        return sampled[0] + rest / 2, sampled[1] + rest / 4, sampled[2] + rest * abs(z - 0.5)
 
     def error(self, breaks: np.ndarray) -> Error:
         """Integrate over z in [0, 1], piece by piece between the breaks."""
@@ -145,7 +145,7 @@ class Coordinate:
 
 
 def error_of(mechanism: FeatureMechanism) -> Error:
-    """Return the errors of a mechanism; a piece ends where a law or an absolute value has a kink."""
+    """Return the errors of a mechanism; pieces end where the integrand is not smooth."""
     breaks = np.linspace(0, 1, 3)
     if isinstance(mechanism, FeatureRR):
         bins = mechanism.features[0]
@@ -169,33 +169,31 @@ def _distance(law: Distribution, point: float) -> float:
 def errors(options: argparse.Namespace) -> None:
     """Print the tables of errors."""
     for dim in options.dims:
-        print(f"\nd = {dim}: squared error / absolute error / percent of the variance told\n")
+        print(f"\nd = {dim}: squared error / absolute error / percent of the variance explained\n")
         print("| mechanism | " + " | ".join(f"{epsilon:g}" for epsilon in options.budgets) + " |")
         print("|---" * (len(options.budgets) + 1) + "|")
         print("| the constant 1/2 |" + " 0.0833 / 0.25 / 0 |" * len(options.budgets))
-        for name in rivals(1.0, dim):
-            found = [error_of(rivals(epsilon, dim)[name]) for epsilon in options.budgets]
+        for name in mechanisms_at(1.0, dim):
+            found = [error_of(mechanisms_at(epsilon, dim)[name]) for epsilon in options.budgets]
             print(f"| {name} | " + " | ".join(map(cell_of, found)) + " |")
     over_budget(options)
     weighted(options)
 
 
 def cell_of(error: Error) -> str:
-    """Return squared error, absolute error and percent told as one cell."""
-    return f"{error.squared:.3g} / {error.absolute:.3g} / {100 * error.told:.2g}"
+    """Return squared error, absolute error and percent of variance explained as one cell."""
+    return f"{error.squared:.3g} / {error.absolute:.3g} / {100 * error.correlation:.2g}"
 
 
 def flat_scores(dim: int) -> np.ndarray:
-    """Return shares of the sizes that flat Dirichlet ones have, twice, in orders that do not agree."""
+    """Return two sets of scores with flat Dirichlet sizes, in different orders."""
     sizes = -np.log1p(-(np.arange(dim) + 0.5) / dim)
     return np.stack([sizes, np.random.default_rng(0).permutation(sizes)]) / sizes.sum()
 
 
 def over_budget(options: argparse.Namespace) -> None:
-    """Print what weights spend that are not normalized, as in the text of the paper."""
-    print(
-        "\nequation 7 as printed, gamma = 1/2: what a budget of 1 becomes, and the naive squared error then\n"
-    )
+    """Print the budget and the error of weights without normalization, as in the text of the paper."""
+    print("\nequation 7 as printed, gamma = 1/2: budget spent for epsilon 1, and naive squared error\n")
     print("| d | spent | " + " | ".join(f"{epsilon:g}" for epsilon in options.budgets) + " |")
     print("|---" * (len(options.budgets) + 2) + "|")
     for dim in options.dims:
@@ -240,26 +238,26 @@ NAIVE, UNBIASED, BEST = "feature-rr-naive", "feature-rr", "multi-bit"
 ARMS = (NAIVE, UNBIASED, BEST, "multi-bit-floor", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs")
 ARMS += ("lpm", "agm")
 EXACT, CONSTANT = "exact features", "no features"
-NOTHING = 1e-4  # a budget that leaves noise alone: random numbers let a network tell nodes apart
+NOISE_ONLY = 1e-4  # epsilon at which estimates contain practically no information
 VARIANTS = ("references", "main", "raw", "kprop", "weights")
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One run: its key in the results."""
+    """The key of a run in the results."""
 
     dataset: str
     eps_x: float
     seed: int
     arm: str
     steps: int  # of KProp before the GCN
-    standard: bool  # whether the server brings the noisy matrix to mean 0 and variance 1
-    weights: str  # how the budget is spent on features
+    standard: bool  # whether the server standardizes the noisy matrix
+    weights: str  # how the budget is divided among features
 
 
 @dataclass(kw_only=True, eq=False)
 class StandardizedLPGNN(LPGNN):
-    """LPGNN whose server centers the columns of what it received, and scales the matrix: post-processing."""
+    """LPGNN whose server centers the columns of the estimates and scales the matrix (post-processing)."""
 
     method: ClassVar[str] = "lpgnn"
 
@@ -269,10 +267,10 @@ class StandardizedLPGNN(LPGNN):
 
 @dataclass(frozen=True, kw_only=True)
 class StandardizedMethod(LocalMethod):
-    """The method of :class:`StandardizedLPGNN`."""
+    """The method of ``StandardizedLPGNN``."""
 
     def collected(self, graph: Graph, session: Session) -> CollectionResult:
-        """Return what was told, standardized."""
+        """Return the collected estimates, standardized."""
         found = super().collected(graph, session)
         records = replace(found.records, features=standardized(found.records.features))
         return replace(found, records=records)
@@ -291,14 +289,14 @@ def standardized(estimates: FeatureEstimates) -> FeatureEstimates:
 
 
 def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
-    """Yield the runs that are asked for: references, then one budget after the other."""
+    """Yield the selected runs: references first, then by epsilon."""
     seeds = range(options.seeds)
     if "references" in options.variants:
         for seed in seeds:
             yield Cell(dataset, math.inf, seed, CONSTANT, 0, False, "-")
             yield from (Cell(dataset, math.inf, seed, EXACT, steps, True, "-") for steps in (0, 4))
             for arm, steps in product((BEST, UNBIASED), (0, 4)):
-                yield Cell(dataset, NOTHING, seed, arm, steps, True, "split")
+                yield Cell(dataset, NOISE_ONLY, seed, arm, steps, True, "split")
     for eps_x in options.budgets:
         for seed in seeds:
             for arm in options.arms:
@@ -309,7 +307,7 @@ def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
 
 
 def variants(arm: str, has_public: bool) -> Iterator[tuple[str, int, bool, str]]:
-    """Yield a name, steps of KProp, whether inputs are standardized, and how the budget is spent."""
+    """Yield a name, steps of KProp, whether inputs are standardized, and the division of the budget."""
     yield "main", 0, True, "split"
     yield "kprop", 4, True, "split"
     if arm in (NAIVE, BEST):
@@ -319,7 +317,7 @@ def variants(arm: str, has_public: bool) -> Iterator[tuple[str, int, bool, str]]
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run what is not there yet."""
+    """Run the missing cells."""
     done = {cell for cell, _ in read(options.results)}
     recipe = RECIPES["lpgnn"]
     for dataset in options.datasets:
@@ -368,8 +366,8 @@ def measured(
 def public_thetas(public: Graph, dim: int) -> dict[str, tuple[float, ...]]:
     """Return theta by the SHAP values of a linear classifier of public records, and by their cube roots.
 
-    Those of a linear model are w_i (x_i - mean_i). A tenth of the weight is shared alike, so that features
-    that no public record has keep a budget.
+    The SHAP values of a linear model are w_i (x_i - mean_i). A tenth of the weight is divided equally, so
+    that features that no public record has keep a budget.
     """
     x = to_dense(public.x)[:, :dim]
     weights = torch.zeros(dim, public.num_classes, requires_grad=True)
@@ -400,7 +398,7 @@ def read(path: Path) -> list[tuple[Cell, float]]:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print a table a data set: accuracy in percent, with the half width of its 95 percent interval."""
+    """Print a table per dataset: accuracy in percent, with the half-width of its 95 % interval."""
     runs = read(options.results)
     for dataset in dict.fromkeys(cell.dataset for cell, _ in runs):
         budgets = sorted({cell.eps_x for cell, _ in runs if cell.dataset == dataset})
@@ -422,7 +420,7 @@ def table(options: argparse.Namespace) -> None:
 
 
 def interval(values: list[float]) -> str:
-    """Return the mean and the half width of the Student interval."""
+    """Return the mean and the half-width of the interval by Student's t."""
     if len(values) < 2:
         return "".join(f"{value:.1f}" for value in values)
     half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))

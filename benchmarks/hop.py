@@ -1,13 +1,13 @@
-"""How fast is one hop in memory, un-noised and private, with torch and in C?
+"""Measure the time of one hop in memory, exact and private, in torch and in C.
 
-    python benchmarks/hop.py [--large] [--rounds 7] [--sizes 26k 117k] [--pushes]
+    python benchmarks/hop.py [--large] [--rounds 7] [--sizes 26k 117k] [--out-edges]
 
-16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its speed is
-given as a multiple of a copy of memory in the same process, also where the sum in C reads rows of half
-the size. A private hop truncates, sums, adds noise and normalizes for the next hop; a push also reads every
-source's own list. The runs take turns, and a figure is the median of its rounds: processor time of one
-thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock,
-beside that of two sums which share nothing: neighbors on the same machine may take part of the second core.
+A hop is one aggregation step. It has 16 columns, and ids are random, which gives the least locality. A hop
+reads and writes E (4 + 4 d) + 4 N d bytes; its speed is printed as a multiple of the speed of a memory copy
+in the same process. A private hop truncates rows, sums them, adds noise, and normalizes for the next hop. An
+out-edge aggregation also applies a budget per source. All runs alternate; a number is the median CPU time of
+its rounds on one thread. The last lines compare ratios with their goals, and the speedup of a second thread
+in wall time with that of two independent sums, because other processes may use the second core.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from graphveil.release.row_sums import CompactRows
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
 MU = calibrate_mu(1.0, 1e-7)
-BARS = {  # sum in C / memcpy, hop / sum in C
+GOALS = {  # speed of the sum in C / memcpy (at least), private hop / sum in C (at most)
     "26k": (2.5, 2.1),
     "117k": (1.7, 1.3),
     "1.8M": (0.45, 1.4),
@@ -54,49 +54,49 @@ BARS = {  # sum in C / memcpy, hop / sum in C
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="also 1.8M nodes and 81M edges (2 GB)")
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=None)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--pushes", action="store_true", help="also pushes")
+    parser.add_argument("--large", action="store_true", help="include 1.8M nodes and 81M edges (2 GB)")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=None, help="graph sizes to measure")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds")
+    parser.add_argument("--out-edges", action="store_true", help="include out-edge aggregation")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"d = {DIM}, one thread, processor time, medians of {options.rounds} rounds in turns")
+    print(f"d = {DIM}, one thread, CPU time, medians of {options.rounds} alternating rounds")
     noise(options.rounds)
     print(
         f"{'size':>5} {'hop':>26} {'seconds':>8} {'ns/edge':>8} {'x memcpy':>9} {'x torch sum':>12} "
         f"{'RSS MB':>7}"
     )
     for name in options.sizes or list(SIZES)[: 3 if options.large else 2]:
-        hop(name, random_graph(*SIZES[name]), options.rounds, options.pushes)
+        hop(name, random_graph(*SIZES[name]), options.rounds, options.out_edges)
 
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """Work as if the loops in C had not been built."""
-    found, _kernels._native = _kernels._native, None
+    """Run as if the C extension had not been built."""
+    native, _kernels._native = _kernels._native, None
     try:
         yield
     finally:
-        _kernels._native = found
+        _kernels._native = native
 
 
-def plainly(run: Callable[[], object]) -> Callable[[], object]:
-    """Return a run without the loops in C."""
+def disable_kernels(run: Callable[[], object]) -> Callable[[], object]:
+    """Return a run that does not use the C extension."""
 
-    def plain() -> object:
+    def run_without_kernels() -> object:
         with without_kernels():
             return run()
 
-    return plain
+    return run_without_kernels
 
 
 def noise(rounds: int) -> None:
-    """Print the nanoseconds of one noise sample."""
+    """Print the nanoseconds per noise sample."""
     rows, stream = np.arange(1 << 16), RowStream(bytes(32))
     exact, rounded = (sampler(6776.3) for sampler in (DiscreteGaussian, RoundedGaussian))
     runs: dict[str, Callable[[], object]] = {
         "exact, C": lambda: exact.draw(stream, rows, DIM),
-        "exact, NumPy": plainly(lambda: exact.draw(stream, rows, DIM)),
+        "exact, NumPy": disable_kernels(lambda: exact.draw(stream, rows, DIM)),
         "rounded": lambda: rounded.draw(stream, rows, DIM),
     }
     if not _kernels.available():
@@ -104,25 +104,25 @@ def noise(rounds: int) -> None:
     taken = medians(runs, 3 * rounds)
     for name, seconds in taken.items():
         print(
-            f"noise {name:>16}: {seconds / (len(rows) * DIM) * 1e9:.2f} ns a sample, "
+            f"noise {name:>16}: {seconds / (len(rows) * DIM) * 1e9:.2f} ns per sample, "
             f"{seconds / taken['exact, NumPy']:.2f} x NumPy"
         )
 
 
-def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
-    """Print the lines of one size."""
+def hop(name: str, graph: Adjacency, rounds: int, with_out_edges: bool) -> None:
+    """Print the rows of one graph size."""
     edges, x = len(graph.indices), torch.rand(graph.num_nodes, DIM)
     copy, copied = memcpy()
     runs: dict[str, Callable[[], object]] = {"memcpy": copy, "torch sum": lambda: sum_in_neighbors(graph, x)}
-    runs["private, torch"] = plainly(private(graph, DiscreteGaussian, rounds + 1).__next__)
+    runs["private, torch"] = disable_kernels(private(graph, DiscreteGaussian, rounds + 1).__next__)
     if _kernels.available():
         runs["sum in C"] = sum_in_c(graph, x)
         runs["private, C"] = private(graph, DiscreteGaussian, rounds + 1).__next__
-    if with_pushes:
-        runs["push"] = pushes(graph, (LEVEL,), rounds + 1).__next__
-        runs["push, four levels"] = pushes(graph, (4, 8, LEVEL, 32), rounds + 1).__next__
+    if with_out_edges:
+        runs["out-edges"] = sum_out_edges(graph, (LEVEL,), rounds + 1).__next__
+        runs["out-edges, four levels"] = sum_out_edges(graph, (4, 8, LEVEL, 32), rounds + 1).__next__
     for run in runs.values():
-        run()  # memory is fresh
+        run()  # warm-up: allocates memory
     taken = medians(runs, rounds)
     rate = copied / taken.pop("memcpy")
     moved = edges * (4 + 4 * DIM) + 4 * graph.num_nodes * DIM
@@ -136,18 +136,18 @@ def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
 
 
 def ratios(name: str, graph: Adjacency, taken: dict[str, float], copy: float) -> None:
-    """Print the ratios and their bars."""
-    summed, whole, (at_least, at_most) = taken["sum in C"], taken["private, C"], BARS[name]
+    """Print the ratios and their goals."""
+    summed, whole, (at_least, at_most) = taken["sum in C"], taken["private, C"], GOALS[name]
     threads, two_cores = two_threads(graph), capacity(graph)
-    print(f"{name:>5} sum in C {copy / summed:.2f} x memcpy (at least {at_least})")
+    print(f"{name:>5} speed of the sum in C {copy / summed:.2f} x memcpy (at least {at_least})")
     print(f"{name:>5} private hop {whole / summed:.2f} x sum in C (at most {at_most})")
     print(f"{name:>5} private hop {whole / taken['torch sum']:.2f} x torch sum (at most 1.0)")
-    print(f"{name:>5} private hop, two threads {threads:.2f} x as fast as one, by the clock (at least 1.8)")
-    print(f"{name:>5} two sums that share nothing {two_cores:.2f} x as fast at once: what the two cores gave")
+    print(f"{name:>5} private hop, two threads {threads:.2f} x as fast as one, wall time (at least 1.8)")
+    print(f"{name:>5} two independent sums {two_cores:.2f} x as fast in parallel: the limit of this machine")
 
 
 def sum_in_c(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
-    """Return the sum in C of rows of 16-bit integers, which are there."""
+    """Return a function that computes the sum in C over existing rows of 16-bit integers."""
     rows = CompactRows.empty(graph.num_nodes, DIM, 10)
     bounds = torch.tensor([[1024.0]], dtype=torch.float64)
     _kernels.truncate_rows(x / x.norm(dim=1, keepdim=True), bounds, None, rows.rows[:-1])
@@ -159,7 +159,7 @@ def sum_in_c(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
 
 
 def capacity(graph: Adjacency, turns: int = 3) -> float:
-    """Return how many times as fast two sum in Cs are at once as one after the other, by the clock."""
+    """Return the speedup in wall time of two sums in C in parallel over two in sequence."""
     sums = [sum_in_c(graph, torch.rand(graph.num_nodes, DIM)) for _ in range(2)]
     repeats = max(1, 20_000_000 // len(graph.indices))
 
@@ -168,35 +168,35 @@ def capacity(graph: Adjacency, turns: int = 3) -> float:
             run()
 
     runs = {
-        "in turns": lambda: [many(each) for each in sums],
-        "at once": lambda: list(pool.map(many, sums)),
+        "in sequence": lambda: [many(each) for each in sums],
+        "in parallel": lambda: list(pool.map(many, sums)),
     }
     with ThreadPoolExecutor(2) as pool:
         taken = medians(runs, turns + 1, time.perf_counter)
-    return taken["in turns"] / taken["at once"]
+    return taken["in sequence"] / taken["in parallel"]
 
 
 def two_threads(graph: Adjacency, turns: int = 3, rounds: int = 6) -> float:
-    """Return how many times as fast a private hop is with two threads as with one, by the clock.
+    """Return the speedup in wall time of a private hop with two threads over one.
 
-    A few hops in a row, as a fit asks them, before the other number has its turn; the first is not counted.
+    Each number of threads runs several consecutive hops, as a fit does; the first one is not counted.
     """
     taken: dict[int, list[float]] = {1: [], 2: []}
-    asked = private(graph, DiscreteGaussian, 2 * turns * rounds)
+    hops_to_run = private(graph, DiscreteGaussian, 2 * turns * rounds)
     for _ in range(turns):
         for threads, seconds in taken.items():
             torch.set_num_threads(threads)
             for number in range(rounds):
                 start = time.perf_counter()
-                next(asked)
+                next(hops_to_run)
                 seconds += [time.perf_counter() - start] if number else []
     torch.set_num_threads(1)
     return statistics.median(taken[1]) / statistics.median(taken[2])
 
 
 def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Iterator[torch.Tensor]:
-    """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
-    queries = hops(MU, 1, DIM) * rounds  # what they cost together is not the question here
+    """Yield consecutive private hops, each from rows of norm at most one to the rows of the next hop."""
+    queries = hops(MU, 1, DIM) * rounds  # their total privacy cost does not matter here
     release = Release.open(
         ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler), graph, budget=MemoryLedger()
     )
@@ -206,8 +206,8 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
         yield rows
 
 
-def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
-    """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
+def sum_out_edges(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
+    """Yield consecutive out-edge aggregations with one budget per source; rows have random levels."""
     queries = (OutEdgeSumQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
     release = Release.open(ReleasePlan(NodeRecord(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
@@ -217,12 +217,12 @@ def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[t
 
 
 def random_graph(nodes: int, edges: int) -> Adjacency:
-    """Draw every edge's two ends at random."""
+    """Return a graph whose edges have random endpoints."""
     rng = np.random.default_rng(0)
     indptr = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(rng.poisson(edges / nodes, nodes), out=indptr[1:])
     indices = rng.integers(nodes, size=indptr[-1], dtype=np.int32)
-    # Left as drawn: a constructor would sort, which takes longer than what is measured here.
+    # Not sorted: sorting in a constructor takes longer than the hops that are measured.
     return Adjacency._in_order(torch.from_numpy(indptr), torch.from_numpy(indices), True, EdgeSet())
 
 

@@ -1,15 +1,15 @@
-"""What a booking costs when there are many already, and whether the total is exact.
+"""Measure the time of a ledger entry in a ledger with many entries, and check that totals are exact.
 
-    python benchmarks/ledger.py --count 100000 [--place URL] [--ends 1000]
+    python benchmarks/ledger.py --count 100000 [--ledger URL] [--ends 1000]
 
-A booking is what a release does: reserve, then commit. Prices are Gaussian, pure and trained ones in turn.
-Printed are the median and the 95th percentile of the milliseconds of each tenth, the mean of what this
-process computed in them, and at the end whether the total that the ledger kept is the sum of all prices in
-fractions, and how long ``verify`` took. The place is an empty ledger, by default a file in a temporary
-folder: TMPDIR says where, and in memory (``/dev/shm``) nothing waits for the disk.
+An entry is recorded and committed, as for a release. Gaussian, pure and DP-SGD events alternate. The table
+has the median and the 95th percentile of the wall time, and the mean CPU time of this process, for each tenth
+of the entries. The last lines state whether the stored total equals the sum of all events in fractions, and
+the time of ``verify``. The default ledger is a file in a temporary folder; set TMPDIR=/dev/shm to exclude the
+disk.
 
-With ``--ends N`` only the first N and the last N are booked one by one. Those between are written in one
-transaction, with the bytes that bookings would have left, which ``verify`` checks.
+With ``--ends N`` only the first N and the last N entries are recorded one by one. The others are written in
+one transaction with the same contents, which ``verify`` checks.
 """
 
 import argparse
@@ -35,55 +35,55 @@ PARTS = 10
 
 
 def main() -> None:
-    """Book, and print the table."""
+    """Record entries, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--place", help="URL of an empty ledger")
-    parser.add_argument("--ends", type=int, help="how many to book one by one, at either end")
-    given = parser.parse_args()
+    parser.add_argument("--count", type=int, default=100_000, help="number of entries")
+    parser.add_argument("--ledger", help="URL of an empty ledger")
+    parser.add_argument(
+        "--ends", type=int, help="entries at the start and at the end that are recorded one by one"
+    )
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(Ledger(given.place or f"{folder}/ledger.sqlite"), given.count, given.ends)
+        measure(Ledger(options.ledger or f"{folder}/ledger.sqlite"), options.count, options.ends)
 
 
 def measure(ledger: Ledger, count: int, ends: int | None) -> None:
-    """Book so many releases in a ledger, and print what they took."""
+    """Record a number of releases in a ledger, and print their times."""
     ledger.init("friends", "undirected-edge", epsilon="1000000", delta="1e-6")
-    print("| bookings | median ms | 95 % ms | computed ms |\n|---|---|---|---|")
+    print("| entries | median ms | 95th percentile, ms | CPU ms |\n|---|---|---|---|")
     if ends is None:
         tenths = [round(count * part / PARTS) for part in range(PARTS + 1)]
-        figures = [booked(ledger, *part) for part in pairwise(tenths)]
+        times = [record_entries(ledger, *part) for part in pairwise(tenths)]
     else:
-        first = booked(ledger, 0, ends)
+        first = record_entries(ledger, 0, ends)
         write(ledger, ends, count - ends)
-        figures = [first, booked(ledger, count - ends, count)]
-    (wall, computed), (last_wall, last_computed) = figures[0], figures[-1]
-    print(
-        f"\nthe last part costs {last_wall / wall:.2f} of the first, computes {last_computed / computed:.2f}"
-    )
+        times = [first, record_entries(ledger, count - ends, count)]
+    (wall, cpu), (last_wall, last_cpu) = times[0], times[-1]
+    print(f"\nlast part / first part: wall time {last_wall / wall:.2f}, CPU time {last_cpu / cpu:.2f}")
     check(ledger, count)
 
 
 def name_of(number: int) -> str:
-    """Return the reference of a booking, as unlike its neighbors' as an id is."""
+    """Return the reference of an entry: like a random id, without a common prefix with its neighbors."""
     return f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
 
 
-def booked(ledger: Ledger, first: int, last: int) -> tuple[float, float]:
-    """Book some releases one by one; the median of their milliseconds, and the mean of those computed."""
-    friends, took, begun = ledger.data_set("friends"), list[float](), time.process_time()
+def record_entries(ledger: Ledger, first: int, last: int) -> tuple[float, float]:
+    """Record releases one by one. Return the median wall and the mean CPU time in milliseconds."""
+    account, wall, start = ledger.data_set("friends"), list[float](), time.process_time()
     for number in range(first, last):
         name, started = name_of(number), time.perf_counter()
-        friends.record(Entry(name, "rows", EVENTS[number % len(EVENTS)], unit=UndirectedEdge()))
-        friends.commit(name)
-        took.append(1e3 * (time.perf_counter() - started))
-    computed = 1e3 * (time.process_time() - begun) / len(took)
-    median, ninety_five = statistics.median(took), statistics.quantiles(took, n=20)[-1]
-    print(f"| {first + 1:,} to {last:,} | {median:.2f} | {ninety_five:.2f} | {computed:.2f} |", flush=True)
-    return median, computed
+        account.record(Entry(name, "rows", EVENTS[number % len(EVENTS)], unit=UndirectedEdge()))
+        account.commit(name)
+        wall.append(1e3 * (time.perf_counter() - started))
+    cpu = 1e3 * (time.process_time() - start) / len(wall)
+    median, percentile = statistics.median(wall), statistics.quantiles(wall, n=20)[-1]
+    print(f"| {first + 1:,} to {last:,} | {median:.2f} | {percentile:.2f} | {cpu:.2f} |", flush=True)
+    return median, cpu
 
 
 def write(ledger: Ledger, first: int, last: int) -> None:
-    """Write what booking these releases would have left, in one transaction."""
+    """Write the entries of these releases in one transaction, with the contents of single entries."""
     costs = [PrivacyCost.from_entry(Entry("one", "rows", event)) for event in EVENTS]
     plain = [events_to_plain(event) for event in EVENTS]
     unit = {"unit": "undirected-edge", "label": "rows", "max_degree": None, "slack": 0.0}
@@ -110,17 +110,17 @@ def write(ledger: Ledger, first: int, last: int) -> None:
 
 
 def check(ledger: Ledger, count: int) -> None:
-    """Print whether the total is the sum of all prices, and whether the chain holds."""
+    """Print whether the stored total is the exact sum, and whether the hash chain is valid."""
     (account,) = ledger.accounts("friends")
     copies = [len(range(place, count, len(EVENTS))) for place in range(len(EVENTS))]
-    priced = list(zip(copies, EVENTS, strict=True))
-    squares = sum(n * Fraction(event.mu) ** 2 for n, event in priced if isinstance(event, Gaussian))
-    counted = {event: n for n, event in priced if not isinstance(event, Gaussian)}
+    counted_events = list(zip(copies, EVENTS, strict=True))
+    squares = sum(n * Fraction(event.mu) ** 2 for n, event in counted_events if isinstance(event, Gaussian))
+    counted = {event: n for n, event in counted_events if not isinstance(event, Gaussian)}
     kept = {events_from_plain(json.loads(kind)).events[0]: n for kind, n in account.total.others.items()}
     print(f"releases {account.releases:,}; mu squared exact: {account.total.mu_squared == squares}")
-    print(f"counts of other kinds exact: {kept == counted}, {sorted(kept.values())}")
-    begun = time.perf_counter()
-    print(f"breaks: {ledger.verify()}, looked for in {time.perf_counter() - begun:.1f} s")
+    print(f"counts of other events exact: {kept == counted}, {sorted(kept.values())}")
+    start = time.perf_counter()
+    print(f"problems found by verify: {ledger.verify()}; {time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""How fast are local mechanisms on a matrix, set against filling it with random numbers?
+"""Measure the time and the memory of local mechanisms on a feature matrix.
 
     python benchmarks/local.py [--rows 117000] [--dim 602] [--rounds 5]
 
-One thread. Each line perturbs all records with a keyed stream and estimates them again; the unit is the time
-that ``torch.rand`` takes for the same matrix (float32), in the same process, and the memory of that matrix.
-Memory is what a line holds at most beyond the matrix that it perturbs, its report and its estimate included,
-as NumPy allocates it, traced in a run of its own that is not timed.
+One thread. Each row perturbs all records with a keyed stream and estimates them. Times are multiples of
+``torch.rand`` for the same matrix (float32) in the same process. Memory is a multiple of the matrix: the peak
+beyond the input, including LDP reports and estimates, as traced from NumPy in a separate run.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from graphveil.mechanisms import (
 
 
 def mechanisms(dim: int) -> dict[str, FeatureMechanism]:
-    """Return what is measured, at a budget of 1 for the whole vector unless the name says more."""
+    """Return the mechanisms at epsilon 1 for the whole vector, unless the name states another epsilon."""
     theta = WeightedAllocation.linear(range(1, dim + 1))
     return {
         "multi-bit (m = 1)": MultiBit(epsilon=1.0, dim=dim),
@@ -47,7 +46,7 @@ def mechanisms(dim: int) -> dict[str, FeatureMechanism]:
 
 
 def slow(dim: int) -> dict[str, FeatureMechanism]:
-    """Return what is measured on a tenth of the rows: every value gets several words."""
+    """Return slow mechanisms, which are measured on a tenth of the rows."""
     return {
         "Duchi, split": PerFeature(epsilon=1.0, dim=dim, scalar="duchi", allocation=EvenAllocation()),
         "PM, split": PerFeature(epsilon=1.0, dim=dim, scalar="piecewise", allocation=EvenAllocation()),
@@ -61,19 +60,19 @@ def slow(dim: int) -> dict[str, FeatureMechanism]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=117_000)
-    parser.add_argument("--dim", type=int, default=602)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=117_000, help="number of records")
+    parser.add_argument("--dim", type=int, default=602, help="number of features")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{options.rows} x {options.dim}, one thread, processor time, best of {options.rounds} rounds")
+    print(f"{options.rows} x {options.dim}, one thread, CPU time, minimum of {options.rounds} rounds")
     print(f"{'mechanism':>30} {'perturb':>8} {'estimate':>8} {'x rand':>8} {'ns/value':>8} {'x memory':>8}")
     table(mechanisms(options.dim), options.rows, options.rounds)
     table(slow(options.dim), options.rows // 10, min(2, options.rounds))
 
 
 def table(laws: dict[str, FeatureMechanism], rows: int, rounds: int) -> None:
-    """Print a line for each mechanism."""
+    """Print a row for each mechanism."""
     for name, law in laws.items():
         x = torch.rand(rows, law.dim).numpy()
         reports = law.perturb(x, stream=LocalNoise().stream("features"))
@@ -86,12 +85,12 @@ def table(laws: dict[str, FeatureMechanism], rows: int, rounds: int) -> None:
         both = least["perturb"] + least["estimate"]
         print(
             f"{name:>30} {least['perturb'] / least['rand']:8.2f} {least['estimate'] / least['rand']:8.2f} "
-            f"{both / least['rand']:8.2f} {both / x.size * 1e9:8.1f} {held(law, x) / x.nbytes:8.2f}"
+            f"{both / least['rand']:8.2f} {both / x.size * 1e9:8.1f} {peak_bytes(law, x) / x.nbytes:8.2f}"
         )
 
 
-def held(law: FeatureMechanism, x: np.ndarray) -> int:
-    """Return the most bytes that arrays held beyond x."""
+def peak_bytes(law: FeatureMechanism, x: np.ndarray) -> int:
+    """Return the peak bytes of all arrays beyond x."""
     tracemalloc.start()
     law.estimate(law.perturb(x, stream=LocalNoise().stream("features")))
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,21 +1,25 @@
-"""How accurate is LPGNN on randomized records, beside the published figures?
+"""Measure the test accuracy of LPGNN on locally randomized records, next to the published results.
 
-    python benchmarks/lpgnn.py run RESULTS.jsonl [--questions published ...] [--datasets cora ...] [--runs 5]
+    python benchmarks/lpgnn.py run RESULTS.jsonl [--experiments published] [--datasets cora] [--runs 5]
     python benchmarks/lpgnn.py table RESULTS.jsonl
 
-``run`` adds a line to RESULTS.jsonl for each run and skips those that are there, so it can be stopped at any
-time. ``table`` prints Markdown: means and 95 percent intervals (Student's t) in percent beside what the
-paper's notebooks have. Splits, initial weights and noise follow the seed, so two settings of one question are
-compared in pairs; a reproducible noise has no guarantee, and none is needed here.
+``run`` appends a JSON line per run and skips existing ones, so it can be interrupted at any time. ``table``
+prints Markdown: means and 95 % intervals (Student's t) in percent, next to the results in the paper's
+notebooks. Splits, initial parameters and noise follow the seed, so settings of one experiment are paired. The
+noise is reproducible and therefore has no privacy guarantee.
 
-Questions: ``published``, the paper's cells with its own steps and learning parameters; ``mechanisms``, what
-randomizes features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
-epsilon_x 1; ``ours``, what beats the published figures at the same budget; ``alone``, what the graph and one
-noisy label a person come to without any features, of the label posterior and by budget; ``baseline``, what an
-MLP that reads no edge makes of the reports of the published cells, with their learning parameters and others.
+Experiments:
 
-PubMed's features are scaled column by column as in the paper, from everybody's data, but where a line says
-that each node scales its own row; binary features need no scaling.
+* ``published``: the paper's cells, with its steps and learning parameters.
+* ``mechanisms``: mechanisms for features, at epsilon_y inf.
+* ``labels``: cross entropy, forward correction and Drop at epsilon_x 1.
+* ``posterior``: settings with the label posterior, at the budget of the published results.
+* ``no-features``: the label posterior of the graph and one noisy label per node, by budget.
+* ``baseline``: an MLP without edges on the LDP reports of the published cells, with their learning
+  parameters and with others.
+
+Features of PubMed are scaled per column as in the paper, which reads all records, unless the setting states
+that each node scales its own row. Binary features are not scaled.
 """
 
 import argparse
@@ -74,17 +78,17 @@ GRID = {  # further learning parameters for the baseline: from none to much regu
     }
     for decay, dropout in ((0.0, 0.0), (0.001, 0.5), (0.01, 0.75), (0.1, 0.75))
 }
-HOPS = {"cora": 16, "pubmed": 16, "facebook_pages": 8}  # of the posterior's guess from afar
-OURS = {"x_steps": 16, "y_steps": 8, "posterior_steps": 16, "select": "likelihood", "m": "best"}
-MOVED = ((0.1, 1.9), (0.5, 1.5), (1.5, 0.5))  # a total of 2, dealt otherwise than (1, 1)
+HOPS = {"cora": 16, "pubmed": 16, "facebook_pages": 8}  # of the posterior's diffusion
+POSTERIOR = {"x_steps": 16, "y_steps": 8, "posterior_steps": 16, "select": "likelihood", "m": "best"}
+MOVED = ((0.1, 1.9), (0.5, 1.5), (1.5, 0.5))  # other divisions of the total 2 than (1, 1)
 DENSE = {"x_steps": 8, "y_steps": 4, "posterior_steps": 8}  # at a mean degree of 15 instead of 4
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of one question, and what the paper has for it."""
+    """One setting of one experiment, and the published result."""
 
-    question: str
+    experiment: str
     dataset: str
     setting: str
     parameters: dict[str, Any] = field(hash=False, compare=False)
@@ -93,12 +97,12 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Yield everything that can be measured."""
+    """Yield all cells."""
     yield from _published()
     yield from _mechanisms()
     yield from _labels()
-    yield from _ours()
-    yield from _alone()
+    yield from _posterior()
+    yield from _no_features()
     yield from _baseline()
 
 
@@ -132,36 +136,38 @@ def _labels() -> Iterator[Cell]:
             yield Cell("labels", "cora", f"{name}, {eps_y:g}", {**base, **own}, paper)
 
 
-def _ours() -> Iterator[Cell]:
+def _posterior() -> Iterator[Cell]:
     for dataset in STEPS:
         learning = {**NOISY["cora"], **_scaling(dataset)}
         paper = PUBLISHED[dataset, 1.0]
         both = {"eps_x": 1.0, "eps_y": 1.0}
-        ours = OURS | DENSE if dataset == "facebook_pages" else OURS
-        yield Cell("ours", dataset, "posterior, (1, 1)", {**both, **ours, **learning}, paper)
-        mixture = {**both, **ours, **learning, "prior": "mixture"}
-        ways = {"mixture": {}, "mixture, by evidence": {"posterior_use": "evidence"}}
+        settings = POSTERIOR | DENSE if dataset == "facebook_pages" else POSTERIOR
+        yield Cell("posterior", dataset, "posterior, (1, 1)", {**both, **settings, **learning}, paper)
+        mixture = {**both, **settings, **learning, "prior": "mixture"}
+        ways = {"mixture": {}, "mixture, posterior_use evidence": {"posterior_use": "evidence"}}
         for name, own in ways.items():
-            yield Cell("ours", dataset, f"{name}, (1, 1)", mixture | own, paper)
-            several = mixture | own | {"labels": "subset"}
-            yield Cell("ours", dataset, f"{name}, subset selection, (1, 1)", several, paper)
+            yield Cell("posterior", dataset, f"{name}, (1, 1)", mixture | own, paper)
+            subset = mixture | own | {"labels": "subset"}
+            yield Cell("posterior", dataset, f"{name}, subset selection, (1, 1)", subset, paper)
         x, y = STEPS[dataset]
-        own_way = {"x_steps": x, "y_steps": y, "m": "floor", **NOISY[dataset], **_scaling(dataset)}
+        published = {"x_steps": x, "y_steps": y, "m": "floor", **NOISY[dataset], **_scaling(dataset)}
         for eps_x, eps_y in MOVED:
-            name = f"the paper's method, ({eps_x:g}, {eps_y:g})"
-            yield Cell("ours", dataset, name, {"eps_x": eps_x, "eps_y": eps_y, **own_way}, paper)
+            name = f"published method, ({eps_x:g}, {eps_y:g})"
+            yield Cell("posterior", dataset, name, {"eps_x": eps_x, "eps_y": eps_y, **published}, paper)
         moved = {**mixture, "eps_x": 0.1, "eps_y": 1.9, "posterior_use": "evidence"}
-        yield Cell("ours", dataset, "mixture, by evidence, (0.1, 1.9)", moved, paper)
-        split = {**OURS, "eps_x": 0.1, "eps_y": 1.9, "x_steps": 8, "y_steps": 4, "posterior_steps": 0}
-        yield Cell("ours", dataset, "split, (0.1, 1.9)", {**split, **learning}, paper)
+        yield Cell("posterior", dataset, "mixture, posterior_use evidence, (0.1, 1.9)", moved, paper)
+        split = {**POSTERIOR, "eps_x": 0.1, "eps_y": 1.9, "x_steps": 8, "y_steps": 4, "posterior_steps": 0}
+        yield Cell("posterior", dataset, "split, (0.1, 1.9)", {**split, **learning}, paper)
         if dataset in SCALED:
             rows = {**NOISY["cora"], "scaling": "row"}
-            yield Cell("ours", dataset, "posterior, own rows, (1, 1)", {**both, **OURS, **rows}, paper)
+            yield Cell(
+                "posterior", dataset, "posterior, scaled rows, (1, 1)", {**both, **POSTERIOR, **rows}, paper
+            )
 
 
-def _alone() -> Iterator[Cell]:
+def _no_features() -> Iterator[Cell]:
     ways: dict[str, dict[str, Any]] = {
-        "diffusion, as before": {"prior": "diffusion"},
+        "diffusion": {"prior": "diffusion"},
         "mixture": {},
         "mixture, subset selection": {"labels": "subset"},
     }
@@ -169,7 +175,9 @@ def _alone() -> Iterator[Cell]:
         for eps_y in (1.0, 1.9, 2.0):
             for name, own in ways.items():
                 parameters = {"eps_y": eps_y, "posterior_steps": hops, **own}
-                yield Cell("alone", dataset, f"{name}, (0, {eps_y:g})", parameters, method=LabelPosterior)
+                yield Cell(
+                    "no-features", dataset, f"{name}, (0, {eps_y:g})", parameters, method=LabelPosterior
+                )
 
 
 def _baseline() -> Iterator[Cell]:
@@ -184,21 +192,21 @@ def _scaling(dataset: str) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run what is not there yet, seed by seed."""
+    """Run the missing cells, seed by seed."""
     done = {
-        (cell["question"], cell["dataset"], cell["setting"], cell["seed"]) for cell in read(options.results)
+        (cell["experiment"], cell["dataset"], cell["setting"], cell["seed"]) for cell in read(options.results)
     }
     wanted = [
         cell
         for cell in cells()
-        if cell.question in options.questions
+        if cell.experiment in options.experiments
         and cell.dataset in options.datasets
         and (options.settings is None or cell.setting in options.settings)
     ]
     recipe, graphs = RECIPES["lpgnn"].on_clients(), dict[str, Graph]()
     for seed in range(options.first, options.first + options.runs):
         for cell in wanted:
-            key = (cell.question, cell.dataset, cell.setting)
+            key = (cell.experiment, cell.dataset, cell.setting)
             if (*key, seed) in done:
                 continue
             if cell.dataset not in graphs:
@@ -207,19 +215,22 @@ def run(options: argparse.Namespace) -> None:
             split = recipe.split(graphs[cell.dataset], seed=seed)
             append(
                 options.results,
-                dict(zip(("question", "dataset", "setting"), key, strict=True))
+                dict(zip(("experiment", "dataset", "setting"), key, strict=True))
                 | {"seed": seed, **measured(split, cell, seed)},
             )
 
 
 def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
-    """Return the test accuracy and the processor seconds of one run."""
+    """Return the test accuracy and the CPU seconds of one run."""
     settings = {"unit": "local-attributes", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
-    beside = cell.question == "baseline"
-    told = LPGNN(**{**settings, "epochs": 1}).fit(graph) if beside else None  # for its reports
+    baseline = cell.experiment == "baseline"
+    collected = LPGNN(**{**settings, "epochs": 1}).fit(graph) if baseline else None  # for its LDP reports
     started = time.process_time()
     model = cell.method(**settings)
-    model = model.fit(graph) if told is None else model.no_graph_baseline().fit_same_reports(told, graph)
+    if collected is None:
+        model = model.fit(graph)
+    else:
+        model = model.no_graph_baseline().fit_same_reports(collected, graph)
     return {"accuracy": model.score(graph), "seconds": time.process_time() - started}
 
 
@@ -236,23 +247,27 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print the table of each question."""
+    """Print the table of each experiment."""
     lines = read(options.results)
-    for question in QUESTIONS:
-        asked = [cell for cell in cells() if cell.question == question]
-        found = {cell: [line for line in lines if _is(line, cell)] for cell in asked}
-        if not any(found.values()):
+    for experiment in EXPERIMENTS:
+        wanted = [cell for cell in cells() if cell.experiment == experiment]
+        runs = {cell: [line for line in lines if _is(line, cell)] for cell in wanted}
+        if not any(runs.values()):
             continue
-        print(f"\n**{question}**\n\n{HEAD}")
-        for cell, own in found.items():
+        print(f"\n**{experiment}**\n\n{HEAD}")
+        for cell, own in runs.items():
             if own:
                 seconds = np.mean([line["seconds"] for line in own])
-                figures = f"{interval([line['accuracy'] for line in own])} | {len(own)} | {seconds:.1f}"
-                print(f"| {cell.dataset} | {cell.setting} | {cell.published} | {figures} |")
+                numbers = f"{interval([line['accuracy'] for line in own])} | {len(own)} | {seconds:.1f}"
+                print(f"| {cell.dataset} | {cell.setting} | {cell.published} | {numbers} |")
 
 
 def _is(line: dict[str, Any], cell: Cell) -> bool:
-    return (line["question"], line["dataset"], line["setting"]) == (cell.question, cell.dataset, cell.setting)
+    return (line["experiment"], line["dataset"], line["setting"]) == (
+        cell.experiment,
+        cell.dataset,
+        cell.setting,
+    )
 
 
 def interval(values: list[float]) -> str:
@@ -261,24 +276,26 @@ def interval(values: list[float]) -> str:
     return f"{100 * np.mean(values):.1f} ± {100 * half:.1f}"
 
 
-HEAD = "| data set | setting | paper | here | runs | processor s |\n|---|---|---|---|---|---|"
-QUESTIONS = ("published", "mechanisms", "labels", "ours", "alone", "baseline")
+HEAD = "| dataset | setting | published | graphveil | runs | CPU s |\n|---|---|---|---|---|---|"
+EXPERIMENTS = ("published", "mechanisms", "labels", "posterior", "no-features", "baseline")
 
 
 def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Parse the command line, and run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
-    asking = commands.add_parser("run")
-    asking.add_argument("results", type=Path)
-    asking.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
-    asking.add_argument("--datasets", nargs="+", default=list(STEPS))
-    asking.add_argument("--settings", nargs="+", default=None, help="only these rows")
-    asking.add_argument("--runs", type=int, default=5)
-    asking.add_argument("--first", type=int, default=0, help="the first seed")
-    asking.add_argument("--root", type=Path, default=None)
-    asking.set_defaults(command=run)
-    showing = commands.add_parser("table")
+    running = commands.add_parser("run", help="run the missing cells")
+    running.add_argument("results", type=Path)
+    running.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))
+    running.add_argument("--datasets", nargs="+", default=list(STEPS))
+    running.add_argument("--settings", nargs="+", default=None, help="run these settings only")
+    running.add_argument("--runs", type=int, default=5)
+    running.add_argument("--first", type=int, default=0, help="first seed")
+    running.add_argument("--root", type=Path, default=None)
+    running.set_defaults(command=run)
+    showing = commands.add_parser("table", help="print the tables")
     showing.add_argument("results", type=Path)
     showing.set_defaults(command=table)
     options = parser.parse_args()

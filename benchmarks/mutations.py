@@ -52,7 +52,7 @@ class Report:
 
 
 def main() -> None:
-    """Run the rows that are not known, and print how many were caught."""
+    """Run the rows without a result, and print how many were caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="run rows with this text in their name or test")
     parser.add_argument("--out", type=Path, default=Path("mutations.csv"), help="CSV of results, continued")

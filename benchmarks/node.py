@@ -1,21 +1,20 @@
-"""How accurate are methods on protected records beside the floor, and what does a run cost in CPU seconds?
+"""Measure test accuracy under node-level privacy, compared with the no-graph baseline, and CPU seconds.
 
     python benchmarks/node.py --out runs.jsonl [--datasets cora,pubmed] [--epsilons 1,4,8,16] [--splits 3]
-        [--rows floor,classcode] [--against old.jsonl]
+        [--rows baseline,classcode] [--against old.jsonl]
     python benchmarks/node.py [--epsilons 1,2,4,8,16] [--splits 3] [--methods mlp,gap,sage] [--timing]
 
-With ``--out``: unit node-record, delta 1e-5, splits made from ids. One line of ``runs.jsonl`` a run; a run
-that is there is not made again, so the command resumes after a kill. Then a table: mean test accuracy over
-the splits, its standard error, and the paired difference to the floor, the tuned MLP at the same epsilon;
+With ``--out``: unit node-record, delta 1e-5, hash-based splits. The output file has one JSON line per run.
+Existing runs are not repeated, so an interrupted command resumes. The table has the mean test accuracy over
+the splits, its standard error, and the paired difference to the baseline, the tuned MLP at the same epsilon.
 ``--against`` adds the paired difference to the runs of another version.
 
-Without it: Berkeley13 through ``$GRAPHVEIL_DATA``. One line a method and mode: mean
-test accuracy over the splits and its standard error. Strict GAP takes D = 1; paper mode takes D = 100, recipe
-``gap`` with isolated nodes dropped, and the epoch that is best on validation nodes (SAGE the last one). The
-reference is the paper's public code on the same graph, three runs.
+Without ``--out``: Berkeley13 from ``$GRAPHVEIL_DATA``, one row per method and mode. Strict GAP has D = 1.
+Paper mode has D = 100, recipe ``gap`` without isolated nodes, and the epoch with the best validation accuracy
+(SAGE: the last one). The reference is the paper's public code on the same graph, three runs.
 
-``--timing`` prints CPU seconds of a whole run after imports instead, the least of five, on one thread:
-calibration, encoder, hops, classifier, predictions.
+``--timing`` prints CPU seconds of a whole run after imports, minimum of five, on one thread: calibration,
+encoder, hops, classifier, predictions.
 """
 
 import argparse
@@ -27,11 +26,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accuracy import Cell, Runs, compared, figure, read
+from accuracy import Cell, Runs, compared, format_cell, read
 
 DELTA = 1e-5
 DATA = "facebook100/Berkeley13"
-BESIDE = Path(__file__).parents[2] / "shared" / "data"
+DEFAULT_ROOT = Path(__file__).parents[2] / "shared" / "data"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp, strict": ("mlp", {}),
     "mlp, paper": ("mlp", {"mode": "paper"}),
@@ -50,11 +49,11 @@ DATASETS = (
     "facebook_pages",
 )
 SPLIT_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
-    "floor": ("mlp", {}),
-    "small": ("mlp", {"tuned": False}),
+    "baseline": ("mlp", {}),
+    "small-baseline": ("mlp", {"tuned": False}),
     "classcode": ("classcode", {}),
-    "unlabeled": ("classcode", {"targets": "unlabeled"}),
-    "reading": ("classcode", {"read_own_edges": True}),
+    "classcode-unlabeled": ("classcode", {"targets": "unlabeled"}),
+    "classcode-own-edges": ("classcode", {"read_own_edges": True}),
     "gap": ("gap", {"out_degree_bound": 20}),
 }
 REFERENCE = {  # by row, then epsilon
@@ -72,20 +71,20 @@ def main() -> None:
 
     torch.set_num_threads(1)
     if options.out:
-        return beside_the_floor(options)
+        return compare_with_baseline(options)
     rows = {name: row for name, row in ROWS.items() if row[0] in options.methods.split(",")}
     if options.timing:
         return timing(rows)
     return accuracies(rows, [float(epsilon) for epsilon in options.epsilons.split(",")], options.splits)
 
 
-def beside_the_floor(options: argparse.Namespace) -> None:
-    """Make the runs that are missing, and print the table."""
+def compare_with_baseline(options: argparse.Namespace) -> None:
+    """Run the missing cells, and print the table."""
     datasets, names = options.datasets.split(","), options.rows.split(",")
     epsilons = [float(epsilon) for epsilon in options.epsilons.split(",")]
     for split in range(options.splits):
         for name in datasets:
-            make(
+            run_missing(
                 name, split, [Cell(name, row, epsilon) for epsilon in epsilons for row in names], options.out
             )
     runs = read(options.out)
@@ -94,8 +93,8 @@ def beside_the_floor(options: argparse.Namespace) -> None:
         print("\n" + "\n".join(compared(runs, read(options.against))))
 
 
-def make(name: str, split: int, cells: list[Cell], out: Path) -> None:
-    """Make the missing runs of one split of a data set."""
+def run_missing(name: str, split: int, cells: list[Cell], out: Path) -> None:
+    """Run the missing cells of one split of a dataset."""
     from graphveil.data import RECIPES, load_dataset
 
     done = read(out)
@@ -113,15 +112,15 @@ def make(name: str, split: int, cells: list[Cell], out: Path) -> None:
 
 
 def table(runs: Runs, datasets: list[str], names: list[str], epsilons: list[float]) -> Iterator[str]:
-    """Yield the lines of the table; in brackets the paired difference to the floor."""
-    yield f"| data set | method | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |"
+    """Yield the lines of the table; in brackets the paired difference to the baseline."""
+    yield f"| dataset | method | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |"
     yield f"|{'---|' * (len(epsilons) + 2)}"
     for name in datasets:
         for row in names:
             cells = [
-                figure(
+                format_cell(
                     runs.get(Cell(name, row, epsilon), {}),
-                    {} if row == "floor" else runs.get(Cell(name, "floor", epsilon), {}),
+                    {} if row == "baseline" else runs.get(Cell(name, "baseline", epsilon), {}),
                 )
                 if runs.get(Cell(name, row, epsilon))
                 else ""
@@ -132,7 +131,7 @@ def table(runs: Runs, datasets: list[str], names: list[str], epsilons: list[floa
 
 
 def accuracies(rows: dict[str, tuple[str, dict[str, Any]]], epsilons: list[float], splits: int) -> None:
-    """Print test accuracies, each line as soon as it is measured."""
+    """Print the test accuracies row by row."""
     print(f"| accuracy, % | {' | '.join(f'{epsilon:g}' for epsilon in epsilons)} |")
     print(f"|---|{'---|' * len(epsilons)}", flush=True)
     for name, (method, parameters) in rows.items():
@@ -144,7 +143,7 @@ def accuracies(rows: dict[str, tuple[str, dict[str, Any]]], epsilons: list[float
 
 
 def _accuracy(method: str, parameters: dict[str, Any], epsilon: float, splits: int) -> str:
-    """Return the mean over the splits, and its standard error."""
+    """Return the mean over the splits and its standard error."""
     scores = []
     for seed in range(splits):
         graph = _graph(parameters, seed)
@@ -154,8 +153,8 @@ def _accuracy(method: str, parameters: dict[str, Any], epsilon: float, splits: i
 
 
 def timing(rows: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    """Print the least CPU seconds of a whole run at epsilon 4."""
-    print("| CPU seconds | ours | reference | cheaper |\n|---|---|---|---|", flush=True)
+    """Print the minimum CPU seconds of a whole run at epsilon 4."""
+    print("| CPU seconds | graphveil | reference | reference / graphveil |\n|---|---|---|---|", flush=True)
     for name, (method, parameters) in rows.items():
         graph = _graph(parameters, 0)
         least = float("inf")
@@ -179,7 +178,7 @@ def _graph(parameters: dict[str, Any], seed: int) -> Any:
     """Return Berkeley13 as the mode prepares it, with the split of a seed."""
     from graphveil.data import RECIPES, load_dataset
 
-    root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
+    root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
     raw = load_dataset(DATA, root, recipe=None)
     paper = parameters.get("mode") == "paper"
     prepared = RECIPES["gap"].prepare(raw, paper=paper)
@@ -190,14 +189,16 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epsilons", default="1,2,4,8,16")
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--methods", default="mlp,gap,sage")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--against", type=Path)
-    parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--rows", default="floor,classcode")
-    parser.add_argument("--timing", action="store_true")
+    parser.add_argument("--epsilons", default="1,2,4,8,16", help="values of epsilon")
+    parser.add_argument("--splits", type=int, default=3, help="number of splits")
+    parser.add_argument("--methods", default="mlp,gap,sage", help="methods, without --out")
+    parser.add_argument("--out", type=Path, help="JSON lines file of results; is continued")
+    parser.add_argument("--against", type=Path, help="results of another version to compare with")
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="names of datasets, with --out")
+    parser.add_argument(
+        "--rows", default="baseline,classcode", help=f"of {', '.join(SPLIT_ROWS)}, with --out"
+    )
+    parser.add_argument("--timing", action="store_true", help="print CPU seconds instead of accuracies")
     return parser.parse_args()
 
 

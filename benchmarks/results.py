@@ -1,10 +1,10 @@
-"""Pages and figures of benchmarks/results, from the results.csv files that lie there.
+"""Generate the pages and figures of benchmarks/results from the CSV files there.
 
     python benchmarks/results.py benchmarks/results
 
-A file is called TARGET.MODE.csv, or TARGET.MODE.quick.csv, with a dash for the target's colon; `graphveil
-reproduce TARGET --mode MODE` made it. Beside each this writes TARGET.MODE.md and a figure for each data set
-as SVG, and then README.md, which lists them, and trends.md. Nothing is measured.
+A CSV file has the name TARGET.MODE.csv or TARGET.MODE.quick.csv, with a dash instead of the colon of the
+target. `graphveil reproduce TARGET --mode MODE` writes it. For each file this writes TARGET.MODE.md and an
+SVG figure per dataset, and then README.md, which lists them, and trends.md. It measures nothing.
 """
 
 import argparse
@@ -18,23 +18,22 @@ from graphveil.lab.papers.outputs import Results, read_results_csv
 from graphveil.lab.papers.target import MODES, Mode, ReproductionOptions, cells_of
 from graphveil.lab.papers.targets import TARGETS
 
-_COLUMNS = 72  # letters of a command in a line
+_COLUMNS = 72  # characters per line of a command
 HEAD = """# Results
 
 Reproduced tables and figures of papers ([how to reproduce them](../../docs/how-to/reproduce.md)).
-Each page is made from the CSV file with its name by `python benchmarks/results.py benchmarks/results`.
-It contains the command that made the CSV file. The same files make
-[the list of trends](trends.md).
+`python benchmarks/results.py benchmarks/results` generates each page from the CSV file with its name. A page
+contains the command that wrote the CSV file. [Trends](trends.md) is generated from the same files.
 
-Attacks are `gap:table3` (who was in the training set), `heterorr:linkteller` (edges) and
-`heterorr:reconstruction` (records). All other attacks: [attacks](attacks.md).
+Attacks are `gap:table3` (membership), `heterorr:linkteller` (edges) and `heterorr:reconstruction` (records).
+All other attacks: [attacks](attacks.md).
 """
 
 
 def main() -> None:
     """Write the pages of a folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="folder with the CSV files")
     folder = parser.parse_args().folder
     for name, content in pages(folder).items():
         (folder / name).write_text(content, encoding="utf-8")
@@ -62,7 +61,7 @@ def pages(folder: Path) -> dict[str, str]:
 def page(results: Results, path: Path) -> Iterator[str]:
     """Yield the lines of a page: its command, figures, tables."""
     title, _, rest = results.page().partition("\n")
-    yield f"{title} ({results.run_options.mode} mode)"  # a target has a page a mode
+    yield f"{title} ({results.run_options.mode} mode)"  # a target has a page per mode
     yield from (
         "",
         "[All results](README.md)",
@@ -80,13 +79,13 @@ def page(results: Results, path: Path) -> Iterator[str]:
 
 
 def whole(results: Results) -> str:
-    """Say how much of the target's grid this is."""
+    """Return a sentence with the number of cells, and the size and time of the whole grid."""
     run_options, target = results.run_options, TARGETS[results.target.name]
     cells = len(cells_of(target, ReproductionOptions(mode=run_options.mode, runs=3)))
     minutes = target.minutes[0 if run_options.mode == "paper" else 2]
     return (
-        f"{len(results.runs):,} cells. The whole of it, on {', '.join(target.datasets)} with three runs, is "
-        f"{cells:,}, about {_minutes(minutes)} of two cores."
+        f"{len(results.runs):,} cells. The whole grid on {', '.join(target.datasets)} with three runs has "
+        f"{cells:,}, about {_minutes(minutes)} on two cores."
     )
 
 
@@ -95,20 +94,20 @@ def _minutes(number: float) -> str:
 
 
 def without_strict(results: Results, path: Path) -> str:
-    """Say of a page in paper mode that strict mode is not there, if so, and what would make it."""
+    """Return a sentence with the command for strict mode if it was not run."""
     target = TARGETS[results.target.name]
     kinds = {line.method for line in target.lines}
     beside = list(path.parent.glob(f"{path.name.partition('.')[0]}.strict.*csv"))
     if results.run_options.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or beside:
         return ""
     return (
-        f" Strict mode was not run here; `graphveil reproduce {target.name} --mode strict` makes it in about "
-        f"{_minutes(target.minutes[2])} of two cores."
+        f" Strict mode was not run here. `graphveil reproduce {target.name} --mode strict` takes about "
+        f"{_minutes(target.minutes[2])} on two cores."
     )
 
 
 def command(results: Results) -> str:
-    """Return the command that makes these results."""
+    """Return the command for these results."""
     target, run_options = results.target, results.run_options
     words = [f"graphveil reproduce {target.name} --mode {run_options.mode} --runs {run_options.runs}"]
     words += [f"--datasets {','.join(target.datasets)}"]
@@ -120,7 +119,7 @@ def command(results: Results) -> str:
 
 
 def _lines(words: Sequence[str]) -> Iterator[str]:
-    """Join words to lines that fit a page."""
+    """Join words to lines of limited length."""
     line, *others = words
     for word in others:
         if len(line) + len(word) > _COLUMNS:
@@ -132,7 +131,7 @@ def _lines(words: Sequence[str]) -> Iterator[str]:
 
 
 def figures(results: Results, stem: str) -> dict[str, bytes]:
-    """Return the figures of results by the names that they have here."""
+    """Return the figures of results by file name."""
     if not results.target.figure:
         return {}
     drawn = figures_of(results.target, results.points, ("svg",))
@@ -140,7 +139,7 @@ def figures(results: Results, stem: str) -> dict[str, bytes]:
 
 
 def kept(path: Path) -> Results:
-    """Return the results that a file holds, by its name."""
+    """Return the results in a file, whose name states target and mode."""
     name, mode, *quick = path.stem.split(".")
     target = next(TARGETS[each] for each in TARGETS if each.replace(":", "-") == name)
     return read_results_csv(path.read_text(encoding="utf-8"), target, mode_named(mode), quick=bool(quick))

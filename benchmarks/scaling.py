@@ -1,12 +1,12 @@
-"""Measure what the scaling of feature columns does to accuracies, with and without an unscaled column.
+"""Measure the effect of feature scaling on test accuracy, with and without an unscaled column.
 
     python benchmarks/scaling.py run before.csv        (with PYTHONPATH set to the older code)
     python benchmarks/scaling.py run after.csv
     python benchmarks/scaling.py compare before.csv after.csv
 
-Rows that are in the CSV already are not measured again. ``compare`` prints one table: the mean test accuracy
-of three seeds and the half-width of its 95 % interval (Student's t), before and after. It exits with 1 if a
-mean without the extra column fell by more than the larger half-width.
+Cells that are in the CSV file are not measured again. ``compare`` prints the mean test accuracy of three
+seeds and the half-width of its 95 % interval (Student's t), before and after. It exits with 1 if a mean
+without the extra column fell by more than the larger half-width.
 """
 
 import argparse
@@ -49,7 +49,7 @@ CELLS = [(data, EDGE, method) for data in DATA for method in ("mlp", "gap", "cla
 
 
 def graph_of(data: str, unit: str, column: str, seed: int) -> Graph:
-    """Return a graph as its recipe prepares it, with a column of money where that is wanted."""
+    """Return a graph as its recipe prepares it, with a log-normal column unless ``column`` is none."""
     graph = gv.load_dataset(data, seed=seed, by_id=unit == "node-record")
     if column == "none":
         return graph
@@ -61,11 +61,11 @@ def graph_of(data: str, unit: str, column: str, seed: int) -> Graph:
     return graph.replace(x=sparse.csr_array(sparse.hstack([graph.x, money[:, None]])))
 
 
-def run(path: Path) -> None:
-    """Measure what is not in the file yet, and add it."""
+def run(path: Path, datasets: list[str]) -> None:
+    """Measure the missing cells, and append them."""
     done = {(*row[:5],) for row in _rows(path)}
     for seed in SEEDS:
-        for data, unit, method in CELLS:
+        for data, unit, method in (cell for cell in CELLS if cell[0] in datasets):
             for column in EXTRA:
                 cell = (data, unit, method, column, str(seed))
                 if cell in done:
@@ -111,10 +111,14 @@ def _rows(path: Path) -> list[list[str]]:
 def main() -> None:
     """Measure or compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "compare"))
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("command", choices=("run", "compare"))
+    parser.add_argument("files", type=Path, nargs="+", help="CSV file to continue, or two to compare")
+    parser.add_argument("--datasets", nargs="+", default=list(DATA), help="datasets to run")
     args = parser.parse_args()
-    (run if args.what == "run" else compare)(*args.files)
+    if args.command == "run":
+        run(*args.files, args.datasets)
+    else:
+        compare(*args.files)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The server beside a bare FastAPI route: questions a second and how long they take, under one generator.
+"""Measure the request rate and the latency of the prediction server, compared with a plain FastAPI route.
 
     python benchmarks/serve.py                      # one worker each, alternating
-    python benchmarks/serve.py --workers 2          # what two cores answer, if nothing else runs on them
+    python benchmarks/serve.py --workers 2          # two workers of the prediction server
 
-The bare route takes the same question in the same shape and answers with a constant of the same size, from
-the same uvicorn: no key, no log, no bound. Both answer 127.0.0.1 alone, and one process of this file asks: so
-many connections at a time, each with one question under way. Rounds alternate and what is compared are ratios
-within a round, as other work on the machine slows both.
+The plain route receives the same requests and returns a constant response of the same size, from the same
+uvicorn, without API keys, logs and limits. Both listen on 127.0.0.1. This process sends the requests over a
+number of connections, each with one open request. The servers alternate, and ratios are taken within a round,
+because other processes slow down both.
 """
 
 import argparse
@@ -28,76 +28,74 @@ from typing import IO
 import numpy as np
 import torch
 
-CLASSES, MOST = 8, 200_000
+CLASSES, MAX_REQUESTS = 8, 200_000
 
 
-class Asker(asyncio.Protocol):
-    """One connection: asks, waits for the whole answer, and asks again until the time is over."""
+class Connection(asyncio.Protocol):
+    """One connection: sends a request, waits for the response, and repeats until the time is over."""
 
-    def __init__(
-        self, questions: list[bytes], until: float, seconds: list[float], statuses: set[int]
-    ) -> None:
-        """Take the questions, and the lists that all connections add to."""
-        self._questions, self._until, self._seconds = questions, until, seconds
-        self._statuses, self._left, self._heard, self._place = statuses, 0, bytearray(), 0
+    def __init__(self, requests: list[bytes], until: float, seconds: list[float], statuses: set[int]) -> None:
+        """Store the requests, and the lists that all connections append to."""
+        self._requests, self._until, self._seconds = requests, until, seconds
+        self._statuses, self._received, self._place = statuses, bytearray(), 0
         self.done = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the first question."""
+        """Send the first request."""
         self._transport = transport
-        self._ask()
+        self._send()
 
-    def _ask(self) -> None:
-        if time.perf_counter() > self._until or len(self._seconds) > MOST:
+    def _send(self) -> None:
+        if time.perf_counter() > self._until or len(self._seconds) > MAX_REQUESTS:
             self._transport.close()
             return
-        self._place = (self._place + 1) % len(self._questions)
-        self._began = time.perf_counter()
-        self._transport.write(self._questions[self._place])
+        self._place = (self._place + 1) % len(self._requests)
+        self._start = time.perf_counter()
+        self._transport.write(self._requests[self._place])
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the whole answer; note its time, and go on."""
-        self._heard += data
-        end = self._heard.find(b"\r\n\r\n")
+        """Wait for the whole response, store its time, and send the next request."""
+        self._received += data
+        end = self._received.find(b"\r\n\r\n")
         if end < 0:
             return
-        head = bytes(self._heard[:end]).lower()
+        head = bytes(self._received[:end]).lower()
         length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
-        if len(self._heard) < end + 4 + length:
+        if len(self._received) < end + 4 + length:
             return
-        self._seconds.append(time.perf_counter() - self._began)
+        self._seconds.append(time.perf_counter() - self._start)
         self._statuses.add(int(head[9:12]))
-        self._heard.clear()
-        self._ask()
+        self._received.clear()
+        self._send()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Be done."""
+        """Set the result."""
         if not self.done.done():
             self.done.set_result(None)
 
 
-async def load(port: int, questions: list[bytes], seconds: float, connections: int) -> dict[str, float]:
-    """Ask for some seconds; return the rate and the times in milliseconds."""
+async def load(port: int, requests: list[bytes], seconds: float, connections: int) -> dict[str, float]:
+    """Send requests for some seconds. Return the rate, and the latencies in milliseconds."""
     loop, times, statuses = asyncio.get_running_loop(), list[float](), set[int]()
-    began = time.perf_counter()
-    askers = [
+    start = time.perf_counter()
+    clients = [
         await loop.create_connection(
-            lambda place=place: Asker(questions[place::connections], began + seconds, times, statuses),
+            lambda place=place: Connection(requests[place::connections], start + seconds, times, statuses),
             "127.0.0.1",
             port,
         )
         for place in range(connections)
     ]
-    await asyncio.gather(*(asker.done for _, asker in askers))
-    took = time.perf_counter() - began
+    await asyncio.gather(*(client.done for _, client in clients))
+    elapsed = time.perf_counter() - start
     if statuses != {200}:
-        raise SystemExit(f"answers of status {sorted(statuses)}")
+        raise SystemExit(f"responses with status {sorted(statuses)}")
     p50, p99 = np.quantile(times, (0.5, 0.99)) * 1000
-    return {"count": float(len(times)), "rate": len(times) / took, "p50": float(p50), "p99": float(p99)}
+    return {"count": float(len(times)), "rate": len(times) / elapsed, "p50": float(p50), "p99": float(p99)}
 
 
-def question(number: int, key: str) -> bytes:
-    """Return a whole request for one id."""
+def request(number: int, key: str) -> bytes:
+    """Return an HTTP request for one id."""
     body = json.dumps({"ids": [f"u{number}"]}).encode()
     head = (
         f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -106,8 +104,8 @@ def question(number: int, key: str) -> bytes:
     return head.encode() + body
 
 
-def run_of(folder: Path, nodes: int) -> Path:
-    """Write a run whose predictions are random: what is measured does not depend on them."""
+def write_run(folder: Path, nodes: int) -> Path:
+    """Write a run with random predictions, which do not affect the measurement."""
     from graphveil.artifacts.release_folder import write_release
     from graphveil.artifacts.snapshot import Snapshot
     from graphveil.privacy import Gaussian, Guarantee, UndirectedEdge
@@ -130,38 +128,38 @@ def run_of(folder: Path, nodes: int) -> Path:
     return folder
 
 
-def bare() -> None:
-    """Serve the bare route until a signal; its port is the first line."""
+def serve_plain() -> None:
+    """Serve the plain route until a signal. Print its port first."""
     import uvicorn
     from fastapi import FastAPI
     from pydantic import BaseModel
 
     from graphveil.serve.server import bind_socket
 
-    class Question(BaseModel):
+    class Request(BaseModel):
         ids: list[str]
 
     app = FastAPI()
     row = {"prediction": "t1", **{f"p_t{number}": 0.1234567890123456 for number in range(CLASSES)}}
 
     @app.post("/v1/predict")
-    async def predict(question: Question) -> dict[str, object]:
-        return {"run": "bench", "predictions": [{"node": one, **row} for one in question.ids]}
+    async def predict(request: Request) -> dict[str, object]:
+        return {"run": "bench", "predictions": [{"node": one, **row} for one in request.ids]}
 
-    with bind_socket("127.0.0.1", 0) as line:
-        print(line.getsockname()[1], flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[line])
+    with bind_socket("127.0.0.1", 0) as socket:
+        print(socket.getsockname()[1], flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[socket])
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that was started: its port, and the process whose time is measured."""
+    """A running server: its port, and the process whose CPU time is measured."""
 
     port: int
     process: int
 
     def cpu(self) -> float:
-        """Return the processor's seconds that it and its workers have taken, where /proc tells."""
+        """Return the CPU seconds of the server and its workers, from /proc."""
         return sum(map(_seconds, [self.process, *_children(self.process)]))
 
 
@@ -176,7 +174,7 @@ def _children(process: int) -> list[int]:
 
 @contextmanager
 def started(command: list[str]) -> Iterator[Server]:
-    """Start a server; yield it."""
+    """Start a server, and yield it."""
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(
@@ -185,7 +183,7 @@ def started(command: list[str]) -> Iterator[Server]:
     ):
         assert process.stdout is not None
         try:
-            port = int(process.stdout.readline()) if command[-1] == "--bare" else _port(process, log)
+            port = int(process.stdout.readline()) if command[-1] == "--plain" else _port(process, log)
             yield Server(port, process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -205,53 +203,61 @@ def _port(process: subprocess.Popen[str], log: IO[bytes]) -> int:
     raise SystemExit("the server did not start")
 
 
-def measured(server: Server, asked: list[bytes], seconds: float, connections: int) -> dict[str, float]:
-    """Ask for some seconds; return the figures, with the processor's time of an answer in microseconds."""
+def measured(server: Server, requests: list[bytes], seconds: float, connections: int) -> dict[str, float]:
+    """Send requests for some seconds. Return the measurements, with CPU microseconds per response."""
     before = server.cpu()
-    found = asyncio.run(load(server.port, asked, seconds, connections))
-    return {**found, "cpu": (server.cpu() - before) / found["count"] * 1e6}
+    result = asyncio.run(load(server.port, requests, seconds, connections))
+    return {**result, "cpu": (server.cpu() - before) / result["count"] * 1e6}
 
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of one measurement")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--nodes", type=int, default=20_000)
-    parser.add_argument("--workers", type=int, default=1, help="of ours; the bare route has one")
-    given = parser.parse_args()
-    if given.bare:
-        bare()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of one measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    parser.add_argument("--connections", type=int, default=16, help="number of connections")
+    parser.add_argument("--nodes", type=int, default=20_000, help="number of nodes of the run")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="workers of the prediction server; the plain route has one"
+    )
+    options = parser.parse_args()
+    if options.plain:
+        serve_plain()
         return
     from graphveil.serve import Keys
 
     with tempfile.TemporaryDirectory() as name:
-        run, file = run_of(Path(name) / "bench", given.nodes), Path(name) / "keys.json"
+        run, file = write_run(Path(name) / "bench", options.nodes), Path(name) / "keys.json"
         key = Keys.add(file)
-        asked = [question(number, key) for number in range(0, given.nodes, 7)]
-        flags = ["--keys", str(file), "--workers", str(given.workers), "--port", "0"]
-        found: dict[str, list[dict[str, float]]] = {"bare": [], "ours": []}
-        ours = ["-m", "graphveil", "serve", str(run), *flags]
-        with started([__file__, "--bare"]) as first, started(ours) as second:
-            servers = {"bare": first, "ours": second}
+        requests = [request(number, key) for number in range(0, options.nodes, 7)]
+        flags = ["--keys", str(file), "--workers", str(options.workers), "--port", "0"]
+        results: dict[str, list[dict[str, float]]] = {"fastapi": [], "graphveil": []}
+        command = ["-m", "graphveil", "serve", str(run), *flags]
+        with started([__file__, "--plain"]) as first, started(command) as second:
+            servers = {"fastapi": first, "graphveil": second}
             for server in servers.values():
-                measured(server, asked, 1.0, given.connections)
-            for place in range(given.rounds):
+                measured(server, requests, 1.0, options.connections)
+            for place in range(options.rounds):
                 for one in list(servers)[:: 1 if place % 2 else -1]:
-                    found[one].append(measured(servers[one], asked, given.seconds, given.connections))
-    for one, rounds in found.items():
+                    results[one].append(
+                        measured(servers[one], requests, options.seconds, options.connections)
+                    )
+    for one, rounds in results.items():
         middle = {part: statistics.median(each[part] for each in rounds) for part in rounds[0]}
         print(
-            f"{one:5} {middle['rate']:6.0f} a second, p50 {middle['p50']:6.2f} ms, "
-            f"p99 {middle['p99']:6.2f} ms, processor {middle['cpu']:5.0f} us an answer"
+            f"{one:9} {middle['rate']:6.0f} requests per second, p50 {middle['p50']:6.2f} ms, "
+            f"p99 {middle['p99']:6.2f} ms, CPU {middle['cpu']:5.0f} us per response"
         )
     for part in ("rate", "p99", "cpu"):
-        pairs = zip(found["ours"], found["bare"], strict=True)
-        ratios = sorted(mine[part] / theirs[part] for mine, theirs in pairs)
+        pairs = zip(results["graphveil"], results["fastapi"], strict=True)
+        ratios = sorted(own[part] / plain[part] for own, plain in pairs)
         middle_one = statistics.median(ratios)
-        print(f"{part}, ours to bare: median {middle_one:.2f}, from {ratios[0]:.2f} to {ratios[-1]:.2f}")
+        print(
+            f"{part}, graphveil / fastapi: median {middle_one:.2f}, from {ratios[0]:.2f} to {ratios[-1]:.2f}"
+        )
 
 
 if __name__ == "__main__":

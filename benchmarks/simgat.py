@@ -1,13 +1,13 @@
-"""Do similar nodes help to average noise out? SimGAT with few hops against KProp with many.
+"""Compare SimGAT with few hops and KProp with many hops, on locally randomized features.
 
     python benchmarks/simgat.py similarity cora pubmed facebook_pages
     python benchmarks/simgat.py run RESULTS.jsonl --datasets cora --seeds 5 --hops 2 4 8 16
     python benchmarks/simgat.py table RESULTS.jsonl
 
-``similarity`` prints what S is like, what it costs, and what averaging by it does to noise and to classes.
-``run`` adds a line to RESULTS.jsonl for each run and skips those that are there, so it can be stopped at any
-time; S is computed once and kept beside the results. ``table`` compares, in Markdown. Runs of one seed share
-the split, the noise of features and the initial weights, so they are compared in pairs.
+``similarity`` prints the size and the CPU time of the similarity matrix S, and the effect of averaging with S
+on noise and classes. ``run`` appends a JSON line per run and skips existing ones, so it can be interrupted at
+any time; S is computed once and stored next to the results. ``table`` prints Markdown. Runs of one seed share
+the split, the noise and the initial parameters, so differences are paired.
 """
 
 import argparse
@@ -49,8 +49,8 @@ LEARNING = {"learning_rate": 0.01, "weight_decay": 0.01, "dropout": 0.75}
 PROBES = 256
 
 
-def similar(graph: Graph, name: str, folder: Path) -> Any:
-    """Return S, from the folder if it is there."""
+def similarity_matrix(graph: Graph, name: str, folder: Path) -> Any:
+    """Return S, from the folder if it was stored there."""
     path = folder / f"S-{graph.name}-{name}.npz"
     if not path.exists():
         edges = PublicEdges(graph.adjacency, basis=BASIS)
@@ -60,32 +60,32 @@ def similar(graph: Graph, name: str, folder: Path) -> Any:
 
 @dataclass(kw_only=True, eq=False)
 class GivenSimGAT(SimGAT):
-    """SimGAT with an S that was computed before, and the initial weights that LPGNN has for the same seed."""
+    """SimGAT with a precomputed S, and the initial parameters of LPGNN for the same seed."""
 
     method: ClassVar[str] = "lpgnn"
     given: Any = field(default=None, repr=False)
 
     def _propagation_config(self) -> SimilarityPropagationConfig:
-        return GivenThrough(**vars(super()._propagation_config()), given=self.given)
+        return GivenSimilarityConfig(**vars(super()._propagation_config()), given=self.given)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenThrough(SimilarityPropagationConfig):
-    """Averages by an S that was computed before."""
+class GivenSimilarityConfig(SimilarityPropagationConfig):
+    """Averaging with a precomputed S."""
 
     given: Any = field(repr=False)
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
-        """Return it."""
+        """Return the precomputed S."""
         return self.given
 
 
-# -- what is run --------------------------------------------------------------------------------------------
+# -- runs ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One run: its key in the results."""
+    """The key of a run in the results."""
 
     dataset: str
     eps_x: float
@@ -95,8 +95,8 @@ class Cell:
 
 
 def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
-    """Yield what is asked for, seed by seed, so that runs that are compared lie close in time."""
-    few = sorted(options.few or {k - 1 for k in options.hops} | {1, 2})
+    """Yield the selected cells, seed by seed."""
+    few = sorted(options.simgat_hops or {k - 1 for k in options.hops} | {1, 2})
     for eps_x in options.budgets:
         for seed in range(options.first_seed, options.first_seed + options.seeds):
             for steps in sorted({*options.hops, *few}):
@@ -106,14 +106,16 @@ def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run what is not there yet."""
+    """Run the missing cells."""
     done = {cell for cell, _ in read(options.results)}
     for dataset in options.datasets:
         recipe, root = RECIPES["lpgnn"], options.root
         whole = recipe.prepare(load_dataset(dataset, root=root))
         if options.blank:
             whole = whole.replace(x=sparse.csr_array(whole.x.shape, dtype=np.float32))
-        given = {name: similar(whole, name, options.results.parent) for name in options.similarities}
+        given = {
+            name: similarity_matrix(whole, name, options.results.parent) for name in options.similarities
+        }
         for cell in cells(options, dataset):
             if cell not in done:
                 graph = recipe.split(whole, seed=cell.seed)
@@ -123,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
 def measured(
     cell: Cell, graph: Graph, given: Mapping[str, Any], options: argparse.Namespace
 ) -> dict[str, float]:
-    """Return the test accuracy and the processor seconds of one run."""
+    """Return the test accuracy and the CPU seconds of one run."""
     build: Callable[..., LPGNN | SimGAT] = LPGNN
     if cell.arm != KPROP:
         build = partial(GivenSimGAT, given=given[cell.arm])
@@ -157,12 +159,12 @@ def read(path: Path) -> list[tuple[Cell, float]]:
     return [(Cell(*(line[name] for name in Cell.__dataclass_fields__)), line["accuracy"]) for line in lines]
 
 
-# -- what comes out -----------------------------------------------------------------------------------------
+# -- tables -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Difference:
-    """SimGAT less KProp over shared seeds, in points."""
+    """SimGAT minus KProp over shared seeds, in percentage points."""
 
     values: tuple[float, ...]
 
@@ -178,13 +180,13 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """Of a paired two-sided t-test."""
+        """The p-value of a paired two-sided t-test."""
         spread = max(abs(value - self.mean) for value in self.values)
         return 1.0 if spread == 0 == self.mean else float(stats.ttest_1samp(self.values, 0).pvalue)
 
 
 def holm(p_values: list[float]) -> list[float]:
-    """Return the p-values corrected for being several (Holm 1979).
+    """Return p-values corrected for multiple tests (Holm 1979).
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -197,7 +199,7 @@ def holm(p_values: list[float]) -> list[float]:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print, for each data set, accuracies of KProp and the differences to it."""
+    """Print the accuracies for each dataset, and the differences to KProp."""
     runs = dict(read(options.results))
     for dataset in dict.fromkeys(cell.dataset for cell in runs):
         mine = {cell: accuracy for cell, accuracy in runs.items() if cell.dataset == dataset}
@@ -219,7 +221,7 @@ def print_accuracies(runs: Mapping[Cell, float], budgets: list[float]) -> None:
 
 
 def print_differences(runs: Mapping[Cell, float], budgets: list[float]) -> None:
-    """Print SimGAT less KProp in points, with 95 % intervals; bold if significant after Holm over budgets."""
+    """Print SimGAT minus KProp in points with 95 % intervals; bold if significant after Holm over budgets."""
     print("| SimGAT | k' | KProp k | " + " | ".join(f"{eps:g}" for eps in budgets) + " | n |")
     print("|---|---|---|" + "---|" * len(budgets) + "---|")
     hops = sorted({cell.steps for cell in runs if cell.arm == KPROP})
@@ -233,8 +235,8 @@ def print_differences(runs: Mapping[Cell, float], budgets: list[float]) -> None:
 
 
 def print_best(runs: Mapping[Cell, float], budgets: list[float]) -> None:
-    """Print, for each similarity and budget, its best number of hops against KProp's best one."""
-    print("\nBest hops against best hops, both chosen on the same runs:\n")
+    """Print the best number of hops of each similarity and of KProp, for each budget."""
+    print("\nBest number of hops of both, chosen on the same runs:\n")
     print("| SimGAT | " + " | ".join(f"{eps:g}" for eps in budgets) + " | n |")
     print("|---|" + "---|" * len(budgets) + "---|")
     for arm in sorted({cell.arm for cell in runs if cell.arm != KPROP}, key=_rank):
@@ -287,16 +289,16 @@ def _rank(arm: str) -> int:
     return [KPROP, *SIMILARITIES].index(arm)
 
 
-# -- what S is like -----------------------------------------------------------------------------------------
+# -- similarity matrices ------------------------------------------------------------------------------------
 
 
 def similarity(options: argparse.Namespace) -> None:
-    """Print cost and size of S, and what propagation with it does to noise and to classes."""
+    """Print the CPU time and the size of S, and the effect of propagation with S on noise and classes."""
     for dataset in options.datasets:
         graph = load_dataset(dataset, root=options.root)
         edges = PublicEdges(graph.adjacency, basis=BASIS)
         print(
-            f"\n### {dataset}\n\n| similarity | s | peak MB | similar nodes | of the same class | k' = ",
+            f"\n### {dataset}\n\n| similarity | CPU s | peak MB | similar nodes | in same class | k' = ",
             end="",
         )
         print(" | ".join(map(str, options.steps)), "|\n" + "|---" * (5 + len(options.steps)) + "|")
@@ -312,10 +314,10 @@ def similarity(options: argparse.Namespace) -> None:
 
 
 def smoothing(graph: Graph, steps: int, found: Any) -> str:
-    """Return two figures of the weights w_vu that rows are added up with.
+    """Return two statistics of the weights w_vu of propagated rows.
 
-    The median of (sum_u w_vu)^2 / sum_u w_vu^2, the number of equally weighted nodes that would average as
-    much noise out, and the mean share of weight on nodes of the node's own class.
+    The first is the median of (sum_u w_vu)^2 / sum_u w_vu^2, the number of equally weighted nodes with the
+    same noise. The second is the mean share of weight on nodes of the same class.
     """
     through: Propagation = KProp(adjacency=graph.adjacency, steps=steps)
     if found is not None:
@@ -331,7 +333,7 @@ def smoothing(graph: Graph, steps: int, found: Any) -> str:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line, and run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
     for name, command in (("run", run), ("table", table), ("similarity", similarity)):
@@ -347,11 +349,11 @@ def main() -> None:
         sub.add_argument("--steps", type=int, nargs="+", default=[1, 2, 4, 8, 16])
         sub.add_argument("--seeds", type=int, default=5)
         sub.add_argument("--first-seed", type=int, default=0)
-        sub.add_argument(
-            "--blank", action="store_true", help="as a control, all features are zero before noise"
-        )
+        sub.add_argument("--blank", action="store_true", help="control: all features are zero before noise")
         sub.add_argument("--hops", type=int, nargs="+", default=HOPS)
-        sub.add_argument("--few", type=int, nargs="+", help="k' to run, if not k - 1 and 1 and 2")
+        sub.add_argument(
+            "--simgat-hops", type=int, nargs="+", help="values of k' for SimGAT; default: k - 1, 1 and 2"
+        )
         sub.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
         sub.add_argument("--eps-y", type=float, default=math.inf)
         sub.add_argument("--epochs", type=int, default=500)

@@ -27,7 +27,7 @@ RECORDS, DELTA, PARAMETERS = 20_000, 1e-5, 500
 BATCHES = (32, 256, 1024, 8192)
 STEPS = (1, 10, 100, 1000, 10_000)
 EPSILONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 4.0, 16.0, 50.0)
-MOST_NOISE, MOST_SECONDS = 1.02, 3.0
+MAX_RATIO, MAX_SECONDS = 1.02, 3.0
 
 
 def calibrated(batch: int, steps: int, epsilon: float) -> tuple[DPSGDQuery, float]:
@@ -49,7 +49,7 @@ def calibrated(batch: int, steps: int, epsilon: float) -> tuple[DPSGDQuery, floa
 
 
 def independent_epsilon(query: DPSGDQuery, noise_multiplier: float, epsilon: float) -> float:
-    """Return epsilon by dp_accounting, on a grid that is fine for this epsilon."""
+    """Return epsilon by dp_accounting, on a grid that is fine enough for this epsilon."""
     interval = min(1e-4, epsilon / 30 / math.sqrt(query.steps))
     accountant = PLDAccountant(
         dpa.NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval
@@ -62,7 +62,7 @@ def independent_epsilon(query: DPSGDQuery, noise_multiplier: float, epsilon: flo
 def main() -> int:
     """Run every setting, or each n-th one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--every", type=int, default=1, help="run each n-th setting only")
     settings = list(product(BATCHES, STEPS, EPSILONS))[:: parser.parse_args().every]
     above, rejected, slowest, largest = [], [], (0.0, ""), (0.0, "")
     for batch, steps, epsilon in settings:
@@ -74,19 +74,19 @@ def main() -> int:
             continue
         slowest = max(slowest, (seconds, name))
         spent = independent_epsilon(query, query.noise_multiplier, epsilon)
-        more = independent_epsilon(query, query.noise_multiplier / MOST_NOISE, epsilon)
+        more = independent_epsilon(query, query.noise_multiplier / MAX_RATIO, epsilon)
         if more <= epsilon:
             above.append(name)
-        ratio = MOST_NOISE ** (math.log(epsilon / spent) / math.log(more / spent))
+        ratio = MAX_RATIO ** (math.log(epsilon / spent) / math.log(more / spent))
         largest = max(largest, (ratio, name))
         print(
             f"{name}: noise multiplier {query.noise_multiplier:.4f}, {ratio:.4f} times, {seconds:.2f} s",
             flush=True,
         )
-    print(f"{len(settings)} settings; more than {MOST_NOISE} times the needed noise: {above or 'none'}")
+    print(f"{len(settings)} settings; more than {MAX_RATIO} times the needed noise: {above or 'none'}")
     print(f"largest ratio: {largest[0]:.4f} ({largest[1]})")
     print(f"slowest search: {slowest[0]:.2f} CPU s ({slowest[1]}); rejected: {rejected or 'none'}")
-    return int(bool(above or rejected or slowest[0] > MOST_SECONDS))
+    return int(bool(above or rejected or slowest[0] > MAX_SECONDS))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What are released graphs good for? Accuracy on them, their structure, and how long they take.
+"""Measure released graphs: accuracy of networks on them, their structure, and the time of a release.
 
     python benchmarks/topology.py accuracy --out runs.jsonl [--datasets facebook_pages,twitch/DE] [--runs 3]
         [--epsilons 0.1,0.5,1,2,4,8] [--fractions 0.05,0.1,0.2,1] [--mechanisms edge-rand,arr,gap]
@@ -9,20 +9,20 @@
     python benchmarks/topology.py all --out folder [--runs 3]
     python benchmarks/topology.py speed [--large]
 
-One line of the file a cell and run; what is there is not made again, so a command resumes after a kill, and
-each prints its tables from the file (with ``--table`` that is all it does). Run 0 of all cells comes first.
-``all`` makes everything, a file a command in a folder, in about three hours of one core.
-All nodes may have private edges, each edge is private with the fraction's probability, and every mechanism
-protects the same slots and keeps public edges. A cell whose expected size passes 20 million edges says so in
-its place.
+The output file has one JSON line per cell and run. Existing cells are not repeated, so an interrupted command
+resumes. Each command prints its tables from the file; ``--table`` prints only. ``all`` runs everything, with
+one file per command in a folder, in about three hours of one core.
 
-Accuracies are on test nodes of recipe gap. The same network is trained on every released graph of a data set
-and on the exact one: two rounds of messages, 32 hidden units, ReLU, batch norm, Adam at 0.01, at most 100
-epochs, of which the best on validation nodes counts. GCN is given up after 20 epochs without a better one;
-SAGE, on Berkeley13, is not, since its sums learn in fits and starts. The floor, GAP and ClassCode protect
-every edge at the same epsilon, delta 1e-7, and depend on no fraction; ``public`` leaves private edges out,
-which costs nothing. A cache folder keeps what no epsilon changes: public posteriors of ClassCode, public
-trees of EdgeRR.
+All nodes may have private edges. Each edge is private with the probability ``fraction``. Every mechanism
+protects the same node pairs and keeps public edges. A cell with an expected size above 20 million edges is
+rejected, and the table shows the size.
+
+Accuracies are on test nodes of recipe gap. The same network is trained on every released graph of a dataset
+and on the exact one: two layers, 32 hidden units, ReLU, batch norm, Adam at 0.01, at most 100 epochs, the
+epoch with the best validation accuracy. GCN stops after 20 epochs without improvement. SAGE, on Berkeley13,
+does not, because its sums improve irregularly. The baseline, GAP and ClassCode protect all edges at the same
+epsilon and delta 1e-7, and do not depend on the fraction. ``public`` omits private edges. The cache folder
+stores what does not depend on epsilon: public posteriors of ClassCode, public trees of EdgeRR.
 """
 
 import argparse
@@ -64,16 +64,16 @@ BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")
 FRACTIONS = {"facebook_pages": (0.05, 0.1, 0.2, 1.0), "twitch/DE": (0.05, 0.1, 0.2, 1.0), BERKELEY: (1.0,)}
 EPSILONS, QUERY_EPSILONS, DEEP_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0), (0.1, 1.0, 10.0), (1.0, 8.0)
 DELTA = 1e-7
-BESIDE = ("exact", "mlp", "gap", "classcode")  # depend on no fraction
-FREE = ("exact", "mlp", "public")  # of epsilon
+ALL_EDGES = ("exact", "mlp", "gap", "classcode")  # do not depend on the fraction
+EPSILON_FREE = ("exact", "mlp", "public")  # do not depend on epsilon
 PATIENCE = {"gcn": 20, "sage": None}
-TIMES = 3  # that each time is taken, for their median
-PPI = "ppi_edges"
-HOPS, WALKS = 4, 500  # of random-walk distances, and the rows that they are taken of
+REPEATS = 3  # of each time, for the median
+PPI, DEFAULT_ROOT = "ppi_edges", Path(__file__).parents[2] / "shared" / "data"
+HOPS, WALKS = 4, 500  # of random-walk distances, and the number of sampled rows
 
 
 def main() -> None:
-    """Make what is missing, and print the table."""
+    """Run the missing cells, and print the tables."""
     options = _options()
     torch.set_num_threads(1)
     if options.command == "speed":
@@ -83,29 +83,33 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
     for command in COMMANDS if options.command == "all" else (options.command,):
         own = options.out / f"{command}.jsonl" if options.command == "all" else options.out
-        print("\n".join(made(argparse.Namespace(**{**vars(options), "command": command, "out": own}))))
+        print(
+            "\n".join(
+                run_and_tabulate(argparse.Namespace(**{**vars(options), "command": command, "out": own}))
+            )
+        )
 
 
-def made(options: argparse.Namespace) -> Iterator[str]:
-    """Make what a command's file lacks, and yield its tables."""
+def run_and_tabulate(options: argparse.Namespace) -> Iterator[str]:
+    """Run the missing cells of a command, and yield its tables."""
     if not options.table:
-        make(options)
+        run_missing(options)
     show = _heterorr.table if options.command == "heterorr" else partial(tables, command=options.command)
     yield from show(read(options.out).values())
 
 
-def make(options: argparse.Namespace) -> None:
-    """Run the cells that the file does not have."""
+def run_missing(options: argparse.Namespace) -> None:
+    """Run the cells that are not in the file."""
     cells, run = {
         "accuracy": (accuracy_cells, accuracy),
         "queries": (query_cells, queries),
         "structure": (structure_cells, structure),
         "heterorr": (_heterorr.cells, _heterorr.run),
     }[options.command]
-    made = read(options.out)
+    known = read(options.out)
     with tempfile.TemporaryDirectory() as folder:
         for cell in cells(options):
-            if key(cell) not in made:
+            if key(cell) not in known:
                 started = time.process_time()
                 found = cell | run(cell, options.cache or Path(folder))
                 found["seconds"] = round(time.process_time() - started, 2)
@@ -117,46 +121,46 @@ def make(options: argparse.Namespace) -> None:
 
 
 def accuracy_cells(options: argparse.Namespace) -> Iterator[Record]:
-    """Yield the cells of the first tables."""
+    """Yield the cells of the tables of accuracies."""
     for seed in range(options.runs):
         for data in options.datasets or FRACTIONS:
-            for mechanism in options.mechanisms or (*BESIDE, "public", *MECHANISMS):
-                for epsilon in (0.0,) if mechanism in FREE else options.epsilons or EPSILONS:
+            for mechanism in options.mechanisms or (*ALL_EDGES, "public", *MECHANISMS):
+                for epsilon in (0.0,) if mechanism in EPSILON_FREE else options.epsilons or EPSILONS:
                     every = options.fractions or FRACTIONS.get(data, (1.0,))
-                    for fraction in (1.0,) if mechanism in BESIDE else every:
+                    for fraction in (1.0,) if mechanism in ALL_EDGES else every:
                         if wanted(data, fraction, mechanism, epsilon):
                             yield cell_of(data, fraction, mechanism, epsilon, seed)
 
 
 def wanted(data: str, fraction: float, mechanism: str, epsilon: float) -> bool:
-    """Whether a cell is asked for: dendrograms without public edges on Berkeley13 alone, at 1 and 8."""
+    """Return whether a cell is run: without public edges, dendrograms only on Berkeley13, at 1 and 8."""
     if mechanism == "public":
         return fraction < 1
     return mechanism not in DEEP or fraction < 1 or (data == BERKELEY and epsilon in DEEP_EPSILONS)
 
 
 def accuracy(cell: Record, cache: Path) -> Record:
-    """Return the test accuracy of a cell, or why there is none."""
+    """Return the test accuracy of a cell, or the error of a rejected release."""
     graph = split(cell["data"], cell["seed"])
     method, seed = cell["mechanism"], cell["seed"]
     if method == "exact":
         return {"accuracy": trained(graph, cell)}
-    if method in BESIDE:
-        budget = {} if method in FREE else {"epsilon": cell["epsilon"], "delta": DELTA}
+    if method in ALL_EDGES:
+        budget = {} if method in EPSILON_FREE else {"epsilon": cell["epsilon"], "delta": DELTA}
         model = METHODS[method](unit="undirected-edge", seed=seed, **budget)
         return {"accuracy": model.fit(graph, cache=cache).score(graph)}
     if method == "public":
         public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=seed)
         return {"accuracy": trained(graph.replace(adjacency=public), cell)}
     try:
-        released = drawn(graph, cell, cache)
-    except ConfigError as refused:
-        return {"refused": str(refused)}
+        released = released_graph(graph, cell, cache)
+    except ConfigError as error:
+        return {"rejected": str(error)}
     return {"accuracy": trained(released.graph, cell), "edges": released.num_edges}
 
 
 def trained(graph: Graph, cell: Record) -> float:
-    """Return the test accuracy of the network that a cell's data set has, trained on a graph as it is."""
+    """Return the test accuracy of the network of a cell's dataset, trained on a graph."""
     method = "sage" if cell["data"] == BERKELEY else "gcn"
     model = METHODS[method](
         unit="none",
@@ -170,30 +174,30 @@ def trained(graph: Graph, cell: Record) -> float:
     return float(model.fit(graph).score(graph))
 
 
-def drawn(graph: Graph, cell: Record, cache: Path) -> perturb.PerturbedGraph:
-    """Release a graph as a cell says; at fraction 1 no edge is public."""
+def released_graph(graph: Graph, cell: Record, cache: Path) -> perturb.PerturbedGraph:
+    """Return a release of a graph with the settings of a cell; at fraction 1 no edge is public."""
     mechanism = mechanism_of(cell, cache)
     public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
-    everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
-    return release_graph(graph, mechanism, unit="edge-subset", public_edges=public, private_nodes=everybody)
+    all_nodes = torch.ones(graph.num_nodes, dtype=torch.bool)
+    return release_graph(graph, mechanism, unit="edge-subset", public_edges=public, private_nodes=all_nodes)
 
 
 def mechanism_of(cell: Record, cache: Path) -> perturb.GraphMechanism:
-    """Return a cell's mechanism, whose public randomness is the run's."""
+    """Return the mechanism of a cell, with the public randomness of its run."""
     if cell["mechanism"] == "edge-rr":
-        return KeptTree(epsilon=cell["epsilon"], seed=cell["seed"], cache=cache)
+        return CachedTreeEdgeRR(epsilon=cell["epsilon"], seed=cell["seed"], cache=cache)
     seed = {"seed": cell["seed"]} if cell["mechanism"] in DEEP else {}
     return MECHANISMS[cell["mechanism"]](epsilon=cell["epsilon"], **seed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptTree(EdgeRR):
-    """EdgeRR whose public tree waits for the next epsilon: it is made of public edges alone."""
+class CachedTreeEdgeRR(EdgeRR):
+    """EdgeRR with a cached public tree, which depends on public edges only."""
 
     cache: Path
 
     def public_tree(self, domain: Domain) -> Dendrogram:
-        """Return the tree of these public edges, from the cache if it is there."""
+        """Return the tree of the public edges, from the cache if it was stored."""
         digest = hashlib.sha256(domain.public.tobytes()).hexdigest()[:16]
         file = self.cache / f"tree-{domain.slots.nodes}-{digest}-{self.steps_a_node}-{self.seed}.npy"
         if not file.exists():
@@ -217,15 +221,15 @@ def queries(cell: Record, cache: Path) -> Record:
     """Return the errors of the fifteen queries."""
     graph = topology(cell["data"])
     try:
-        released = drawn(graph, cell, cache)
-    except ConfigError as refused:
-        return {"refused": str(refused)}
+        released = released_graph(graph, cell, cache)
+    except ConfigError as error:
+        return {"rejected": str(error)}
     found = compare(graph, released)
     return {"errors": {one.name: one.error for one in found.queries}, "notes": list(found.notes)}
 
 
 def structure_cells(options: argparse.Namespace) -> Iterator[Record]:
-    """Yield the cells of PPI, whose features are not here."""
+    """Yield the cells of PPI, of which only edges are available."""
     for seed in range(options.runs):
         for fraction in options.fractions or (0.05, 0.1, 0.2):
             for mechanism in options.mechanisms or ("public", *MECHANISMS):
@@ -234,12 +238,12 @@ def structure_cells(options: argparse.Namespace) -> Iterator[Record]:
 
 
 def structure(cell: Record, cache: Path) -> Record:
-    """Return overlap of edges, divergence of degrees, and distance of random walks, as in the source."""
+    """Return overlap of edges, divergence of degrees, and distance of random walks."""
     graph = ppi_graph()
     if cell["mechanism"] == "public":
         released = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
     else:
-        released = drawn(graph, cell, cache).graph.adjacency
+        released = released_graph(graph, cell, cache).graph.adjacency
     both = graph.adjacency, released
     one, other = map(pairs, both)
     shared = len(np.intersect1d(one, other, assume_unique=True))
@@ -265,7 +269,7 @@ def walk_distance(one: Adjacency, other: Adjacency) -> float:
 
 
 def pairs(adjacency: Adjacency) -> np.ndarray:
-    """Return edges as numbers, once each."""
+    """Return each undirected edge once, as a number."""
     source, target = adjacency.edge_index().numpy()
     return (source * adjacency.num_nodes + target)[source < target]
 
@@ -274,8 +278,8 @@ def pairs(adjacency: Adjacency) -> np.ndarray:
 
 
 def speed(*, large: bool) -> Iterator[str]:
-    """Yield the lines of the table of times: each as a multiple of writing the edges once."""
-    yield "| what | seconds | edges out | times writing them | memory so far |\n|---|---|---|---|---|"
+    """Yield the table of times, also as multiples of the time to write the edges once."""
+    yield "| release | seconds (CPU) | edges | x writing (CPU) | peak memory |\n|---|---|---|---|---|"
     cora = topology("cora")
     for name, epsilon in (("edge-rand", 1.0), ("lap-graph", 1.0), ("arr", 1.0)):
         yield timed(f"{name} on Cora, epsilon {epsilon:g}", cora, name, epsilon)
@@ -286,16 +290,16 @@ def speed(*, large: bool) -> Iterator[str]:
                 f"{name} on 117k nodes and 46M stored edges, epsilon {epsilon:g}", graph, name, epsilon
             )
     for count in (1000, 2708, 10_000, 30_000):
-        found = statistics.median(moves_a_second(count) for _ in range(TIMES))
-        yield f"| moves a second over {count:,} leaves after a million | {found:,.0f} | | | |"
+        found = statistics.median(moves_per_second(count) for _ in range(REPEATS))
+        yield f"| moves per second, {count:,} leaves, after a million moves | {found:,.0f} | | | |"
 
 
-def timed(what: str, graph: Graph, name: str, epsilon: float) -> str:
-    """Return a line: a release with all it stores beside writing its edges; processor time in brackets."""
+def timed(name_of_row: str, graph: Graph, name: str, epsilon: float) -> str:
+    """Return a row: the time of a release, and its ratio to writing the edges; CPU time in brackets."""
     mechanism = MECHANISMS[name](epsilon=epsilon, max_edges=100_000_000)
-    release_graph(graph, mechanism, unit="undirected-edge")  # tables and caches are warm from here on
+    release_graph(graph, mechanism, unit="undirected-edge")  # warm-up
     drawing, writing, edges = [], [], 0
-    for _ in range(TIMES):
+    for _ in range(REPEATS):
         started = clocks()
         released = release_graph(graph, mechanism, unit="undirected-edge")
         drawing.append(clocks() - started)
@@ -306,16 +310,16 @@ def timed(what: str, graph: Graph, name: str, epsilon: float) -> str:
             writing.append(clocks() - started)
     seconds, ratios = (np.median(part, axis=0) for part in (drawing, np.divide(drawing, writing)))
     times, memory = f"{ratios[0]:.1f} ({ratios[1]:.1f})", f"{peak_rss_mb():,.0f} MB"
-    return f"| {what} | {seconds[0]:.3g} ({seconds[1]:.3g}) | {edges:,} | {times} | {memory} |"
+    return f"| {name_of_row} | {seconds[0]:.3g} ({seconds[1]:.3g}) | {edges:,} | {times} | {memory} |"
 
 
 def clocks() -> np.ndarray:
-    """Return the time that has passed, and that of the processor."""
+    """Return wall time and CPU time."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def moves_a_second(leaves: int) -> float:
-    """Return how many moves a chain makes after a million, public and private edges both scored."""
+def moves_per_second(leaves: int) -> float:
+    """Return the moves per CPU second of a chain after a million moves, with public and private edges."""
     rng = np.random.default_rng(0)
     ends = rng.integers(leaves, size=(2, 2 * leaves))
     ends = ends[:, ends[0] != ends[1]]
@@ -334,20 +338,20 @@ def moves_a_second(leaves: int) -> float:
 
 @lru_cache(maxsize=1)
 def split(data: str, seed: int) -> Graph:
-    """Return a data set as recipe gap prepares and splits it."""
+    """Return a dataset as recipe gap prepares and splits it."""
     return RECIPES["gap"].split(load_dataset(data), seed)
 
 
 @lru_cache(maxsize=1)
 def topology(data: str) -> Graph:
-    """Return a data set with all its nodes."""
+    """Return a dataset with all its nodes."""
     return load_dataset(data, recipe=None)
 
 
 @lru_cache(maxsize=1)
 def ppi_graph() -> Graph:
-    """Return the first PPI graph; its loops are no edges."""
-    root = Path(os.environ.get("GRAPHVEIL_DATA", "../shared/data"))
+    """Return the first PPI graph, without self-loops."""
+    root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
     ends = np.loadtxt(root / PPI / "ppi_0.pairs", dtype=np.int64)
     count = int(ends.max()) + 1
     return Graph.from_edges(
@@ -356,7 +360,7 @@ def ppi_graph() -> Graph:
 
 
 def random_graph(nodes: int, edges: int) -> Graph:
-    """Return a random graph of about so many edges."""
+    """Return a random graph of about the given number of edges."""
     ends = np.random.default_rng(0).integers(nodes, size=(2, edges), dtype=np.int32)
     return Graph.from_edges(torch.ones(nodes, 1), [0, 1] + [-1] * (nodes - 2), *ends, directed=False)
 
@@ -367,13 +371,13 @@ def cell_of(data: str, fraction: float, mechanism: str, epsilon: float, seed: in
 
 
 def key(record: Record) -> tuple[Any, ...]:
-    """Return what tells cells apart."""
+    """Return the key of a cell."""
     names = ("data", "fraction", "mechanism", "eps_x", "epsilon", "seed")
     return tuple(record.get(name) for name in names)
 
 
 def read(path: Path) -> dict[tuple[Any, ...], Record]:
-    """Return what a file holds."""
+    """Return the cells in a file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {key(record): record for record in map(json.loads, lines)}
 
@@ -389,18 +393,20 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=[*COMMANDS, "all", "speed"])
-    parser.add_argument("--out", type=Path, default=Path("topology.jsonl"))
-    parser.add_argument("--datasets", type=names)
-    parser.add_argument("--mechanisms", type=names)
-    parser.add_argument("--epsilons", type=numbers)
-    parser.add_argument("--fractions", type=numbers)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--table", action="store_true", help="print the tables of the file, and run nothing")
-    parser.add_argument("--large", action="store_true", help="also time a graph of 46 million stored edges")
+    parser.add_argument(
+        "--out", type=Path, default=Path("topology.jsonl"), help="JSON lines file; is continued"
+    )
+    parser.add_argument("--datasets", type=names, help="names of datasets")
+    parser.add_argument("--mechanisms", type=names, help="names of mechanisms or methods")
+    parser.add_argument("--epsilons", type=numbers, help="values of epsilon")
+    parser.add_argument("--fractions", type=numbers, help="shares of private edges")
+    parser.add_argument("--runs", type=int, default=3, help="number of seeds")
+    parser.add_argument("--cache", type=Path, help="folder of cached public computations")
+    parser.add_argument("--table", action="store_true", help="print the tables of the file only")
+    parser.add_argument("--large", action="store_true", help="include a graph of 46 million stored edges")
     options = parser.parse_args()
     if options.command == "all" and (options.datasets or options.mechanisms):
-        parser.error("all makes every table; give a single command to choose data sets or mechanisms")
+        parser.error("all runs every table; use a single command to choose datasets or mechanisms")
     return options
 
 

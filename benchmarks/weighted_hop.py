@@ -1,12 +1,12 @@
-"""How much slower is a private hop whose messages are weighed by similarity?
+"""Measure the time of a private hop with aggregation weights, in multiples of a hop without weights.
 
-    python benchmarks/weighted_hop.py [--large] [--rounds 7] [--without-kernels]
+    python benchmarks/weighted_hop.py [--large] [--rounds 7] [--sizes 26k] [--without-kernels]
 
-One thread, 16 columns, keys of 16 columns, random ids. A hop makes the tables of its weights, truncates,
-sums exactly, adds noise and normalizes; it is set against the same hop without weights in the same rounds.
-Attention has as many hidden units as there are columns, as ``gap`` trains it. The number behind jaccard is
-how many features there are: of 767 each node has a third, as in amazon/computers, and of 4,714 up to 31, as
-in facebook_pages; these two are measured on the smallest graph only.
+One thread, 16 columns, keys of 16 columns, random ids, minimum CPU time of the rounds. A hop prepares the
+tables of its weights, truncates rows, sums them exactly, adds noise and normalizes. It alternates with the
+same hop without weights. Attention has 16 hidden units. The number after ``jaccard`` is the number of
+features: of 767 each node has a third, as in amazon/computers, and of 4,714 up to 31, as in facebook_pages.
+These two are measured on the smallest graph only.
 """
 
 import argparse
@@ -45,23 +45,23 @@ CLASSES, DENSE = 8, 1000
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="also 1.8M nodes and 81M edges (2 GB)")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--without-kernels", action="store_true", help="the way without the loops in C")
+    parser.add_argument("--large", action="store_true", help="include 1.8M nodes and 81M edges (2 GB)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=None, help="graph sizes to measure")
+    parser.add_argument("--without-kernels", action="store_true", help="do not use the C extension")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.without_kernels:
         _kernels._native = None
-    print(f"d = {DIM}, one thread, processor time, best of {options.rounds} rounds")
+    print(f"d = {DIM}, one thread, CPU time, minimum of {options.rounds} rounds")
     print(f"{'size':>5} {'weights':>18} {'ns/edge':>8} {'x plain':>8}")
-    for name, (nodes, edges) in SIZES.items():
-        if name != "1.8M" or options.large:
-            weights = FAST + SLOW if name == "26k" else FAST
-            measure(name, random_graph(nodes, edges), weights, options.rounds)
+    for name in options.sizes or list(SIZES)[: 3 if options.large else 2]:
+        weights = FAST + SLOW if name == "26k" else FAST
+        measure(name, random_graph(*SIZES[name]), weights, options.rounds)
 
 
 def measure(size: str, graph: Adjacency, weights: tuple[str, ...], rounds: int) -> None:
-    """Print the lines of one size."""
+    """Print the rows of one graph size."""
     torch.manual_seed(0)
     rows = safe_unit(torch.randn(graph.num_nodes, DIM))
     runs: dict[str, Callable[[], object]] = {
@@ -77,24 +77,24 @@ def measure(size: str, graph: Adjacency, weights: tuple[str, ...], rounds: int) 
 
 
 def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Iterator[torch.Tensor]:
-    """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
+    """Yield consecutive private hops, each from rows of norm at most one to the rows of the next hop."""
     keys, similarity = keys_for(name, rows), parse_weight(name.split()[0])
     queries = hops(1.0, 1, DIM, UndirectedEdge(), similarity) * rounds
     release = Release.open(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
-        asked = (
+        answer = (
             release.answer(NeighborSumData(rows))
             if similarity is None
             else release.answer(NeighborSumData(rows, keys))
         )
-        rows = shrink_unit(asked, query.sigma[0])
+        rows = shrink_unit(answer, query.sigma[0])
         yield rows
 
 
 def keys_for(name: str, rows: torch.Tensor) -> Any:
-    """Return something of the right kind for a weight to read."""
+    """Return keys of the type that a weight reads."""
     if name == "attention":
-        hidden = 4 * rows  # a network that halves its input has as many units as rows columns
+        hidden = 4 * rows  # one hidden unit per column
         return hidden, hidden.roll(1, 1), torch.ones(DIM) / 4, torch.tensor(3.0)
     if name.startswith("jaccard"):
         return sets(len(rows), int(name.split()[1]))
@@ -102,7 +102,7 @@ def keys_for(name: str, rows: torch.Tensor) -> Any:
 
 
 def sets(nodes: int, features: int) -> Features:
-    """Return random sets of features: a third of few, up to 31 of many."""
+    """Return random feature sets: a third of all features if dense, else up to 31 features."""
     rng = np.random.default_rng(0)
     if features < DENSE:
         return torch.from_numpy((rng.random((nodes, features), dtype=np.float32) < 1 / 3).astype(np.float32))

@@ -1,18 +1,17 @@
-"""Which weights help GAP's hop, where, and by how much? And do they help ClassCode?
+"""Measure the effect of aggregation weights on the test accuracy of GAP and ClassCode.
 
     python benchmarks/weights.py --out runs.jsonl [--datasets facebook_pages,amazon/computers] [--runs 10]
         [--epsilons 1,2,4,8] [--rows mlp,gap,gap:sigmoid_cos,gap:sigmoid_cos:paper,classcode]
         [--unit undirected-edge] [--delta 1e-5] [--against gap] [--recipe weighted] [--only-print]
 
-A row is a method, a weight and a mode. Each run of it appends one JSON line to the output file, so that an
-interrupted sweep goes on where it was. A table for each data set follows: mean test accuracy over the runs (a
-split each) with the half-width of its 95 % interval (Student's t), and in brackets the difference to the row
-``--against`` at the same epsilon on the same splits and seeds, with its own interval. One hop.
+A row is a method, a weight and a mode. The output file has one JSON line per run, so an interrupted command
+resumes. A table for each dataset has the mean test accuracy over the runs (one split each) with the
+half-width of its 95 % interval (Student's t). In brackets is the paired difference to the row ``--against``
+at the same epsilon, with its interval. All rows have one hop.
 
-``gap:sigmoid_cos_as_one`` is the weight with the noise of a bound of 1, all else equal: what the source's
-calibration costs. Under ``--unit directed-edge`` each stored direction of an undirected graph is protected by
-itself, which is the source's relation. The runs of a split share what is public, with the same bits: GAP's
-encoder, ClassCode's posteriors.
+``gap:sigmoid_cos_as_one`` is the weight with noise for a bound of 1, as in the calibration of the paper.
+Under ``--unit directed-edge`` each stored direction of an undirected graph is protected separately, as in the
+paper. The runs of a split share public computations: the encoder of GAP, the posteriors of ClassCode.
 """
 
 import argparse
@@ -54,23 +53,23 @@ ROWS = (
     "gap:attention:paper",
     "classcode",
 )
-SHARED = ("encoder.*", "posterior-*")  # stages of a workspace that depend on the split alone
+SHARED = ("encoder.*", "posterior-*")  # stages of a workspace that depend on the split only
 
 Cell = dict[str, Any]  # one line of the output
 
 
 class SigmoidCosAsOne(SigmoidCos):
-    """The logistic weight, charged as if it could be 1: the source's sensitivity."""
+    """The logistic weight with sensitivity 1, as in the paper."""
 
     @property
     def bound(self) -> float:
-        """Return the bound of the source's Lemma 1."""
+        """Return the bound of Lemma 1 of the paper."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A table row."""
 
     method: str
     weights: str = "one"
@@ -78,7 +77,7 @@ class Row:
 
     @classmethod
     def parse(cls, text: str) -> "Row":
-        """Return the row that a text names, such as ``gap:sigmoid_cos:paper``."""
+        """Return the row of a text such as ``gap:sigmoid_cos:paper``."""
         return cls(*text.split(":"))
 
     def model(self, unit: str, epsilon: float | None, delta: float, seed: int) -> Estimator:
@@ -92,7 +91,7 @@ class Row:
 
 
 def main() -> None:
-    """Run what is missing, and print the tables."""
+    """Run the missing cells, and print the tables."""
     options = _options()
     torch.set_num_threads(1)
     register_weight("sigmoid_cos_as_one", SigmoidCosAsOne)
@@ -105,7 +104,7 @@ def main() -> None:
 
 
 def _sweep(name: str, options: argparse.Namespace) -> None:
-    """Append the missing runs of a data set to the output file."""
+    """Append the missing runs of a dataset to the output file."""
     graph = _prepared(name, options)
     for run in range(options.runs):
         missing = list(_missing(name, run, options))
@@ -122,7 +121,7 @@ def _sweep(name: str, options: argparse.Namespace) -> None:
 
 
 def _prepared(name: str, options: argparse.Namespace) -> Graph:
-    """Return the graph as the recipe prepares it, not split: a split may take edges away."""
+    """Return the graph as the recipe prepares it, without a split, which may remove edges."""
     graph = RECIPES[options.recipe].prepare(load_dataset(name, recipe=None, root=options.root))
     if options.unit != "directed-edge" or graph.directed:
         return graph
@@ -137,17 +136,17 @@ def _missing(name: str, run: int, options: argparse.Namespace) -> Iterator[tuple
                 yield text, epsilon
 
 
-_FOUND = ("accuracy", "seconds", "noise", "refused")
+_FOUND = ("accuracy", "seconds", "noise", "rejected")
 
 
 def _key(name: str, text: str, epsilon: float | None, run: int, options: argparse.Namespace) -> Cell:
-    """Return what tells one run from another."""
+    """Return the key of a run."""
     where = {"dataset": name, "recipe": options.recipe, "unit": options.unit, "delta": options.delta}
     return where | {"row": text, "epsilon": epsilon, "run": run}
 
 
 def _measured(model: Estimator, graph: Graph, shared: Path, text: str) -> Cell:
-    """Return a run's accuracy, CPU seconds and last noise, or why the accounting refuses it."""
+    """Return the accuracy, the CPU seconds and the last noise of a run, or the error of its calibration."""
     # Paper mode has another encoder than strict mode.
     kept = shared / ("paper" if text.endswith(":paper") else "strict")
     kept.mkdir(exist_ok=True)
@@ -157,8 +156,8 @@ def _measured(model: Estimator, graph: Graph, shared: Path, text: str) -> Cell:
         shutil.copytree(kept, work)
         try:
             accuracy = model.fit(graph, workspace=work).score(graph)
-        except CalibrationError as refusal:
-            return {"accuracy": None, "refused": str(refusal)}
+        except CalibrationError as error:
+            return {"accuracy": None, "rejected": str(error)}
         if not isinstance(model, MLP):
             for stage in (path for pattern in SHARED for path in work.glob(pattern)):
                 shutil.copy(stage, kept)
@@ -172,7 +171,7 @@ def _read(path: Path) -> Iterator[Cell]:
 
 
 def _table(name: str, options: argparse.Namespace, done: list[Cell]) -> str:
-    """Return the Markdown table of a data set."""
+    """Return the Markdown table of a dataset."""
     setting = f"recipe {options.recipe}, {options.unit}, delta {options.delta:g}"
     title = f"{name}, {setting}, {options.runs} runs; against {options.against}"
     lines = [
@@ -189,17 +188,17 @@ def _table(name: str, options: argparse.Namespace, done: list[Cell]) -> str:
 def _cell(name: str, text: str, epsilon: float, options: argparse.Namespace, done: list[Cell]) -> str:
     mine = _accuracies(name, text, epsilon, options, done)
     if None in mine.values():
-        return "refused"
+        return "rejected"
     theirs = _accuracies(name, options.against, epsilon, options, done)
-    figure = _interval(mine.values())
+    accuracy = _interval(mine.values())
     pairs = [mine[run] - theirs[run] for run in mine if theirs.get(run) is not None]
-    return figure if text == options.against else f"{figure} ({_interval(pairs, '+')})"
+    return accuracy if text == options.against else f"{accuracy} ({_interval(pairs, '+')})"
 
 
 def _accuracies(
     name: str, text: str, epsilon: float, options: argparse.Namespace, done: list[Cell]
 ) -> dict[int, Any]:
-    """Return accuracies in percent by run, None where the accounting refuses."""
+    """Return accuracies in percent by run; None if the calibration was rejected."""
     wanted = _key(name, text, None if text == "mlp" else epsilon, 0, options)
     del wanted["run"]
     return {
@@ -210,7 +209,7 @@ def _accuracies(
 
 
 def _seconds(name: str, text: str, options: argparse.Namespace, done: list[Cell]) -> str:
-    """Return the median CPU seconds of a row's runs; most find the split's public part ready."""
+    """Return the median CPU seconds of a row; most runs reuse the public computations of the split."""
     wanted = _key(name, text, None, 0, options)
     del wanted["run"], wanted["epsilon"]
     found = [cell["seconds"] for cell in done if wanted.items() <= cell.items() and "seconds" in cell]
@@ -233,17 +232,17 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a run, to go on with")
-    parser.add_argument("--datasets", default="facebook_pages,amazon/computers")
-    parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--epsilons", default="1,2,4,8")
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--delta", type=float, default=1e-5)
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines file of results; is continued")
+    parser.add_argument("--datasets", default="facebook_pages,amazon/computers", help="names of datasets")
+    parser.add_argument("--rows", default=",".join(ROWS), help="rows, separated by commas")
+    parser.add_argument("--epsilons", default="1,2,4,8", help="values of epsilon")
+    parser.add_argument("--runs", type=int, default=10, help="number of splits")
+    parser.add_argument("--delta", type=float, default=1e-5, help="delta")
     parser.add_argument("--unit", default="undirected-edge", choices=("undirected-edge", "directed-edge"))
     parser.add_argument("--recipe", default="weighted", choices=tuple(RECIPES))
-    parser.add_argument("--against", default="gap", help="the row that differences are taken to")
-    parser.add_argument("--root", type=Path, help="folder of the data sets")
-    parser.add_argument("--only-print", action="store_true", help="measure nothing")
+    parser.add_argument("--against", default="gap", help="row to compute differences to")
+    parser.add_argument("--root", type=Path, help="folder of the datasets")
+    parser.add_argument("--only-print", action="store_true", help="print the tables only")
     options = parser.parse_args()
     options.datasets, options.rows = options.datasets.split(","), options.rows.split(",")
     options.epsilons = [float(epsilon) for epsilon in options.epsilons.split(",")]

@@ -188,7 +188,7 @@ def neighbor_count_plan(privacy_config: PrivacyConfig, sizes: PublicSizes) -> Re
 
     With two classes the aggregates are short, and accuracy is limited by the few edges that training nodes
     receive, not by noise. From epsilon 4 an edge between two nodes counts at both, with half the epsilon each
-    (``benchmarks/notes/028-both-ends.md``).
+    (``benchmarks/notes/028-both-endpoints.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> plan = neighbor_count_plan(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,

@@ -13,7 +13,7 @@ each loss excludes the nodes of its own fold. So batch norm of a network reads a
 nothing reads its label.
 
 No edge is read, so this does not spend privacy budget. The contribution of each part is measured in
-``benchmarks/notes/007-classcode-choices.md``, ``018-quick-posteriors.md`` and ``041-few-labels.md``.
+``benchmarks/notes/007-classcode-components.md``, ``018-public-posteriors.md`` and ``041-few-labels.md``.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ CANDIDATES = (
     Candidate(5),
     Candidate(20, hidden=256, dropout=0.3, input_dropout=0.4, unit_rows=True),
     Candidate(15, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
-    # With few labels and many features networks memorize quickly: stop early (decision 041).
+    # With few labels and many features networks memorize quickly: stop early (notes/041-few-labels.md).
     Candidate(5, unit_rows=True, labels_below=5000),
 )
 

@@ -58,7 +58,7 @@ def encoder_share(mu: float, parameters: int, records: int) -> float:
 
     q compares the noise of a linear model with p parameters to the information in n records. Ego graphs need
     little from the encoder. The constants were fitted to the test accuracy of two public graphs
-    (``benchmarks/notes/055-stars.md``). Every input is public.
+    (``benchmarks/notes/055-ego-graphs.md``). Every input is public.
 
     >>> [round(encoder_share(0.268, *sizes), 2) for sizes in ((438 * 6, 15200), (768 * 10, 11450))]
     [0.1, 0.39]
