@@ -1,8 +1,7 @@
 """Noise on node pairs as drawn by published code, including its flaws: for paper mode only.
 
-* EdgeRand and LapGraph as in the code of LinkTeller, with one seed for every graph (``SeededQuery``).
-* ARR as in the code of GAP, with one density per chunk of rows, and each stored edge randomized separately
-  (``ChunkQuery``).
+* EdgeRand and LapGraph as in the code of LinkTeller, with one seed for every graph (``_shared_stream``).
+* ARR as in the code of GAP, with one density per chunk of rows, and each stored edge randomized separately.
 
 The events state the actual privacy cost of these queries.
 """
@@ -134,26 +133,18 @@ def _unit(words: npt.NDArray[np.uint64]) -> Floats:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
 
 
-@dataclass(frozen=True)
-class ChunkQuery(BoundedQuery):
-    """A query about chunks of destination rows of a fixed size; each stored edge is in one chunk."""
+def _check_whole_graph(query: BoundedQuery, unit: Unit, *, directed: bool) -> None:
+    """Reject a unit that the bounds of chunks are not valid for.
 
-    chunk: int
-
-    def __post_init__(self) -> None:
-        """Check budget and size."""
-        super().__post_init__()
-        checks.integer_at_least(1, chunk=self.chunk)
-
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject a unit that the bounds are not valid for; a stored edge may be one or two directed edges."""
-        if isinstance(unit, EdgeSubset):
-            raise UnitError(
-                f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
-                "not for it; use 'undirected-edge' or 'directed-edge', or mode='strict'"
-            )
-        if not (isinstance(unit, DirectedEdge) and not directed):
-            super().check_unit(unit, directed=directed)
+    Each stored edge is in one chunk of destination rows, also the two that an undirected edge is stored as.
+    """
+    if isinstance(unit, EdgeSubset):
+        raise UnitError(
+            f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
+            "not for it; use 'undirected-edge' or 'directed-edge', or mode='strict'"
+        )
+    if not (isinstance(unit, DirectedEdge) and not directed):
+        BoundedQuery.check_unit(query, unit, directed=directed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,7 +153,7 @@ class ChunkDensityData(NodePairData):
 
 
 @dataclass(frozen=True)
-class ChunkDensityQuery(ChunkQuery):
+class ChunkDensityQuery(BoundedQuery):
     """Release the density of each chunk of rows, with Laplace noise calibrated for the density of all rows.
 
     One stored edge moves the density of its chunk by 1 / (rows N), and the noise has scale 1 / (N^2 eps). The
@@ -177,8 +168,15 @@ class ChunkDensityQuery(ChunkQuery):
     wire_name: ClassVar[str] = "ChunkDensityQuery"
     stage: ClassVar[str] = "densities"
     data: ClassVar[type[ChunkDensityData]] = ChunkDensityData
+    check_unit = _check_whole_graph
 
+    chunk: int
     nodes: int
+
+    def __post_init__(self) -> None:
+        """Check budget and size."""
+        super().__post_init__()
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the valid bound, for the edge whose chunks have fewest rows."""
@@ -235,7 +233,7 @@ class PreparedChunks(PreparedNodePairs):
 
 
 @dataclass(frozen=True)
-class ChunkResponseQuery(ChunkQuery):
+class ChunkResponseQuery(BoundedQuery):
     """Release the randomized response of every stored edge, subsampled by the share of its chunk.
 
     An undirected edge is stored twice and randomized twice: its privacy cost is twice epsilon.
@@ -248,6 +246,14 @@ class ChunkResponseQuery(ChunkQuery):
     wire_name: ClassVar[str] = "ChunkResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[ChunkResponseData]] = ChunkResponseData
+    check_unit = _check_whole_graph
+
+    chunk: int
+
+    def __post_init__(self) -> None:
+        """Check budget and size."""
+        super().__post_init__()
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the valid bound."""
@@ -303,37 +309,26 @@ class PerturbedRows(BlockWork):
         )
 
 
-@dataclass(frozen=True)
-class SeededQuery(BoundedQuery):
-    """A query with noise from one seed for all graphs, not from the release's key.
+def _shared_stream(seed: int, name: str) -> RowStream:
+    """Return the noise stream that all graphs share: from one seed, not from the release's key.
 
-    Its bound is valid for one graph with a secret seed. Two graphs have the same noise on the same node pair.
+    A bound is valid for one graph with a secret seed. Two graphs have the same noise on the same node pair.
     """
+    return RowStream(PublicStreams(seed).derive(name).to_bytes(32, "big"))
 
-    seed: int
 
-    def __post_init__(self) -> None:
-        """Check budget and seed."""
-        super().__post_init__()
-        checks.integer_at_least(0, seed=self.seed)
-
-    @property
-    def stream(self) -> RowStream:
-        """The noise stream that all graphs share."""
-        return RowStream(PublicStreams(self.seed).derive(self.wire_name).to_bytes(32, "big"))
-
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject every unit except undirected edges of a whole graph, the setting of the source."""
-        super().check_unit(unit, directed=directed)
-        if not isinstance(unit, UndirectedEdge):
-            raise UnitError(
-                f"in paper mode this mechanism releases whole undirected graphs, and unit {unit.name!r} is "
-                "not about those; use 'undirected-edge', or mode='strict'"
-            )
+def _check_undirected_graph(query: BoundedQuery, unit: Unit, *, directed: bool) -> None:
+    """Reject every unit except undirected edges of a whole graph, the setting of the source."""
+    BoundedQuery.check_unit(query, unit, directed=directed)
+    if not isinstance(unit, UndirectedEdge):
+        raise UnitError(
+            f"in paper mode this mechanism releases whole undirected graphs, and unit {unit.name!r} is "
+            "not about those; use 'undirected-edge', or mode='strict'"
+        )
 
 
 @dataclass(frozen=True)
-class SeededResponseQuery(SeededQuery):
+class SeededResponseQuery(BoundedQuery):
     """Replace node pairs by fair bits (``graphveil.release.paper_graph_queries.ReplacedNodePairs``).
 
     The answer is the stored entries, including zeros, each as 2 slot + value, ascending, int64. Which node
@@ -344,6 +339,14 @@ class SeededResponseQuery(SeededQuery):
     wire_name: ClassVar[str] = "SeededResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
+    check_unit = _check_undirected_graph
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Check budget and seed."""
+        super().__post_init__()
+        checks.integer_at_least(0, seed=self.seed)
 
     @property
     def noise(self) -> tuple[float, ...]:
@@ -355,12 +358,14 @@ class SeededResponseQuery(SeededQuery):
         """Return the stored entries."""
         edges = exact_node_pairs(private, data.domain)
         return torch.from_numpy(
-            ReplacedNodePairs(self.epsilon).draw(self.stream, edges, data.domain.slots.total)
+            ReplacedNodePairs(self.epsilon).draw(
+                _shared_stream(self.seed, self.wire_name), edges, data.domain.slots.total
+            )
         )
 
 
 @dataclass(frozen=True)
-class SeededTotalQuery(SeededQuery):
+class SeededTotalQuery(BoundedQuery):
     """Release the number of edges with Laplace noise that is truncated to an integer before it is added.
 
     An exact count is then 2 e^epsilon times as likely as a count that is off by one.
@@ -373,6 +378,14 @@ class SeededTotalQuery(SeededQuery):
     wire_name: ClassVar[str] = "SeededTotalQuery"
     stage: ClassVar[str] = "number of edges"
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
+    check_unit = _check_undirected_graph
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Check budget and seed."""
+        super().__post_init__()
+        checks.integer_at_least(0, seed=self.seed)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the valid bound."""
@@ -388,11 +401,13 @@ class SeededTotalQuery(SeededQuery):
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the noisy count."""
         exact = len(exact_node_pairs(private, data.domain))
-        return torch.tensor([exact + truncated_laplace(self.stream, self.epsilon)])
+        return torch.tensor(
+            [exact + truncated_laplace(_shared_stream(self.seed, self.wire_name), self.epsilon)]
+        )
 
 
 @dataclass(frozen=True)
-class SeededCellsQuery(SeededQuery):
+class SeededCellsQuery(BoundedQuery):
     """Add Laplace noise to every cell, and release the largest as node pairs; takes time linear in all pairs.
 
     The number may be negative, as in a slice: it then selects all but that many.
@@ -402,8 +417,15 @@ class SeededCellsQuery(SeededQuery):
     wire_name: ClassVar[str] = "SeededCellsQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
+    check_unit = _check_undirected_graph
 
+    seed: int
     most: int
+
+    def __post_init__(self) -> None:
+        """Check budget and seed."""
+        super().__post_init__()
+        checks.integer_at_least(0, seed=self.seed)
 
     @property
     def noise(self) -> tuple[float, ...]:
@@ -416,5 +438,7 @@ class SeededCellsQuery(SeededQuery):
         slots, number = data.domain.slots.total, int(data.number)
         wanted = min(number if number > 0 else max(0, slots + number), self.most)
         edges = exact_node_pairs(private, data.domain)
-        found = LaplaceCells(self.epsilon).largest(self.stream, edges, slots, wanted)
+        found = LaplaceCells(self.epsilon).largest(
+            _shared_stream(self.seed, self.wire_name), edges, slots, wanted
+        )
         return torch.from_numpy(found)
