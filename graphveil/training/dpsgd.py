@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from graphveil.training import snapshot
 from graphveil.training.adam import Adam
 from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
 from graphveil.training.ghost_modules import GhostModule
-from graphveil.training.momentum import Momentum
 from graphveil.training.per_sample import PerSampleClippedSum
 from graphveil.training.records import Inputs
 
@@ -124,17 +123,10 @@ class PrivateSchedule:
         return self.learning_rate * float(np.linalg.norm(path)) / averaged
 
 
-class NoisyMeans(Protocol):
-    """The only input of the descent about records: the noisy mean gradient of each step."""
-
-    def __call__(self, step: int) -> Tensor:
-        """Return a step's noisy mean gradient at the current parameters, float64 (p)."""
-
-
 def descend(
     gradients: ClippedSum,
     schedule: PrivateSchedule,
-    noisy_means: NoisyMeans,
+    noisy_means: Callable[[int], Tensor],
     *,
     binding: snapshot.Binding,
     on_step: Callable[[int], None] = lambda done: None,
@@ -150,7 +142,8 @@ def descend(
     Args:
         gradients: Holds the parameters, which are changed.
         schedule: Steps and learning rates.
-        noisy_means: Noisy mean of each step's clipped gradients.
+        noisy_means: Returns a step's noisy mean gradient at the current parameters, float64 (p). It is the
+            only input about records.
         binding: Values that a checkpoint must match.
         on_step: Called after each step with the number of completed steps.
         checkpoint: File to save the state to. An existing file is resumed from, with bit-identical results.
@@ -177,14 +170,43 @@ def descend(
     return state.result().clone()
 
 
-class _Optimizer(Protocol):
-    """An optimizer that updates parameters along their ``grad``."""
+class Momentum:
+    """Gradient descent with momentum: v <- momentum v + (1 - dampening) g, w <- w - rate v.
 
-    def step(self, *, rate: float) -> None: ...
+    >>> weight = torch.tensor([1.0])
+    >>> optimizer = Momentum(weight, momentum=0.5)
+    >>> for _ in range(2):
+    ...     weight.grad = torch.tensor([1.0])
+    ...     optimizer.step(rate=0.1)
+    >>> round(weight.item(), 4)
+    0.75
+    """
 
-    def state(self) -> dict[str, Tensor]: ...
+    def __init__(
+        self, weight: Tensor, *, momentum: float, dampening: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
+        """Start with zero velocity."""
+        self._weight, self._momentum, self._weight_decay = weight, momentum, weight_decay
+        self._share = 1 - dampening
+        self._velocity = torch.zeros_like(weight)
 
-    def restore(self, state: dict[str, Tensor]) -> None: ...
+    @torch.no_grad()
+    def step(self, *, rate: float) -> None:
+        """Update the parameter along its gradient."""
+        if self._weight.grad is None:
+            return
+        self._velocity.mul_(self._momentum).add_(self._weight.grad, alpha=self._share)
+        if self._weight_decay:
+            self._velocity.add_(self._weight, alpha=self._weight_decay * self._share)
+        self._weight.add_(self._velocity, alpha=-rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the velocity."""
+        return {"velocity": self._velocity}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state that ``state`` returned."""
+        self._velocity.copy_(state["velocity"])
 
 
 class _TrainingState:
@@ -192,7 +214,16 @@ class _TrainingState:
 
     def __init__(self, weights: Tensor, schedule: PrivateSchedule) -> None:
         self._weights, self.done = weights, 0
-        self._optimizer = _optimizer(weights, schedule)
+        self._optimizer: Adam | Momentum
+        if schedule.optimizer == "adam":
+            self._optimizer = Adam([weights], weight_decay=schedule.weight_decay)
+        else:
+            self._optimizer = Momentum(
+                weights,
+                momentum=schedule.momentum,
+                dampening=schedule.dampening,
+                weight_decay=schedule.weight_decay,
+            )
         self._mean, self._averaged = torch.zeros_like(weights), 0
 
     def move(self, gradient: Tensor, *, rate: float, last: bool) -> None:
@@ -220,17 +251,6 @@ class _TrainingState:
         self._mean.copy_(tensors.pop("mean"))
         self.done, self._averaged = tensors.pop("counts").tolist()
         self._optimizer.restore({name.removeprefix("optimizer/"): value for name, value in tensors.items()})
-
-
-def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
-    if schedule.optimizer == "adam":
-        return Adam([weights], weight_decay=schedule.weight_decay)
-    return Momentum(
-        weights,
-        momentum=schedule.momentum,
-        dampening=schedule.dampening,
-        weight_decay=schedule.weight_decay,
-    )
 
 
 def clipped_sum(network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:

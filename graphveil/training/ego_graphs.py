@@ -277,15 +277,13 @@ class EgoGraphClippedSum(ClippedSum):
         )
         with self._copies.run() as module:
             losses, inputs = vmap(partial(self._loss, module))(own, weights, *stars)
-            found = self._backward(losses, given)
+            if losses.requires_grad:
+                ones = torch.ones_like(losses)
+                found = torch.autograd.grad(losses, given, ones, materialize_grads=True)
+            else:  # a module whose output does not depend on its parameters
+                found = tuple(torch.zeros_like(part) for part in given)
         gradients = dict(zip(formed, found[len(output_offsets) :], strict=True))
-        return (found[: len(output_offsets)], gradients), [part.detach() for part in inputs]
-
-    def _backward(self, losses: Tensor, given: list[Tensor]) -> list[Tensor]:
-        if not losses.requires_grad:
-            return [torch.zeros_like(part) for part in given]
-        ones = torch.ones_like(losses)
-        return list(torch.autograd.grad(losses, given, ones, materialize_grads=True))
+        return (list(found[: len(output_offsets)]), gradients), [part.detach() for part in inputs]
 
     def _looped_gradients(
         self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor

@@ -142,26 +142,15 @@ class Activation(GhostModule):
         return self._times_slope(delta, saved)
 
 
-def _selu_backward(delta: Tensor, y: Tensor) -> Tensor:
-    gradient: Tensor = torch.ops.aten.elu_backward(delta, _SELU_ALPHA, _SELU_SCALE, 1, True, y)
-    return gradient
-
-
-def _relu_backward(delta: Tensor, y: Tensor) -> Tensor:
-    gradient: Tensor = torch.ops.aten.threshold_backward(delta, y, 0)
-    return gradient
-
-
-def _tanh_backward(delta: Tensor, y: Tensor) -> Tensor:
-    gradient: Tensor = torch.ops.aten.tanh_backward(delta, y)
-    return gradient
-
-
-# The gradients are autograd's own kernels: one pass each, where arithmetic on tensors takes four.
+# Each function with the product of a gradient and its slope, given its output y. The products are
+# autograd's own kernels: one pass each, where arithmetic on tensors takes four.
 _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "selu": (torch.selu, _selu_backward),
-    "relu": (torch.relu, _relu_backward),
-    "tanh": (torch.tanh, _tanh_backward),
+    "selu": (
+        torch.selu,
+        lambda delta, y: torch.ops.aten.elu_backward(delta, _SELU_ALPHA, _SELU_SCALE, 1, True, y),
+    ),
+    "relu": (torch.relu, lambda delta, y: torch.ops.aten.threshold_backward(delta, y, 0)),
+    "tanh": (torch.tanh, lambda delta, y: torch.ops.aten.tanh_backward(delta, y)),
 }
 
 

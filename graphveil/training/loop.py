@@ -1,8 +1,9 @@
 """The training loop of all models that may use an ordinary optimizer: Adam, validation, checkpoints."""
 
+import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.training import checkpoint as checkpoints
+from graphveil._util.files import load_checked, save_checked
 from graphveil.training.adam import Adam
-from graphveil.training.checkpoint import LoopProgress, State
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 Logits = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
+State = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,15 @@ class EpochRecord:
     train_loss: float
     val_loss: float
     val_accuracy: float
+
+
+@dataclass
+class _Progress:
+    """The state of a loop, apart from its tensors."""
+
+    epoch: int = 0
+    best_epoch: int = -1
+    best_score: float = float("-inf")
 
 
 def train(
@@ -96,23 +106,23 @@ def train(
     lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     best: State = {}
-    progress = LoopProgress()
+    progress = _Progress()
     history: list[EpochRecord] = []
     if checkpoint is not None and checkpoint.exists():
-        best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
-        history = [EpochRecord(**row) for row in rows]
+        best, progress, history = _load(checkpoint, network, optimizer, generator)
     while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not should_stop(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
         val_loss, accuracy = evaluate(network, logits, labels, val_nodes, head)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
-        score = _scores(history[-1])[schedule.select]
+        scores = {"accuracy": accuracy, "likelihood": -val_loss, "last": float(progress.epoch)}
+        score = scores[schedule.select]
         if len(val_nodes) == 0 or score > progress.best_score:
             best = {k: v.detach().clone() for k, v in network.state_dict().items()}
             progress.best_epoch, progress.best_score = progress.epoch, score
         progress.epoch += 1
         done = progress.epoch == schedule.epochs or _stopped(schedule, progress)
         if checkpoint is not None and (done or progress.epoch % checkpoint_every == 0):
-            checkpoints.save(checkpoint, network, optimizer, generator, best, progress, history)
+            _save(checkpoint, network, optimizer, generator, best, progress, history)
         on_epoch(progress.epoch)
     network.load_state_dict(best)
     network.eval()
@@ -169,10 +179,43 @@ def _rate(schedule: TrainingSchedule, done: float) -> float:
     return schedule.learning_rate * share
 
 
-def _scores(row: EpochRecord) -> dict[str, float]:
-    """Return the score that each selection criterion maximizes."""
-    return {"accuracy": row.val_accuracy, "likelihood": -row.val_loss, "last": float(row.epoch)}
-
-
-def _stopped(schedule: TrainingSchedule, progress: LoopProgress) -> bool:
+def _stopped(schedule: TrainingSchedule, progress: _Progress) -> bool:
     return schedule.patience is not None and progress.epoch - 1 - progress.best_epoch >= schedule.patience
+
+
+# -- checkpoints: safetensors, written atomically, without pickle ----
+
+
+def _save(
+    path: Path,
+    network: torch.nn.Module,
+    optimizer: Adam,
+    generator: torch.Generator,
+    best: State,
+    progress: _Progress,
+    history: list[EpochRecord],
+) -> None:
+    """Write all state that the next epoch depends on."""
+    tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
+    tensors |= {f"best/{k}": v for k, v in best.items()}
+    tensors |= {f"optimizer/{k}": v for k, v in optimizer.state().items()}
+    tensors["generator"] = generator.get_state()
+    header = {"progress": json.dumps({**asdict(progress), "history": [asdict(row) for row in history]})}
+    save_checked(path, tensors, header)
+
+
+def _load(
+    path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator
+) -> tuple[State, _Progress, list[EpochRecord]]:
+    """Restore the loop in place; return the best parameters so far, the progress and the history."""
+    tensors, words = load_checked(path)
+    record = json.loads(words["progress"])
+    network.load_state_dict(_part(tensors, "network/"))
+    generator.set_state(tensors["generator"])
+    optimizer.restore(_part(tensors, "optimizer/"))
+    history = [EpochRecord(**row) for row in record.pop("history")]
+    return _part(tensors, "best/"), _Progress(**record), history
+
+
+def _part(tensors: State, prefix: str) -> State:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

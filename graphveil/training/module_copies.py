@@ -258,7 +258,10 @@ class _ReachableState:
             self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")
         names = _names_in(function.__code__)
         homes = [function.__globals__]
-        homes += [vars(home) for key in names if _is_users(home := function.__globals__.get(key))]
+        for key in names:  # attributes of the user's own modules that the function names
+            home = function.__globals__.get(key)
+            if isinstance(home, ModuleType) and not _is_library(home.__name__):
+                homes.append(vars(home))
         for home in homes:
             for key in names & (home.keys() | _stored_in(function.__code__)):
                 self._keep(home, key, f"global variable {key}")
@@ -343,10 +346,6 @@ def _named(prefix: str, name: str) -> str:
 
 def _is_library(module: str | None) -> bool:
     return (module or "builtins").partition(".")[0] in _LIBRARIES
-
-
-def _is_users(home: Any) -> bool:
-    return isinstance(home, ModuleType) and not _is_library(home.__name__)
 
 
 def _names_in(code: CodeType) -> set[str]:

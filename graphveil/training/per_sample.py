@@ -6,7 +6,7 @@ couple records are rejected by type, since their result on a single record diffe
 module raises has gradient zero (``null_records.py``).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +59,19 @@ class PerSampleClippedSum(ClippedSum):
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:
         """Reject modules and inputs that cannot be trained privately this way."""
         reject_row_mixing(module)
-        _refuse_dropout(module)
-        self._blocks = _dense_blocks(inputs)
+        for name, part in module.named_modules():
+            if isinstance(part, _DropoutNd) and part.p > 0:
+                raise ConfigError(
+                    f"{type(part).__name__} (at {name!r}) draws from torch's own generator, which a resumed "
+                    "run cannot repeat; set its p to 0"
+                )
+        given = inputs if isinstance(inputs, Sequence) else [inputs]
+        self._blocks = tuple(block.detach() for block in given if isinstance(block, Tensor))
+        if not self._blocks:
+            raise ConfigError("per-record gradients of a torch module need dense records; pass a tensor")
+        lengths = {len(block) for block in self._blocks}
+        if len(lengths) > 1:
+            raise GraphError(f"blocks of columns have {sorted(lengths)} rows; they must agree")
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]))
         self._sum_views = self._views(self.sums)
@@ -88,8 +99,14 @@ class PerSampleClippedSum(ClippedSum):
     def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
         """Return each record's gradient."""
         with self._copies.run() as module:
-            run = vmap(grad(_loss_of(module, self._fixed)), in_dims=(None, 0, 0))
-            found: Parameters = run(self._parameters, blocks, labels)
+
+            def loss(parameters: Parameters, record: tuple[Tensor, ...], label: Tensor) -> Tensor:
+                rows = tuple(part[None] for part in record)
+                logits = _called(module, {**self._fixed, **parameters}, rows)
+                targets = targets_of(label[None], len(logits))[:, 0]
+                return -(targets * logits.log_softmax(dim=0)).sum()
+
+            found: Parameters = vmap(grad(loss), in_dims=(None, 0, 0))(self._parameters, blocks, labels)
             return found
 
 
@@ -120,20 +137,6 @@ def _fixed_of(module: nn.Module, trained: Collection[str]) -> Parameters:
     }
 
 
-def _loss_of(
-    module: nn.Module, fixed: Parameters
-) -> Callable[[Parameters, tuple[Tensor, ...], Tensor], Tensor]:
-    """Return the loss of one record as a function of the parameters."""
-
-    def loss(parameters: Parameters, blocks: tuple[Tensor, ...], label: Tensor) -> Tensor:
-        rows = tuple(block[None] for block in blocks)
-        logits = _called(module, {**fixed, **parameters}, rows)
-        targets = targets_of(label[None], len(logits))[:, 0]
-        return -(targets * logits.log_softmax(dim=0)).sum()
-
-    return loss
-
-
 def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
     """Return the logits of one record, with copies of all tensors, which a module may change."""
     copied = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -144,24 +147,3 @@ def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) ->
 def _to_float64(values: Tensor) -> Tensor:
     """Return floats as float64, and integers unchanged."""
     return values.to(torch.float64) if values.is_floating_point() else values
-
-
-def _refuse_dropout(module: nn.Module) -> None:
-    for name, part in module.named_modules():
-        if isinstance(part, _DropoutNd) and part.p > 0:
-            raise ConfigError(
-                f"{type(part).__name__} (at {name!r}) draws from torch's own generator, which a resumed run "
-                "cannot repeat; set its p to 0"
-            )
-
-
-def _dense_blocks(inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the blocks of dense records."""
-    blocks = [
-        block for block in (inputs if isinstance(inputs, Sequence) else [inputs]) if isinstance(block, Tensor)
-    ]
-    if not blocks:
-        raise ConfigError("per-record gradients of a torch module need dense records; pass a tensor")
-    if len({len(block) for block in blocks}) > 1:
-        raise GraphError(f"blocks of columns have {sorted({len(b) for b in blocks})} rows; they must agree")
-    return tuple(block.detach() for block in blocks)
