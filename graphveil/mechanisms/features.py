@@ -50,7 +50,13 @@ class Bounds:
             raise ConfigError("low and high must both be numbers, or both hold one number per feature")
         if not bool(np.all(np.less(low, high))):
             raise ConfigError(f"low={self.low!r} must be below high={self.high!r}")
-        _check_width(np.asarray(low), np.asarray(high))
+        # With a width that is infinite in float32 all values would become equal.
+        width = np.asarray(high) - np.asarray(low)
+        if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
+            raise ConfigError(
+                f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, as estimates are numbers of "
+                "single precision; measure in another unit"
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -127,16 +133,6 @@ def _ends(name: str, ends: Any) -> Ends:
     ):
         raise ConfigError(f"{name}={ends!r} must be a finite number within ±3.4e38, or one per feature")
     return tuple(float(end) for end in values) if isinstance(ends, Iterable) else float(values[0])
-
-
-def _check_width(low: Floats, high: Floats) -> None:
-    """Check that float32 can represent the widths: with an infinite width all values would become equal."""
-    width = high - low
-    if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
-        raise ConfigError(
-            f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, as estimates are numbers of single "
-            "precision; measure in another unit"
-        )
 
 
 def _check_finite(x: npt.NDArray[Any]) -> None:
@@ -356,19 +352,16 @@ class FeatureMechanism(ABC):
             return reports.values.astype(np.float32)
         out = np.empty((len(reports), self.dim), dtype=np.float32)
         for part in row_blocks(len(reports), self.dim):
-            self._estimate(reports.part(part), out[part])
+            block = reports.part(part)
+            if block.indices is None:
+                self._reported_values(block, out[part])
+            else:  # the estimate of a feature that was not reported is the middle of its range
+                reported_values = np.empty(block.values.shape, dtype=np.float32)
+                self._reported_values(block, reported_values)
+                out[part] = 0.5
+                np.put_along_axis(out[part], block.indices, reported_values, axis=1)
             self.bounds.real(out[part])
         return out
-
-    def _estimate(self, reports: LDPReports, out: Single) -> None:
-        """Write the estimates on the unit scale."""
-        if reports.indices is None:
-            self._reported_values(reports, out)
-            return
-        reported_values = np.empty(reports.values.shape, dtype=np.float32)
-        self._reported_values(reports, reported_values)
-        out[:] = 0.5
-        np.put_along_axis(out, reports.indices, reported_values, axis=1)
 
     def reported_values(self, reports: LDPReports) -> Single:
         """Return the estimates of the features that LDP reports cover, float32 (records, k).

@@ -492,10 +492,11 @@ class LocalHashing(LabelMechanism):
         [3, 2, 2]
         """
         found = np.empty((len(keys), self.classes), dtype=np.int64)
-        dealt = np.arange(self.classes) % self.groups
         for part in row_blocks(len(keys), self.classes):
-            order = shuffled(_words(keys[part], self.classes - 1), self.classes)
-            np.put_along_axis(found[part], order.astype(np.int64), dealt[None], axis=1)
+            drawn = b"".join(hashlib.shake_256(key).digest(8 * (self.classes - 1)) for key in keys[part])
+            words = np.frombuffer(drawn, dtype="<u8").reshape(-1, self.classes - 1)
+            order = shuffled(words, self.classes)
+            np.put_along_axis(found[part], order.astype(np.int64), self._dealt[None], axis=1)
         return found
 
     def hashes_of_rows(self, rows: Integers) -> Integers:
@@ -597,11 +598,6 @@ class LocalHashing(LabelMechanism):
         return self.classes_of_groups(
             hashes, self.among_groups._randomize(self._own_groups(hashes, labels), words, rows)
         )
-
-
-def _words(keys: Sequence[bytes], count: int) -> Words:
-    drawn = b"".join(hashlib.shake_256(key).digest(8 * count) for key in keys)
-    return np.frombuffer(drawn, dtype="<u8").reshape(len(keys), count)
 
 
 def _information(epsilon: float, classes: int, groups: Integers) -> Floats:

@@ -109,23 +109,17 @@ class NormedLinear(nn.Module):
 
     def forward(self, x: FixedRows) -> Tensor:
         """Return the normalized outputs."""
-        mean, variance = self._moments(x) if self.training else self._running()
+        running = cast(Tensor, self._norm.running_mean), cast(Tensor, self._norm.running_var)
+        mean, variance = running
+        if self.training:
+            input_mean, covariance = x.moments
+            mean, variance = input_mean @ self.weight, (self.weight * (covariance @ self.weight)).sum(dim=0)
+            unbiased = len(x.values) / max(1, len(x.values) - 1)
+            with torch.no_grad():
+                running[0].lerp_(mean, _BATCH_NORM_MOMENTUM)
+                running[1].lerp_(variance * unbiased, _BATCH_NORM_MOMENTUM)
         scale = self._norm.weight * torch.rsqrt(variance + self._norm.eps)
         return torch.addmm(self._norm.bias - mean * scale, x.values, self.weight * scale)
-
-    def _moments(self, x: FixedRows) -> tuple[Tensor, Tensor]:
-        """Return the output's mean and variance over this batch, and update the running ones."""
-        mean, covariance = x.moments
-        moments = mean @ self.weight, (self.weight * (covariance @ self.weight)).sum(dim=0)
-        unbiased = len(x.values) / max(1, len(x.values) - 1)
-        with torch.no_grad():
-            running_mean, running_variance = self._running()
-            running_mean.lerp_(moments[0], _BATCH_NORM_MOMENTUM)
-            running_variance.lerp_(moments[1] * unbiased, _BATCH_NORM_MOMENTUM)
-        return moments
-
-    def _running(self) -> tuple[Tensor, Tensor]:
-        return cast(Tensor, self._norm.running_mean), cast(Tensor, self._norm.running_var)
 
 
 class Branch(nn.Module):
