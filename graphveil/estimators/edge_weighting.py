@@ -71,12 +71,28 @@ class EdgeWeighting:
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
     def learned(self, graph: Graph, rows: Tensor, session: Session) -> FeedForward | None:
-        """Return the network that is trained on public labels, or None."""
+        """Return the network that is trained on public labels, or None. Edges are not read.
+
+        Outputs get a high cosine if labels agree, on random labeled pairs. Pairs that agree have the same
+        total weight as those that do not.
+        """
         generator = session.streams.torch("weights")
         network = self.weight_network(rows.shape[1], generator)
-        if network is not None:
-            nodes = graph.mask("train")
-            _train_weight_network(network, rows[nodes].float(), graph.y[nodes], generator)
+        if network is None:
+            return None
+        nodes = graph.mask("train")
+        x, y = rows[nodes].float(), graph.y[nodes]
+        optimizer = Adam(network.parameters())
+        agreeing = float((y.bincount() / len(y)).square().sum())
+        balance = torch.tensor((1 - agreeing) / agreeing)
+        for _ in range(_STEPS):
+            u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
+            cosine = (normalize(network(x[u]), dim=1) * normalize(network(x[v]), dim=1)).sum(dim=1)
+            agree = (y[u] == y[v]).float()
+            optimizer.zero_grad()
+            loss = binary_cross_entropy_with_logits(_SHARP * cosine, agree, pos_weight=balance)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+            optimizer.step(rate=_RATE)
         return network
 
     def keys(
@@ -105,20 +121,3 @@ class EdgeWeighting:
 
         # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
         return session.load_or_compute("weights", compute)["keys"]
-
-
-def _train_weight_network(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
-    """Train the network so that outputs have a high cosine if labels agree, on random labeled pairs.
-
-    Edges are not read. Pairs that agree have the same total weight as those that do not.
-    """
-    optimizer = Adam(network.parameters())
-    agreeing = float((y.bincount() / len(y)).square().sum())
-    balance = torch.tensor((1 - agreeing) / agreeing)
-    for _ in range(_STEPS):
-        u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
-        cosine = (normalize(network(x[u]), dim=1) * normalize(network(x[v]), dim=1)).sum(dim=1)
-        optimizer.zero_grad()
-        loss = binary_cross_entropy_with_logits(_SHARP * cosine, (y[u] == y[v]).float(), pos_weight=balance)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
-        optimizer.step(rate=_RATE)

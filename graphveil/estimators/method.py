@@ -69,6 +69,22 @@ class TrainedModel(ABC):
         """
 
 
+class FeatureModel(TrainedModel):
+    """A trained model whose prediction reads the node's own features and no other protected data."""
+
+    @abstractmethod
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C)."""
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from features alone."""
+        return CachedPrediction(None, (), self.proba(graph))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitResult:
     """The result of a fit.

@@ -20,8 +20,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
-from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.method import FeatureModel, FitResult, Method, State, networks_state
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
@@ -31,7 +30,7 @@ from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import RecordPlan, accuracy_count_query, release_accuracies
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDQuery, Query, Release, ReleasePlan, calibrate_plan
+from graphveil.release import DPSGDQuery, Query, ReleasePlan, calibrate_plan
 from graphveil.training.null_records import finite_rows
 
 
@@ -170,8 +169,8 @@ class PrivateMLP(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedMLP(TrainedModel):
-    """A trained network. A prediction reads the node's own features and no other protected data."""
+class TrainedMLP(FeatureModel):
+    """A trained network."""
 
     network: FeedForward
 
@@ -180,14 +179,6 @@ class TrainedMLP(TrainedModel):
         """Return probabilities (N, C); uniform for a node whose logits overflow float32."""
         logits: Tensor = self.network(batch_of(graph.x))
         return finite_rows(logits).softmax(dim=1).cpu()
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from features alone."""
-        return CachedPrediction(None, (), self.proba(graph))
 
     def state(self) -> dict[str, Any]:
         """Return the parameters."""
@@ -239,7 +230,7 @@ class TunedMLP(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedFoldEnsemble(TrainedModel):
+class TrainedFoldEnsemble(FeatureModel):
     """One network per fold. Together they predict nodes of other graphs from features.
 
     Args:
@@ -249,14 +240,6 @@ class TrainedFoldEnsemble(TrainedModel):
 
     networks: tuple[FeedForward, ...]
     unit_rows: bool
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from features alone."""
-        return CachedPrediction(None, (), self.proba(graph))
 
     def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C): the geometric mean of the networks, without votes of similar nodes."""
@@ -293,22 +276,17 @@ class NodeLevelSoftmax(Method):
         delta = privacy_config.delta_for(sizes.nodes)
 
         def queries(mu: float) -> tuple[Query, ...]:
-            counted = (VAL, OTHER) if privacy_config.private_metrics else ()
-            return (
-                self._steps(unit, sizes, mu),
-                *(accuracy_count_query(unit, group, mu) for group in counted),
+            steps = DPSGDQuery(
+                parameters=(sizes.width + 1) * sizes.classes,
+                steps=STEPS,
+                noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
+                partition=PARTITION,
+                pays=(True, not privacy_config.private_metrics, False),
             )
+            counted = (VAL, OTHER) if privacy_config.private_metrics else ()
+            return steps, *(accuracy_count_query(unit, group, mu) for group in counted)
 
         return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
-
-    def _steps(self, unit: NodeUnit, sizes: PublicSizes, mu: float) -> DPSGDQuery:
-        return DPSGDQuery(
-            parameters=(sizes.width + 1) * sizes.classes,
-            steps=STEPS,
-            noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
-            partition=PARTITION,
-            pays=(True, not self.privacy_config.private_metrics, False),
-        )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Run the steps, and release the planned accuracies."""
@@ -317,9 +295,20 @@ class NodeLevelSoftmax(Method):
             raise ConfigError(
                 "an MLP on records learns under a plan of noisy steps, and this session has none"
             )
-        release = session.open(graph, record_groups(graph))
+        groups = record_groups(graph)
+        release = session.open(graph, groups)
         with session.stage("classifier"):
-            trained = TrainedSoftmax(_train(graph, query, release, session))
+            nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]  # those that are charged for the steps
+            model = fit_softmax(
+                release,
+                query,
+                rows(graph.x, nodes),
+                graph.y[nodes],
+                graph.num_classes,
+                softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
+                on_step=session.epochs("classifier", query.steps),
+            )
+        trained = TrainedSoftmax(model)
         proba, accuracy = trained.proba(graph), dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
@@ -337,8 +326,8 @@ class NodeLevelSoftmax(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedSoftmax(TrainedModel):
-    """Released parameters. A prediction reads the node's own features and no other protected data."""
+class TrainedSoftmax(FeatureModel):
+    """Released parameters of a softmax regression."""
 
     model: NoisySoftmax
 
@@ -346,31 +335,9 @@ class TrainedSoftmax(TrainedModel):
         """Return probabilities (N, C)."""
         return self.model.log_posteriors(graph.x).exp().to(torch.float32)
 
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from features alone."""
-        return CachedPrediction(None, (), self.proba(graph))
-
     def state(self) -> State:
         """Return the parameters."""
         return self.model.state()
-
-
-def _train(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
-    """Run the steps on the records that are charged for them."""
-    nodes = torch.tensor(query.pays)[record_groups(graph)].nonzero()[:, 0]
-    return fit_softmax(
-        release,
-        query,
-        rows(graph.x, nodes),
-        graph.y[nodes],
-        graph.num_classes,
-        softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
-        on_step=lambda done: session.on_progress("classifier", done, query.steps),
-    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -1786,8 +1786,8 @@ BUGS = [
         name="validation_records_teach_though_they_are_counted",
         edits=[
             (
-                "graphveil.estimators.mlp:NodeLevelSoftmax._steps",
-                "pays=(True, not self.privacy_config.private_metrics, False)",
+                "graphveil.estimators.mlp:NodeLevelSoftmax.plan",
+                "pays=(True, not privacy_config.private_metrics, False)",
                 "pays=(True, True, False)",
             )
         ],
@@ -1797,8 +1797,8 @@ BUGS = [
         name="everybody_teaches",
         edits=[
             (
-                "graphveil.estimators.mlp:_train",
-                "torch.tensor(query.pays)[record_groups(graph)]",
+                "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
+                "torch.tensor(query.pays)[groups]",
                 "torch.ones(graph.num_nodes, dtype=torch.bool)",
             )
         ],
@@ -1808,7 +1808,7 @@ BUGS = [
         name="the_step_size_follows_how_many_have_a_label",
         edits=[
             (
-                "graphveil.estimators.mlp:_train",
+                "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
                 "len(nodes), graph.num_features",
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
@@ -3157,8 +3157,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.training.dpsgd:",
-                'nodes = members(graph, "train")\n    records, labels = _select_rows',
-                "nodes = torch.arange(graph.num_nodes)\n    records, labels = _select_rows",
+                'nodes = members(graph, "train")\n    records: Inputs = (',
+                "nodes = torch.arange(graph.num_nodes)\n    records: Inputs = (",
             )
         ],
         test=[

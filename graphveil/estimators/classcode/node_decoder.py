@@ -143,7 +143,17 @@ class _Mixture:
     def updated(self, moments: Tensor) -> "_Mixture":
         """Return the parameters after one EM step, from the weighted moments, (J C, 1 + d + d^2)."""
         shaped = moments.reshape(STRENGTHS, len(self.codes), -1)
-        each = [self._updated(part, shaped[:, part]) for part in self.parts]
+        flat = _SPREAD * torch.eye(self.codes.shape[1], dtype=torch.float64)
+        each = list[tuple[Tensor, Tensor, Tensor]]()
+        for part in self.parts:
+            latent = _latent_moments(self, part, shaped[:, part])
+            count, total, square = (sums.sum(dim=0) for sums in latent)
+            weight = (count + _TIES)[:, None]
+            h = (total + _TIES * _LENGTH * self.codes[part]) / weight
+            cross = h[:, :, None] * total[:, None, :]
+            around = square - cross - cross.mT + count[:, None, None] * h[:, :, None] * h[:, None, :]
+            covariance = (around + _TIES * flat) / weight[..., None]
+            each.append((count, h, (covariance + covariance.mT) / 2))
         count, profiles, covariances = (torch.cat(kind) for kind in zip(*each, strict=True))
         return _Mixture(
             self.codes,
@@ -154,17 +164,6 @@ class _Mixture:
             _log_shares(shaped[..., 0].sum(dim=1) + 1),
             _log_shares(count + _TIES),
         )
-
-    def _updated(self, part: slice, moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return counts, profiles and covariances of some classes after the step."""
-        count, total, square = (sums.sum(dim=0) for sums in _latent_moments(self, part, moments))
-        weight = (count + _TIES)[:, None]
-        h = (total + _TIES * _LENGTH * self.codes[part]) / weight
-        cross = h[:, :, None] * total[:, None, :]
-        around = square - cross - cross.mT + count[:, None, None] * h[:, :, None] * h[:, None, :]
-        flat = _SPREAD * torch.eye(h.shape[1], dtype=torch.float64)
-        covariances = (around + _TIES * flat) / weight[..., None]
-        return count, h, (covariances + covariances.mT) / 2
 
 
 def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Tensor, ...]:

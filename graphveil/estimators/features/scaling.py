@@ -89,7 +89,7 @@ class FeatureScaling:
         filled = isinstance(x, Tensor)
         found = [_ranged(column, one, filled=filled) for column, one in given.items()]
         large = [column for column in columns_beyond(x, MAX_UNSCALED) if column not in given]
-        found += [_fitted(column, _values(x, column), filled=filled) for column in large]
+        found += [_fitted(x, column) for column in large]
         return cls(columns=tuple(sorted(found, key=lambda one: one.column)))
 
     @classmethod
@@ -103,7 +103,9 @@ class FeatureScaling:
         """Return the scaled features, in the same form. Features that do not change are not copied."""
         known = [one for one in self.columns if one.column < x.shape[1]]
         if isinstance(x, Tensor):
-            if not known and not (self.bound is not None and x.numel() and _largest(x) > self.bound):
+            if not known and (
+                self.bound is None or not x.numel() or max(map(abs, torch.aminmax(x))).item() <= self.bound
+            ):
                 return x
             dense = x.clone()
             for one in known:
@@ -258,22 +260,17 @@ def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int,
     return {at: one for at, one in found.items() if one is not None}
 
 
-def _values(x: Features, column: int) -> Values:
-    """Return a column's values; of sparse features those that are stored and not zero."""
-    if isinstance(x, Tensor):
-        return np.asarray(x[:, column].numpy(), dtype=np.float64)
-    stored: Values = x.data[x.indices == column].astype(np.float64)
-    return np.asarray(stored[stored != 0], dtype=np.float64)
-
-
-def _fitted(column: int, values: Values, *, filled: bool) -> ScaledColumn:
+def _fitted(x: Features, column: int) -> ScaledColumn:
     """Fit one column; sparse ones are not centered, so that zeros stay zeros."""
-    center = float(np.median(values)) if filled else 0.0
-    if filled:
+    if isinstance(x, Tensor):
+        values: Values = x[:, column].numpy().astype(np.float64)
+        center = float(np.median(values))
         low, high = np.quantile(values, (0.25, 0.75))
         spread = float(high - low)
     else:
-        spread = float(np.median(np.abs(values)))
+        values = x.data[x.indices == column].astype(np.float64)
+        values = values[values != 0]  # a stored zero counts as little as any other
+        center, spread = 0.0, float(np.median(np.abs(values)))
     if spread <= 0:  # most values are the same: the others decide
         others = np.abs(values - center)
         others = others[others > 0]
@@ -290,10 +287,6 @@ def _ranged(column: int, given: Range, *, filled: bool) -> ScaledColumn:
     scale = high / 2 - low / 2 if filled else max(abs(low), abs(high))
     ends = (low - center) / scale, (high - center) / scale
     return ScaledColumn(column=column, center=center, scale=scale, low=ends[0], high=ends[1], public=True)
-
-
-def _largest(x: Tensor) -> float:
-    return max(map(abs, torch.aminmax(x))).item()
 
 
 def _named(columns: list[int], names: Sequence[str]) -> str:

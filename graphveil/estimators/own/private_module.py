@@ -10,14 +10,13 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Features, Graph, rows, to_dense
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.method import FeatureModel, FitResult, Method, State
 from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
 from graphveil.estimators.own.module_checks import (
     reject_mixing,
     reject_unsupported_types,
     training_error_message,
 )
-from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
@@ -93,7 +92,7 @@ class NodeLevelModule(Method):
                 fingerprint=(_fingerprint(module, sizes),),
             )
         trained = TrainedModule(module, sizes.classes)
-        proba, accuracy = trained.proba(graph.x), dict[str, float]()
+        proba, accuracy = trained.proba(graph), dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
@@ -108,29 +107,24 @@ class NodeLevelModule(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedModule(TrainedModel):
-    """Released parameters. A prediction reads the node's own features and no other protected data."""
+class TrainedModule(FeatureModel):
+    """Released parameters of a module."""
 
     module: nn.Module
     classes: int
 
-    def proba(self, x: Features) -> Tensor:
+    def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C), each record evaluated on its own."""
-        parts = torch.split(to_dense(x), _AT_ONCE)
-        found = [per_record_logits(self.module, part, self.classes) for part in parts]
-        return torch.cat(found).softmax(dim=1).to(torch.float32)
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from features alone."""
-        return CachedPrediction(None, (), self.proba(graph.x))
+        return _proba(self.module, graph.x, self.classes)
 
     def state(self) -> State:
         """Return the parameters."""
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
+
+def _proba(module: nn.Module, x: Features, classes: int) -> Tensor:
+    found = [per_record_logits(module, part, classes) for part in torch.split(to_dense(x), _AT_ONCE)]
+    return torch.cat(found).softmax(dim=1).to(torch.float32)
 
 
 def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
@@ -139,7 +133,7 @@ def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
     with torch.random.fork_rng(devices=[]), synthetic_records():
         gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes)
         gradients.add(torch.arange(_PROBES), 1.0)
-        return torch.cat([gradients.sums, TrainedModule(module, sizes.classes).proba(x).flatten().double()])
+        return torch.cat([gradients.sums, _proba(module, x, sizes.classes).flatten().double()])
 
 
 @dataclass(kw_only=True, eq=False)

@@ -145,7 +145,10 @@ def fit_dpsgd(
         Parameters of equidistant checkpoints, the last ones last.
     """
     nodes = members(graph, "train")
-    records, labels = _select_rows(inputs, nodes), graph.y[nodes]
+    records: Inputs = (
+        [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
+    )
+    labels = graph.y[nodes]
     return fit_dpsgd_from_sums(
         stage,
         network,
@@ -235,11 +238,6 @@ class _CheckpointRecorder:
 
     def _name(self, mark: int) -> str:
         return f"{self._stage}-{mark}"
-
-
-def _select_rows(inputs: Inputs, nodes: Tensor) -> Inputs:
-    """Return the inputs of some nodes, of every block."""
-    return [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
 
 
 def _copied(network: HasStateDict) -> State:

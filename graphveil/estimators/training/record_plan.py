@@ -73,7 +73,21 @@ class RecordPlan:
             )
         )
         left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
-        return (*steps[:-1], *self._hops(left), *steps[-1:], *self._accuracy_count_queries(spare))
+        counts = list[Query]()
+        if self.candidates:  # the selection, which is charged to validation records with their accuracy
+            mu = spare / math.sqrt(2 if self.metrics else 1)
+            counts.append(
+                AccuracyCountQuery(
+                    candidates=self.candidates,
+                    sigma=math.sqrt(self.candidates) / mu,
+                    partition=PARTITION,
+                    pays=_only(VAL),
+                )
+            )
+        for group in _ACCURACY_GROUPS.values() if self.metrics else ():
+            mu = spare / math.sqrt(2 if group == VAL and self.candidates else 1)
+            counts.append(accuracy_count_query(self.unit, group, mu))
+        return (*steps[:-1], *self._hops(left), *steps[-1:], *counts)
 
     def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
         """Return the queries in which each hop has the trainings' noise multiplier, as in the papers."""
@@ -93,29 +107,11 @@ class RecordPlan:
         weights = GroupWeights.unit_weights()
         return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
 
-    def _accuracy_count_queries(self, spare: float) -> tuple[Query, ...]:
-        each = {group: spare / math.sqrt(self._counted(group) or 1) for group in _ACCURACY_GROUPS.values()}
-        chosen = (_selection(self.candidates, each[VAL]),) if self.candidates else ()
-        counts = tuple(
-            accuracy_count_query(self.unit, group, mu) for group, mu in each.items() if self.metrics
-        )
-        return chosen + counts
-
-    def _counted(self, group: int) -> int:
-        """Return the number of counts that are charged to the records of a group outside of training."""
-        return int(self.metrics) + (group == VAL and self.candidates > 0)
-
 
 def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
     """Return the query for a released accuracy, which costs the records of a group this mu."""
     change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
     return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
-
-
-def _selection(candidates: int, mu: float) -> AccuracyCountQuery:
-    """Return the query that selects among candidates, which costs validation records this mu."""
-    sigma = math.sqrt(candidates) / mu
-    return AccuracyCountQuery(candidates=candidates, sigma=sigma, partition=PARTITION, pays=_only(VAL))
 
 
 def _only(group: int) -> tuple[bool, ...]:
