@@ -195,9 +195,13 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),
             input_note=GRAPH_AND_FEATURE_INPUT_NOTE,
         )
+        keywords = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
+        given = any(keywords[name] != value for name, value in _NAIVE.items() if name != "features")
+        if paper and self.features == "feature-rr" and not given:
+            keywords |= _NAIVE  # the bins of the source
         feature_randomizer = FeatureRandomizer(
             method=self.method,
-            report_config=feature_report_config(self._feature_keywords(), privacy_config),
+            report_config=feature_report_config(FeatureKeywords(**keywords), privacy_config),
             scaling=self.scaling,
         )
         return HeteroMethod(
@@ -206,13 +210,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             graph_method=graph_method,
             feature_randomizer=feature_randomizer,
         )
-
-    def _feature_keywords(self) -> FeatureKeywords:
-        """Return the feature keywords; in paper mode with the bins of the source, unless bins are given."""
-        kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
-        given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
-        source = self.mode == "paper" and self.features == "feature-rr" and not given
-        return FeatureKeywords(**(kept | _NAIVE if source else kept))
 
     def _schedule(self) -> TrainingSchedule:
         """Return the schedule; in paper mode, unset values are those of the source."""

@@ -80,11 +80,7 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
         return baseline_of(self)
 
     def _build_method(self) -> LocalMethod:
-        learner = NetworkLearner.from_keywords(self, self._propagation_config())
-        return self._local_method(learner, self.missing_labels)
-
-    def _propagation_config(self) -> "SimilarityPropagationConfig":
-        return SimilarityPropagationConfig(
+        propagation = SimilarityPropagationConfig(
             hops=KPropConfig.from_keywords(self, self.x_steps),
             similarity=self.similarity,
             combine=self.combine,
@@ -92,6 +88,7 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
             max_union_degree=self.max_union_degree,
             basis=f"unit {self.unit!r} leaves edges public",
         )
+        return self._local_method(NetworkLearner.from_keywords(self, propagation), self.missing_labels)
 
 
 @dataclass(frozen=True, kw_only=True)

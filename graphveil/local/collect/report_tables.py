@@ -130,8 +130,23 @@ def read_records(
     table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no reports; give at least one")
-    features = None if protocol.features is None else _features(table, columns, protocol.features.dim)
-    return ClientRecords(distinct_ids(table, id), features, _labels(table, label, protocol))
+    features, labels = None, None
+    if protocol.features is not None:
+        features = tables.matrix(table, columns)
+        if features.shape[1] != protocol.features.dim:
+            raise GraphError(
+                f"the table has {counted(features.shape[1], 'feature')}, and the protocol collects "
+                f"{protocol.features.dim}"
+            )
+    ids = distinct_ids(table, id)
+    if label is not None and protocol.label is not None:
+        names = protocol.class_names or [str(code) for code in range(protocol.label.classes)]
+        labels, _ = class_codes(table, label, names)
+        if (labels == UNLABELED).all():
+            raise GraphError(
+                f"column {label!r} has no label of the protocol's; name the column that has them"
+            )
+    return ClientRecords(ids, features, labels)
 
 
 def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
@@ -256,22 +271,3 @@ def receive_reports(
         except LDPReportError as error:
             refused[row] = str(error)
     return CheckedReports(collector, known, refused)
-
-
-def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
-    features = tables.matrix(table, columns)
-    if features.shape[1] != dim:
-        raise GraphError(
-            f"the table has {counted(features.shape[1], 'feature')}, and the protocol collects {dim}"
-        )
-    return features
-
-
-def _labels(table: Table, name: str | None, protocol: CollectionProtocol) -> Integers | None:
-    if name is None or protocol.label is None:
-        return None
-    names = protocol.class_names or [str(code) for code in range(protocol.label.classes)]
-    codes, _ = class_codes(table, name, names)
-    if (codes == UNLABELED).all():
-        raise GraphError(f"column {name!r} has no label of the protocol's; name the column that has them")
-    return codes

@@ -243,7 +243,12 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
     tensor([1, 3], dtype=torch.int32)
     """
     own, similar = edges.matrix(), _with_ones(similar)
-    parts = [_joined(own, similar, part, max_union_degree) for part in _parts(own, similar)]
+    # Slices of rows, so that no slice of S A has too many entries.
+    upto = np.cumsum(similar @ np.diff(own.indptr))
+    cuts = np.searchsorted(upto, np.arange(_ENTRIES, upto[-1] if len(upto) else 0, _ENTRIES))
+    bounds = pairwise(np.unique(np.concatenate([[0], cuts, [len(upto)]])))
+    slices = [slice(int(start), int(stop)) for start, stop in bounds]
+    parts = [_joined(own, similar, part, max_union_degree) for part in slices]
     rows = sparse.vstack(parts, format="csr") if parts else own
     return Adjacency(
         torch.from_numpy(rows.indptr.astype(np.int64)),
@@ -277,14 +282,6 @@ def _first(pairs: _Array, support: _Array, room: _Array, size: int) -> _Array:
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
     first: _Array = pairs[order[place < room[rows]]]
     return first
-
-
-def _parts(own: Matrix, similar: Matrix) -> list[slice]:
-    """Return slices of rows of S A with a bounded number of entries."""
-    upto = np.cumsum(similar @ np.diff(own.indptr))
-    cuts = np.searchsorted(upto, np.arange(_ENTRIES, upto[-1] if len(upto) else 0, _ENTRIES))
-    bounds = np.unique(np.concatenate([[0], cuts, [len(upto)]]))
-    return [slice(int(start), int(stop)) for start, stop in pairwise(bounds)]
 
 
 def _with_ones(similar: Matrix) -> Matrix:
