@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
@@ -412,7 +413,9 @@ def _unreadable(path: Path, csv_format: CsvFormat = COMMAS) -> GraphError:
     delimiter = csv_format.delimiter
     between = "comma" if delimiter == "," else repr(DELIMITERS.get(delimiter, delimiter))
     kind = f"CSV ({between}-separated, UTF-8, header row, equal row lengths)"
-    header = _header(path)
+    header = ""
+    with suppress(OSError, EOFError), _opened(path) as file:
+        header = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
     if delimiter not in header and any(mark in header for mark in DELIMITERS):
         return GraphError(f"{path.name} cannot be read as {kind}: {commas(path.name, [header])}")
     where = _bad_line(path, delimiter)
@@ -424,15 +427,6 @@ def _unreadable(path: Path, csv_format: CsvFormat = COMMAS) -> GraphError:
 
 def _opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb"))
-
-
-def _header(path: Path) -> str:
-    """Return the first row of a CSV, empty if it cannot be read."""
-    try:
-        with _opened(path) as file:
-            return file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
-    except (OSError, EOFError):
-        return ""
 
 
 def _bad_line(path: Path, delimiter: str) -> str:

@@ -49,7 +49,13 @@ def class_codes(
     # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
     found = [value for value in pc.unique(column).to_pylist() if value is not None]
     names = [text(value) for value in found]
-    order = _sorted(names) if classes is None else list(dict.fromkeys(map(str, classes)))
+    numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
+    if classes is not None:
+        order = list(dict.fromkeys(map(str, classes)))
+    elif all(_NUMBER.fullmatch(name) for name in numbers):
+        order = sorted(numbers, key=lambda name: (Decimal(name), name))
+    else:
+        order = sorted(set(names))
     place = {name: number for number, name in enumerate(order)}
     codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
     codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
@@ -90,14 +96,6 @@ def text(value: object) -> str:
         return str(int(value)) if value.is_integer() else str(value)
     whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
     return whole[1] if whole else str(value)
-
-
-def _sorted(names: list[str]) -> list[str]:
-    """Return the distinct names: in numeric order without NaN if all are numbers, else in text order."""
-    numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
-    if all(_NUMBER.fullmatch(name) for name in numbers):
-        return sorted(numbers, key=lambda name: (Decimal(name), name))
-    return sorted(set(names))
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
