@@ -33,8 +33,10 @@ def fingerprint_parts(graph: Graph) -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
-    # Records are unknown if tables were read for edges alone.
-    has_features = bool(graph.num_features) and not _all_ones(graph)
+    # Records are unknown if tables were read for edges alone: one constant column replaces the features.
+    x = graph.x
+    constant = isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
+    has_features = bool(graph.num_features) and not constant
     if has_features or bool((graph.y >= 0).any()):
         parts["records"] = _records(graph, names)
         if has_features:
@@ -119,12 +121,6 @@ def _features(graph: Graph, order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iter
         sparse = x[order]
         for part in (sparse.indptr, sparse.indices, sparse.data):
             yield np.ascontiguousarray(part).tobytes()
-
-
-def _all_ones(graph: Graph) -> bool:
-    """Whether the features are the one constant column that replaces missing features."""
-    x = graph.x
-    return isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
 
 
 def _mixed(values: Numbers) -> Numbers:

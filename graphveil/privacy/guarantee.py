@@ -498,7 +498,7 @@ class Guarantee:
         Returns:
             JSON object.
         """
-        return {
+        plain: dict[str, Any] = {
             "valid": self.valid,
             "unit": self.unit,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
@@ -512,23 +512,21 @@ class Guarantee:
             "notes": list(self.notes),
             "max_tpr_at_1pct_fpr": self.max_tpr(),
             "statement": self.formal_statement(),
-            **({"additional": [one.as_dict() for one in self.additional]} if self.additional else {}),
-        } | self._of_records()
-
-    def _of_records(self) -> dict[str, Any]:
-        """Return the fields of node-level privacy units."""
+        }
+        if self.additional:
+            plain["additional"] = [one.as_dict() for one in self.additional]
         if self.local_budgets is not None:
             finite = [each if math.isfinite(each) else None for each in self.local_budgets]
             names = ("eps_x",) if self.labels_public else ("eps_x", "eps_y")
-            return dict(zip(names, finite, strict=False))
-        if not isinstance(self.protected, NodeUnit):
-            return {}
-        edge = self.edge_epsilon
-        return {
-            "replace_one": self.replace_one,
-            "max_degree": self.max_degree,
-            "edge_epsilon": edge if edge is not None and math.isfinite(edge) else None,
-        }
+            plain |= dict(zip(names, finite, strict=False))
+        elif isinstance(self.protected, NodeUnit):
+            edge = self.edge_epsilon
+            plain |= {
+                "replace_one": self.replace_one,
+                "max_degree": self.max_degree,
+                "edge_epsilon": edge if edge is not None and math.isfinite(edge) else None,
+            }
+        return plain
 
     def _core(self) -> str:
         unit = self.protected
