@@ -211,10 +211,13 @@ def fields_from_pyg(
         GraphError: Missing part, nodes or edges of several types, or weights or features of edges that would
             be ignored.
     """
-    if not hasattr(data, "edge_index") and not hasattr(data, "adj_t") and _first_of(data) is not None:
-        raise GraphError(
-            f"from_pyg and fit take one graph, not a {type(data).__name__}; pass its graph: dataset[0]"
-        )
+    if not hasattr(data, "edge_index") and not hasattr(data, "adj_t"):
+        # A list of graphs, or a dataset, which has a number of classes.
+        several: Any = data if isinstance(data, list | tuple) or hasattr(data, "num_classes") else ()
+        if any(hasattr(one, "edge_index") for one in several):
+            raise GraphError(
+                f"from_pyg and fit take one graph, not a {type(data).__name__}; pass its graph: dataset[0]"
+            )
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         raise GraphError(
             "a HeteroData has several types of nodes or edges, which methods here do not distinguish: give "
@@ -251,13 +254,6 @@ def fields_from_pyg(
         **_masks(data, split),
         **remarks,
     }
-
-
-def _first_of(data: object) -> object:
-    """Return the first graph of a dataset or a list of graphs, None if it is empty."""
-    if not isinstance(data, list | tuple) and not hasattr(data, "num_classes"):
-        return None
-    return next((one for one in data if hasattr(one, "edge_index")), None)  # type: ignore[attr-defined]
 
 
 def _tensor(values: Any, part: str) -> Tensor:
