@@ -638,9 +638,9 @@ def pair_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     for (run,) in groups.values():
         cells = [run["method"], f"{run['epsilon']:g}", f"{run['auc']:.3f} ± {run['auc_error']:.3f}"]
         true, false = (run[name] / run["counted"] for name in ("tp", "fp"))
-        figures = (run["bound_auc"], true, false, true - false)
-        figures += (run["least"], run["bound_advantage"], run["largest"])
-        yield f"| {' | '.join(cells + [f'{figure:.3f}' for figure in figures])} |"
+        values = (run["bound_auc"], true, false, true - false)
+        values += (run["least"], run["bound_advantage"], run["largest"])
+        yield f"| {' | '.join(cells + [f'{value:.3f}' for value in values])} |"
 
 
 def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:

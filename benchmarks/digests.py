@@ -185,7 +185,7 @@ class Case:
 
 QUICK = {"epochs": 6}
 OWNER = {"out_degree_bound": 4}
-PROMISE = {"max_degree": 40}
+DEGREE = {"max_degree": 40}
 LOCAL = {"eps_x": 2.0, "eps_y": 1.5, "epochs": 6}
 STEPS = {"epochs": 3, "batch_size": 32}
 
@@ -251,7 +251,7 @@ def weighted_gap() -> Iterator[Case]:
 
 def record_cases() -> Iterator[Case]:
     """Yield methods under node-level units."""
-    for unit, bound in (("node-record", OWNER), ("node-bounded-degree", PROMISE)):
+    for unit, bound in (("node-record", OWNER), ("node-bounded-degree", DEGREE)):
         yield Case("gap", unit, STEPS | bound, other=True)
         yield Case("gap", unit, STEPS | bound | {"mode": "paper"})
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})

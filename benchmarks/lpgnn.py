@@ -57,7 +57,7 @@ PUBLISHED = {
     ("facebook_pages", INF): "92.7 ± 0.1",
     ("facebook_pages", 1.0): "84.9 ± 0.2",
 }
-MECHANISMS = {  # the paper's figures at epsilon_x 0.01, 0.1, 1, 2, and its best steps there
+MECHANISMS = {  # published results at epsilon_x 0.01, 0.1, 1, 2, and its best steps there
     "multi-bit": ("68.0 ± 2.9", "64.6 ± 3.2", "83.9 ± 0.4", "84.0 ± 0.3"),
     "1bm": ("45.8 ± 3.3", "62.3 ± 1.5", "59.9 ± 2.7", "58.5 ± 2.9"),
     "lpm": ("43.2 ± 3.1", "57.8 ± 2.3", "61.9 ± 3.1", "58.1 ± 2.1"),
@@ -117,22 +117,22 @@ def _published() -> Iterator[Cell]:
 
 
 def _mechanisms() -> Iterator[Cell]:
-    for name, figures in MECHANISMS.items():
+    for name, results in MECHANISMS.items():
         m = {"m": "floor"} if name == "multi-bit" else {}
-        for (eps_x, steps), paper in zip(BUDGETS.items(), figures, strict=True):
+        for (eps_x, steps), paper in zip(BUDGETS.items(), results, strict=True):
             parameters = {"features": name, "eps_x": eps_x, "eps_y": INF, "x_steps": steps, "y_steps": 0}
             yield Cell("mechanisms", "cora", f"{name}, {eps_x:g}", {**parameters, **QUICK, **m}, paper)
 
 
 def _labels() -> Iterator[Cell]:
-    for eps_y, ((x, y), figures) in LABELS.items():
+    for eps_y, ((x, y), results) in LABELS.items():
         base = {"eps_x": 1.0, "eps_y": eps_y, "x_steps": x, "m": "floor", **NOISY["cora"]}
         kinds = {
             "cross entropy": {"y_steps": 0, "forward_correction": False},
             "forward correction": {"y_steps": 0},
             "Drop": {"y_steps": y},
         }
-        for (name, own), paper in zip(kinds.items(), figures, strict=True):
+        for (name, own), paper in zip(kinds.items(), results, strict=True):
             yield Cell("labels", "cora", f"{name}, {eps_y:g}", {**base, **own}, paper)
 
 

@@ -97,8 +97,8 @@ def without_strict(results: Results, path: Path) -> str:
     """Return a sentence with the command for strict mode if it was not run."""
     target = TARGETS[results.target.name]
     kinds = {line.method for line in target.lines}
-    beside = list(path.parent.glob(f"{path.name.partition('.')[0]}.strict.*csv"))
-    if results.run_options.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or beside:
+    strict_files = list(path.parent.glob(f"{path.name.partition('.')[0]}.strict.*csv"))
+    if results.run_options.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or strict_files:
         return ""
     return (
         f" Strict mode was not run here. `graphveil reproduce {target.name} --mode strict` takes about "
