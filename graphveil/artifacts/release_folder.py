@@ -112,7 +112,14 @@ def write_release(
         _write_tensors(work / WEIGHTS, snapshot.state)
         _write_rows(snapshot, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
         write_schema(work / MODEL, _model_file(snapshot))
-        write_schema(work / PRIVACY, _privacy_file(snapshot))
+        record = json.loads(json.dumps(guarantee_to_plain(guarantee)))
+        privacy_file = PrivacyFile(
+            guarantee=guarantee.as_dict(),
+            record=GuaranteeSchema(**record),
+            sampler=snapshot.sampler,
+            releases=[ReleaseSchema(**asdict(row)) for row in snapshot.rows],
+        )
+        write_schema(work / PRIVACY, privacy_file)
         page = cards.privacy_page(guarantee, snapshot.rows, card)
         (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
         (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
@@ -134,14 +141,32 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
         raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
-    rows = _read_rows(privacy_file.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
+    if per_node is not None:
+        rows_folder: Path | None = Path(per_node)
+    else:
+        own = folder / PER_NODE  # a release that was copied without its run has none
+        rows_folder = own if release != folder and own.exists() else None
+    if rows_folder is not None and (
+        rows_folder.is_symlink() or any((rows_folder / name).is_symlink() for name in FILES)
+    ):
+        raise ArtifactError(f"{rows_folder} is or holds a link; copy the files instead")
+    rows = _read_rows(privacy_file.guarantee.unit, file, release, rows_folder)
+    encoding = None
+    if file.columns is not None:  # how columns became features
+        encoding = Encoding.from_plain({"rules": [column.model_dump() for column in file.columns]})
+        names = [rule.name for rule in encoding.rules]
+        width = sum(rule.columns for rule in encoding.rules)
+        if len(set(names)) < len(names) or width != file.shape.features:
+            raise ArtifactError(
+                f"{MODEL} names other columns than its model reads; take it from the original run"
+            )
     return Snapshot(
         method=file.method,
         parameters=file.parameters,
         **file.shape.model_dump(),
         class_names=tuple(file.class_names),
         scaling=None if file.scaling is None else file.scaling.model_dump(),
-        encoding=_encoding_of(file),
+        encoding=encoding,
         guarantee=privacy_file.guarantee,
         rows=privacy_file.releases,
         sampler=privacy_file.sampler,
@@ -199,16 +224,6 @@ def _require(folder: Path, names: Sequence[str]) -> None:
             raise ArtifactError(f"{name} is missing from {folder}; take the folder from the original run")
 
 
-def _rows_folder(folder: Path, release: Path, per_node: str | Path | None) -> Path | None:
-    """Return the folder of per-node results: the named one, or the run's own if it exists."""
-    rows = folder / PER_NODE if per_node is None else Path(per_node)
-    if per_node is None and (release == folder or not rows.exists()):
-        return None
-    if rows.is_symlink() or any((rows / name).is_symlink() for name in FILES):
-        raise ArtifactError(f"{rows} is or holds a link; copy the files instead")
-    return rows
-
-
 def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None) -> dict[str, Any]:
     """Read predictions and aggregates from either folder; per-node results may be missing altogether."""
     names, found = withheld_files(unit), dict[str, Any]()
@@ -246,29 +261,6 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
     )
 
 
-def _encoding_of(file: ModelFile) -> Encoding | None:
-    """Return how columns became features, which must match the number of the model's features."""
-    if file.columns is None:
-        return None
-    encoding = Encoding.from_plain({"rules": [column.model_dump() for column in file.columns]})
-    names = [rule.name for rule in encoding.rules]
-    if len(set(names)) < len(names) or sum(rule.columns for rule in encoding.rules) != file.shape.features:
-        raise ArtifactError(
-            f"{MODEL} names other columns than its model reads; take it from the original run"
-        )
-    return encoding
-
-
-def _privacy_file(snapshot: Snapshot) -> PrivacyFile:
-    record = json.loads(json.dumps(guarantee_to_plain(snapshot.guarantee)))
-    return PrivacyFile(
-        guarantee=snapshot.guarantee.as_dict(),
-        record=GuaranteeSchema(**record),
-        sampler=snapshot.sampler,
-        releases=[ReleaseSchema(**asdict(row)) for row in snapshot.rows],
-    )
-
-
 def _write_rows(snapshot: Snapshot, folder: Path, names: Sequence[str]) -> None:
     """Write the aggregates, the predictions, or both."""
     if AGGREGATES in names:
@@ -295,28 +287,24 @@ def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
     """Return whether a written guarantee equals the computed one; numbers may differ by rounding."""
     exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
     figures = ("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
+    if computed.keys() != written.keys():  # some of the names below exist under some units only
+        return False
+    if any(computed.get(name) != written.get(name) for name in exact):
+        return False
+    for name in figures:
+        ours, theirs = computed.get(name), written.get(name)
+        if ours is None or not isinstance(theirs, int | float):
+            if ours is not theirs:
+                return False
+        elif not math.isclose(ours, theirs, rel_tol=1e-6, abs_tol=1e-12):
+            return False
+    ours, theirs = computed.get("additional", []), written.get("additional", [])
     return (
-        computed.keys() == written.keys()  # the last of each are there under node units only
-        and all(computed.get(name) == written.get(name) for name in exact)
-        and all(_close(computed.get(name), written.get(name)) for name in figures)
-        and _additional_agree(computed.get("additional", []), written.get("additional", []))
+        isinstance(theirs, list)
+        and len(ours) == len(theirs)
+        and all(isinstance(entry, dict) for entry in theirs)
+        and all(map(_agree, ours, theirs))
     )
-
-
-def _additional_agree(computed: list[dict[str, Any]], written: object) -> bool:
-    """Return whether the additional guarantees equal the computed ones."""
-    return (
-        isinstance(written, list)
-        and len(computed) == len(written)
-        and all(isinstance(entry, dict) for entry in written)
-        and all(map(_agree, computed, written))
-    )
-
-
-def _close(ours: float | None, theirs: object) -> bool:
-    if ours is None or not isinstance(theirs, int | float):
-        return ours is theirs
-    return math.isclose(ours, theirs, rel_tol=1e-6, abs_tol=1e-12)
 
 
 # -- predictions as a table: node, predicted class, one probability a class ------------------------------

@@ -144,9 +144,12 @@ def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
         return ()
     if not isinstance(event, ByGroup):
         return ("all",)
-    names = _groups_of(event)
+    count = len(event.events)
+    names: Sequence[str] = event.partition.split("/")
+    if len(names) != count:  # the partition's own name does not list its groups
+        names = _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
     paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
-    return ("all",) if len(paying) == len(names) else paying
+    return ("all",) if len(paying) == count else paying
 
 
 def charged_to_text(pays: Sequence[str]) -> str:
@@ -156,11 +159,3 @@ def charged_to_text(pays: Sequence[str]) -> str:
     'val, test and unsplit'
     """
     return ", ".join("test and unsplit" if name == _PARTS[-1] else name for name in pays)
-
-
-def _groups_of(event: ByGroup) -> Sequence[str]:
-    """Return the groups' names: those in the partition's own, if it lists them."""
-    described, count = event.partition.split("/"), len(event.events)
-    if len(described) == count:
-        return described
-    return _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
