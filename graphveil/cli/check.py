@@ -1,7 +1,6 @@
 """``check``: how each column of two tables is used, all validation errors, and the suggested command."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
+_NO_LABEL = "No label column is given. Set --label, and replace COLUMN in the suggested command."
 
 
 @grouped
@@ -70,12 +70,8 @@ def check(
     problems += unfit
     command = None
     if not unfit and (not found.problems or found.suggestion is not None):
-        weights = {"--weight": tables.weight, "--max-weight": tables.max_weight}
-        words = _suggested_command(nodes, edges, roles, weights, unit)
-        words += ["--directed"] * columns.directed
-        words += ["--classes", columns.classes] if columns.classes else []
-        words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
-        command = suggested_command(words, (found.suggestion or choices).flags())
+        flags = (found.suggestion or choices).flags()
+        command = suggested_command(_training_words(tables, columns, roles, unit), flags)
     notes = Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
     if not problems and (scaled := _scaled(found, private=(unit or "").startswith("node-"))):
         notes = (*notes, f"Scaling: {scaled}.")
@@ -108,19 +104,26 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     return [empty_part_message(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
-_NO_LABEL = "No label column is given. Set --label, and replace COLUMN in the suggested command."
-
-
-def _suggested_command(
-    nodes: Path, edges: Path, roles: Any, extra: dict[str, Any], unit: str | None
-) -> list[str]:
+def _training_words(tables: TableOptions, columns: ColumnOptions, roles: Any, unit: str | None) -> list[str]:
+    """Return the command that trains on two tables with these roles of columns, as words."""
     unit = unit or _DEFAULT_UNIT
-    named = {"--id": roles.id, "--label": roles.label or "COLUMN", "--source": roles.source}
-    named |= {"--target": roles.target, "--split": roles.split} | extra
-    columns = [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
-    budget = _BUDGET.get(unit, ["--epsilon", "8"] if unit != "none" else [])
-    method = "gcn" if unit == "none" else "classcode"
-    return ["train", method, "--nodes", str(nodes), "--edges", str(edges), *columns, "--unit", unit, *budget]
+    named = {
+        "--id": roles.id,
+        "--label": roles.label or "COLUMN",
+        "--source": roles.source,
+        "--target": roles.target,
+        "--split": roles.split,
+        "--weight": tables.weight,
+        "--max-weight": tables.max_weight,
+    }
+    words = ["train", "gcn" if unit == "none" else "classcode"]
+    words += ["--nodes", str(tables.nodes), "--edges", str(tables.edges)]
+    words += [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
+    words += ["--unit", unit, *_BUDGET.get(unit, ["--epsilon", "8"] if unit != "none" else [])]
+    words += ["--directed"] * columns.directed
+    words += ["--classes", columns.classes] if columns.classes else []
+    words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
+    return words
 
 
 def _show(

@@ -82,17 +82,11 @@ class Screen:
         self.notes = _console(sys.stderr, needed=False)
         self.results = self.notes if as_json else _console(sys.stdout, needed=True)
         if as_json:
-            self._check_output_writable()
-
-    def _check_output_writable(self) -> None:
-        """Raise an error if the output is closed or full, before any budget is spent.
-
-        Only a write can detect this, and JSON may begin with a blank.
-        """
-        try:
-            _write(" ")
-        except CommandError as error:
-            raise CommandError(MISUSE, f"{error} No privacy budget was spent.", error.kind) from None
+            # Only a write detects an output that is closed or full, and JSON may begin with a blank.
+            try:
+                _write(" ")
+            except CommandError as error:
+                raise CommandError(MISUSE, f"{error} No privacy budget was spent.", error.kind) from None
 
     def print_line(self, text: str, *, style: str = "") -> None:
         """Print a line of result unchanged, except for escaped control characters."""
@@ -151,15 +145,12 @@ class Screen:
             if not _fits(table, self.results):
                 left.remove(column)
                 table = _table(head, rows, left, right)
-        if len(head) > 2 and not _fits(table, self.results):  # folded cells would be hard to compare
-            self._print_as_blocks(head, rows)
+        if len(head) <= 2 or _fits(table, self.results):
+            if not self.results.is_terminal:  # what is no screen takes any width
+                self.results.width = max(self.results.width, _unfolded_width(table, self.results))
+            self.results.print(table, soft_wrap=False)
             return
-        if not self.results.is_terminal:  # what is no screen takes any width
-            self.results.width = max(self.results.width, _unfolded_width(table, self.results))
-        self.results.print(table, soft_wrap=False)
-
-    def _print_as_blocks(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a table that is too wide as one block per row: its first cell, then the others by name."""
+        # Folded cells would be hard to compare: one block per row, its first cell, then the others by name.
         for first, *others in rows:
             self.print_line(first, style="bold")
             grid = Table.grid(padding=(0, 2))

@@ -234,7 +234,13 @@ class Command(TyperCommand):
         if ctx.info_name == "train":
             named = [word for word in ctx.meta.get("words", ()) if word in METHODS]
             if named:
-                rich.print(parameters_panel(named[0]))
+                table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
+                table.add_column(overflow="fold", style="cyan bold")
+                table.add_column()
+                for assignment, description in parameters(named[0]).items():
+                    table.add_row(Text(assignment), Text(description))
+                title = f"Parameters of {named[0]}, set with --set"
+                rich.print(Panel(table, title=title, title_align="left", border_style="dim"))
             else:
                 typer.echo("\nRun `graphveil train METHOD --help` for the parameters of a method (--set).")
         # Not as Typer's epilog, which would wrap a command into lines that cannot be pasted.
@@ -278,18 +284,6 @@ _FLAGS = {
     *("replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"),
 }
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
-
-
-def parameters_panel(method: str) -> Panel:
-    """Return a method's parameters for --set: name, default and description."""
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
-    table.add_column(overflow="fold", style="cyan bold")
-    table.add_column()
-    for assignment, description in parameters(method).items():
-        table.add_row(Text(assignment), Text(description))
-    return Panel(
-        table, title=f"Parameters of {method}, set with --set", title_align="left", border_style="dim"
-    )
 
 
 def parameters(method: str) -> dict[str, str]:

@@ -13,6 +13,13 @@ from graphveil.errors import ArtifactError, ConfigError
 if TYPE_CHECKING:
     from graphveil.runs.calibration import Calibration
 
+_SIZES = {
+    "nodes": ("nodes", "--nodes-count"),
+    "classes": ("classes", "--classes-count"),
+    "features": ("features", "--features-count"),
+    "train_records": ("training nodes", "--training-count"),
+}
+
 
 def datasets(
     name: Annotated[
@@ -176,14 +183,6 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
         flags = ", ".join(_SIZES[name][1] for name in found.assumed)
         screen.print_line(f"Assumed sizes: {sizes}. The noise depends on them; set {flags}.")
     screen.emit_json(found.as_dict())
-
-
-_SIZES = {
-    "nodes": ("nodes", "--nodes-count"),
-    "classes": ("classes", "--classes-count"),
-    "features": ("features", "--features-count"),
-    "train_records": ("training nodes", "--training-count"),
-}
 
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:

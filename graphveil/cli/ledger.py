@@ -545,7 +545,7 @@ def _epsilon_values(account: "Account", step: "HistoryEntry") -> dict[str, float
 
 
 def _versions(past: "History") -> str:
-    """Print which data the budgets are for."""
+    """Return which data the budgets are for, as text."""
     days = [f"{version.time[:10]} (entry {version.entry})" for version in past.versions]
     if not days:
         return "not bound to data; the first run that names it binds it"

@@ -41,6 +41,7 @@ def prepare(
     """Write a graph's sorted edges to disk, for graphs larger than memory."""
     from graphveil.data import prepare as prepared
     from graphveil.data.tables.encoding import REFUSE
+    from graphveil.privacy.statements import counted
 
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:
@@ -70,22 +71,18 @@ def prepare(
         decimal=columns.decimal,
         memory=memory,
     )
-    show(screen, made.path, made.nodes, made.edges, time.perf_counter() - start)
-
-
-def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> None:
-    """Print what was written."""
-    from graphveil.privacy.statements import counted
-
+    seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    print_facts = {
-        "internal": True,
-        "nodes": nodes,
-        "edges": edges,
-        "path": str(path),
-        "seconds": round(seconds, 3),
-        "peak_rss_mb": round(peak, 1),
-    }
+    size = f"{counted(made.nodes, 'node')}, {counted(made.edges, 'edge')}"
     screen.print_line(_INTERNAL, style="bold")
-    screen.print_line(f"{path}: {counted(nodes, 'node')}, {counted(edges, 'edge')}, {seconds:.1f} s")
-    screen.emit_json(print_facts)
+    screen.print_line(f"{made.path}: {size}, {seconds:.1f} s")
+    screen.emit_json(
+        {
+            "internal": True,
+            "nodes": made.nodes,
+            "edges": made.edges,
+            "path": str(made.path),
+            "seconds": round(seconds, 3),
+            "peak_rss_mb": round(peak, 1),
+        }
+    )

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 LIST = "list"
 _MAX_JOBS = 4  # by default: each cell needs about a gigabyte
 _NOTE_INTERVAL = 30.0  # seconds between two lines without a live grid
+_MODES = {
+    "paper": "paper: the paper's algorithm, accounting and search; no valid guarantee",
+    "strict": "strict: one valid guarantee per cell; the data are public, and no ledger is charged",
+}
 
 TargetName = Annotated[
     str,
@@ -158,9 +162,9 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
         screen.print_line("Minutes are for three runs and two jobs. Details: graphveil reproduce list TARGET")
         screen.emit_json({"targets": rows})
         return
-    print_facts = describe(target_named(name), root)
-    screen.table(("", name), [(key, words) for key, words in print_facts])
-    screen.emit_json({"target": name, "facts": [list(fact) for fact in print_facts]})
+    facts = describe(target_named(name), root)
+    screen.table(("", name), [(key, words) for key, words in facts])
+    screen.emit_json({"target": name, "facts": [list(fact) for fact in facts]})
 
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
@@ -178,12 +182,6 @@ def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
     if target.needs:
         rows.append(("needs", target.needs))
     return [*rows, ("folder", str(grid.folder.root))]
-
-
-_MODES = {
-    "paper": "paper: the paper's algorithm, accounting and search; no valid guarantee",
-    "strict": "strict: one valid guarantee per cell; the data are public, and no ledger is charged",
-}
 
 
 def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Screen) -> None:
