@@ -115,7 +115,13 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     if plan is None:
         return ()
     runs = [list(equal) for _, equal in groupby(plan.queries)]
-    costs = [_costs(run, plan) for run in runs]
+    costs = list[list[_Cost]]()
+    for run in runs:  # a cost for each group of records, or one cost if all groups are alike
+        events = [query.event(plan.unit) for query in run]
+        grouped = [event.events for event in events if isinstance(event, ByGroup)]
+        cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
+        known = {case: _Cost.from_event(case, plan.delta) for case in dict.fromkeys(cases)}
+        costs.append([known[case] for case in cases])
     shares = _shares(costs, plan)
     return tuple(
         Stage(
@@ -179,15 +185,6 @@ class _Cost:
         return cls(epsilon, renyi.epsilon_of_event(event, delta), mu**2)
 
 
-def _costs(run: Sequence[Query], plan: ReleasePlan) -> list[_Cost]:
-    """Return the cost for each group of records, or one cost if all groups are alike."""
-    events = [query.event(plan.unit) for query in run]
-    grouped = [event.events for event in events if isinstance(event, ByGroup)]
-    cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
-    known = {case: _Cost.from_event(case, plan.delta) for case in dict.fromkeys(cases)}
-    return [known[case] for case in cases]
-
-
 def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
     """Return each stage's share: for the records that meet most stages, or else for those that it meets."""
     if not isinstance(plan.unit, NodeUnit):
@@ -217,10 +214,6 @@ def _noise_of(query: Query) -> dict[str, Any]:
         "sampling_rate": description.sampling_rate,
         "noise_multiplier": multiplier,
     }
-
-
-_EPSILONS = (1e-2, 50.0)
-_STRIDE = 1.5  # of the logarithm of epsilon, while looking for two that enclose the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,6 +423,10 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
         max_tpr_at_1pct_fpr=guarantee.max_tpr(),
         stages=stages_of(plan),
     )
+
+
+_EPSILONS = (1e-2, 50.0)
+_STRIDE = 1.5  # of the logarithm of epsilon, while looking for two that enclose the answer
 
 
 def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None], *, sampled: bool) -> float:

@@ -5,25 +5,19 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from graphveil.errors import ConfigError
-from graphveil.runs.parameters import parse_value, read_settings, read_theta
-
-if TYPE_CHECKING:
-    from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.protocol import LabelLaw
-    from graphveil.mechanisms import FeatureRR, MultiBit
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.errors import GraphError
+from graphveil.errors import ConfigError, GraphError
+from graphveil.runs.parameters import parse_value, read_settings, read_theta
 
 if TYPE_CHECKING:
     from graphveil.data import Adjacency
     from graphveil.data.tables import Column
     from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.collect.protocol import LabelLaw
     from graphveil.local.collect.report_tables import CheckedReports
+    from graphveil.mechanisms import FeatureRR, MultiBit
 
 MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
 RR = "rr"
@@ -58,6 +52,7 @@ class ProtocolBuilder:
         ((120.0, 2.5), ('age', 'height'), ('red', 'blue'))
         """
         from graphveil.local.collect import CollectionProtocol
+        from graphveil.local.collect.protocol import LABELS
 
         columns, names = _items("--columns", self.columns), _items("--classes", self.classes)
         if columns and self.dim is not None:
@@ -76,22 +71,30 @@ class ProtocolBuilder:
             )
         counted = len(names) == 1 and names[0].isdecimal()
         classes = int(names[0]) if counted else len(names)
+        features = None if dim is None or self.eps_x is None else self._features(self.eps_x, dim)
+        label: LabelLaw | None = None
+        if self.eps_y is not None:
+            mechanism = None if self.label_mechanism == RR else self.label_mechanism
+            label = LABELS[mechanism](epsilon=self.eps_y, classes=classes)
         return CollectionProtocol(
-            features=None if dim is None or self.eps_x is None else self._features(self.eps_x, dim),
-            label=None if self.eps_y is None else _label(self.eps_y, classes, self.label_mechanism),
+            features=features,
+            label=label,
             purpose=self.purpose,
             columns=columns,
             class_names=() if counted else names,
         )
 
     def _features(self, epsilon: float, dim: int) -> "MultiBit | FeatureRR":
-        from graphveil.mechanisms import Bounds, FeatureRR, MultiBit
+        from graphveil.mechanisms import Bounds, FeatureMechanism, FeatureRR, MultiBit
 
         kind: type[MultiBit | FeatureRR] = MultiBit if self.mechanism == MULTI_BIT else FeatureRR
         low, high = (parse_value(name, getattr(self, name), _ENDS) for name in ("low", "high"))
         bounds = Bounds(_like(low, high), _like(high, low))
         given: dict[str, Any] = {"epsilon": epsilon, "dim": dim, "bounds": bounds}
-        given |= read_settings(self.settings, _own(kind), self.mechanism)
+        # Settings are the keywords that only this mechanism has; an allocation is a file, and no text.
+        hints, common = get_type_hints(kind), {part.name for part in fields(FeatureMechanism)}
+        own = [part.name for part in fields(kind) if part.name not in {*common, "allocation"}]
+        given |= read_settings(self.settings, {name: hints[name] for name in own}, self.mechanism)
         if self.theta is not None:
             if kind is MultiBit:
                 raise ConfigError(f"--theta is for --mechanism {FEATURE_RR}; {MULTI_BIT} samples features")
@@ -117,20 +120,6 @@ def _items(flag: str, text: str | None) -> tuple[str, ...]:
 def _like(end: Any, other: Any) -> Any:
     """Return one bound for all features as one each, where the other bound is."""
     return (end,) * len(other) if isinstance(other, tuple) and not isinstance(end, tuple) else end
-
-
-def _label(epsilon: float, classes: int, mechanism: str) -> "LabelLaw":
-    from graphveil.local.collect.protocol import LABELS
-
-    return LABELS[None if mechanism == RR else mechanism](epsilon=epsilon, classes=classes)
-
-
-def _own(kind: type[Any]) -> dict[str, Any]:
-    """Return the keywords that only this mechanism has, with their types; an allocation is no text."""
-    from graphveil.mechanisms import FeatureMechanism
-
-    hints, common = get_type_hints(kind), {part.name for part in fields(FeatureMechanism)}
-    return {part.name: hints[part.name] for part in fields(kind) if part.name not in {*common, "allocation"}}
 
 
 def receive_on_edges(
@@ -161,7 +150,13 @@ def receive_on_edges(
     from graphveil.local.collect.report_tables import read_reports, receive_reports
 
     if features:
-        _check_features(protocol, nodes)
+        if protocol.features is None and protocol.label is not None and nodes is None:
+            raise ConfigError(
+                "the protocol collects labels alone, and there is nothing to learn them from: name a table "
+                "of all nodes' public features (--nodes), or collect features, too"
+            )
+        if protocol.features is not None and nodes is not None:
+            raise ConfigError("the protocol collects features, and the reports are used; drop --nodes")
     elif nodes is not None:
         raise ConfigError("the method reads no features; drop --nodes")
     ids, texts = read_reports(encoded_reports, id=id)
@@ -187,16 +182,6 @@ def _text(ids: "Column") -> "Column":
     text = as_text(ids)
     assert text is not None  # ids are whole numbers or text
     return text
-
-
-def _check_features(protocol: "CollectionProtocol", nodes: Path | None) -> None:
-    if protocol.features is None and protocol.label is not None and nodes is None:
-        raise ConfigError(
-            "the protocol collects labels alone, and there is nothing to learn them from: name a table of "
-            "all nodes' public features (--nodes), or collect features, too"
-        )
-    if protocol.features is not None and nodes is not None:
-        raise ConfigError("the protocol collects features, and the reports are used; drop --nodes")
 
 
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:

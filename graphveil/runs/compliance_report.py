@@ -88,7 +88,11 @@ class ComplianceReport:
     @property
     def sections(self) -> Iterator[tuple[str, Sequence[str]]]:
         """Titles and lines between the summary and the totals."""
-        yield "Protected", [_protected(self.guarantee)]
+        if self.guarantee.all_valid:
+            protected = "; ".join(one.covers for one in (self.guarantee, *self.guarantee.additional))
+        else:
+            protected = "nothing: the guarantee is not valid, because of the deviations below"
+        yield "Protected", [protected]
         flaws = (f"deviation: {why}" for why in all_deviations(self.guarantee))
         yield "Not protected", [*not_covered(self.guarantee), *flaws]
         yield "Access to the outputs", self.audience
@@ -139,13 +143,6 @@ def update_compliance_report(run: Path) -> None:
         )
 
 
-def _protected(guarantee: Guarantee) -> str:
-    if not guarantee.all_valid:
-        return "nothing: the guarantee is not valid, because of the deviations below"
-    additional = "".join(f"; {one.covers}" for one in guarantee.additional)
-    return f"{guarantee.covers}{additional}"
-
-
 def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
     """Yield the authorized readers of each part of a run's folder."""
     if guarantee.unit == NoUnit.name or not guarantee.all_valid:
@@ -176,8 +173,11 @@ def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee)
         both = combined_guarantee(sorted([guarantee, *prices], key=lambda one: -one.delta))
         others = counted(len(prices), "prediction")
         yield _total(f"model and {others} of other graphs, if all share edges", both)
-    spent = _of_data(folder, guarantee)
-    if spent is not None:
+    receipts = receipts_in(folder.receipts)
+    place = read_json(folder.receipts).get("place") if receipts else None
+    if place is not None:  # the ledger's account of the data that the run was trained on
+        ledger = open_ledger_at(place).data_set(receipts[0]["data_set"])
+        spent = RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
         limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"
         count = f"{spent['releases']:,} release{'' if spent['releases'] == 1 else 's'}"
         words = f"all entries of data set {spent['data_set']} in its ledger ({count}{limit})"
@@ -191,16 +191,6 @@ def _total(what: str, guarantee: Guarantee) -> NoticeTotal:
 
 def _mark(guarantee: Guarantee) -> str:
     return invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
-
-
-def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
-    """Return the ledger's account of the data that the run was trained on; None without a ledger."""
-    receipts = receipts_in(folder.receipts)
-    place = read_json(folder.receipts).get("place") if receipts else None
-    if place is None:
-        return None
-    ledger = open_ledger_at(place).data_set(receipts[0]["data_set"])
-    return RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
 
 
 def unrecorded(metrics: Mapping[str, Any]) -> str:

@@ -159,20 +159,16 @@ class Experiment:
 
     def prepared(self, graph: "Graph") -> "Graph":
         """Return a graph with its public part, as its recipe prepares it."""
-        recipe = self._recipe
-        graph = graph.replace(public=self.public.part(graph, self._columns, seed=self.seed))
-        return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
-
-    @property
-    def _columns(self) -> GraphTableColumns:
-        known = self.source
-        return GraphTableColumns(
-            nodes=known.nodes,
-            id=known.id,
-            source=known.source,
-            target=known.target,
-            csv_format=known.csv_format,
+        recipe, source = self._recipe, self.source
+        columns = GraphTableColumns(
+            nodes=source.nodes,
+            id=source.id,
+            source=source.source,
+            target=source.target,
+            csv_format=source.csv_format,
         )
+        graph = graph.replace(public=self.public.part(graph, columns, seed=self.seed))
+        return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.

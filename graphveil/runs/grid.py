@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
@@ -155,20 +154,20 @@ def _as_ours(error: Exception) -> GraphveilError:
 
 # -- in a worker -------------------------------------------------------------------------------------------
 
-_run: Callable[[Any], Any]  # what a worker does with a task; set when it starts
+_worker: tuple[RunTask[Any, Any], Connection]  # what a worker runs, and its pipe; set when it starts
 
 
 def _start_worker(
     run: RunTask[Any, Any], pipes: Sequence[Connection], taken: "Synchronized[int]", closed: Connection
 ) -> None:
     """Prepare a worker: it takes one of the pipes, and leaves interrupts to the first process."""
-    global _run
+    global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_exit_when_closed, args=(closed,), daemon=True).start()
     with taken.get_lock():
         pipe = pipes[taken.value]
         taken.value += 1
-    _run = partial(_run_with_requests, run, pipe)
+    _worker = run, pipe
 
 
 def _exit_when_closed(closed: Connection) -> None:
@@ -177,7 +176,10 @@ def _exit_when_closed(closed: Connection) -> None:
     os._exit(1)
 
 
-def _run_with_requests(run: RunTask[Task, Done], pipe: Connection, task: Task) -> Done:
+def _run_task(task: Any) -> Any:
+    """Run a task in a worker; its requests go to the first process, and its errors are ours."""
+    run, pipe = _worker
+
     def send_request(request: Any) -> Any:
         pipe.send(request)
         found, problem = pipe.recv()
@@ -189,7 +191,3 @@ def _run_with_requests(run: RunTask[Task, Done], pipe: Connection, task: Task) -
         return run(task, send_request)
     except Exception as error:
         raise _as_ours(error) from error
-
-
-def _run_task(task: Any) -> Any:
-    return _run(task)

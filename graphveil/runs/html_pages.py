@@ -62,10 +62,18 @@ def report_page(
         notice: Privacy compliance report of the run.
     """
     releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
+    sizes = (
+        f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
+        f"{counted(metrics['classes'], 'class', 'classes')}"
+    )
+    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
+    runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
+    seconds = metrics["seconds"]
+    times = [(stage, f"{spent:.2f}") for stage, spent in seconds.items() if stage != "total" and spent]
     return render(
         "run_report.html",
         title=f"{metrics['method']} on {metrics['dataset']}",
-        lede=_lede(metrics),
+        lede=f"{sizes}{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page",
         tiles=_tiles(metrics),
         chart=_result_chart(metrics),
         results=_run_results(metrics),
@@ -78,22 +86,12 @@ def report_page(
         releases=release_cells(releases) if releases else None,
         losses=_losses(history),
         seed=history[0][0] if history else None,
-        times=_times(metrics),
+        times=(("stage", "seconds"), [*times, ("total of one run", f"{seconds['total']:.2f}")]),
         peak_mb=metrics["peak_rss_mb"],
         seconds=metrics["seconds_wall"],
         facts=list(notice.sections),
         scope=notice.scope_table,
         record=notice.record,
-    )
-
-
-def _lede(metrics: Mapping[str, Any]) -> str:
-    runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
-    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
-    return (
-        f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
-        f"{counted(metrics['classes'], 'class', 'classes')}"
-        f"{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page"
     )
 
 
@@ -157,7 +155,19 @@ def _remarks(metrics: Mapping[str, Any]) -> list[str]:
         notes.append("Single run: the interval reflects test-set size only, not variation between runs.")
     notes += cost_remarks(metrics)
     notes += [NO_FEATURES] if metrics.get("constant_feature") else []
-    notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
+    baseline = metrics["baseline_guarantee"]
+    if single and not baseline:
+        return notes
+    together = metrics["guarantee_all_runs"]
+    models = "The model" if single else f"All {metrics['runs']} runs"
+    mlp = " with the mlp" if baseline else ""
+    page = ", with everything on this page" if metrics["covered"] else ""
+    tested = f" {TEST_LABELS}" if not single and metrics["unit"] == "local-attributes" else ""
+    notes.append(
+        f"Epsilon is that of one model. {models}{mlp} on these {protected_things(metrics['unit'])} "
+        f"together{page}: epsilon {_epsilon(together['epsilon'])} at delta "
+        f"{format_delta(together['delta'])}.{tested}"
+    )
     return notes
 
 
@@ -169,19 +179,6 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     rate = f"≤ {percent_up(cost.max_tpr)} %{cost.mark}"
     return name, *accuracies, f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
-
-
-def _all_runs(metrics: Mapping[str, Any]) -> str:
-    together, runs = metrics["guarantee_all_runs"], metrics["runs"]
-    data = protected_things(metrics["unit"])
-    models = f"All {runs} runs" if runs > 1 else "The model"
-    baseline = " with the mlp" if metrics["baseline_guarantee"] else ""
-    tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "local-attributes" else ""
-    page = ", with everything on this page" if metrics["covered"] else ""
-    return (
-        f"Epsilon is that of one model. {models}{baseline} on these {data} together{page}: epsilon "
-        f"{_epsilon(together['epsilon'])} at delta {format_delta(together['delta'])}.{tested}"
-    )
 
 
 def _attacker(guarantee: Guarantee) -> dict[str, Any]:
@@ -217,40 +214,23 @@ def _losses(history: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
     first = [row for row in history if row[0] == history[0][0]]
     charts = list[tuple[str, str]]()
     for model, stage in dict.fromkeys((row[1], row[2]) for row in first):
-        lines = _loss_lines([row for row in first if (row[1], row[2]) == (model, stage)])
+        fits: list[list[Sequence[Any]]] = []
+        for row in first:
+            if (row[1], row[2]) == (model, stage):
+                # A stage that trains several networks begins its epochs again with each of them.
+                if not fits or row[3] <= fits[-1][-1][3]:
+                    fits.append([])
+                fits[-1].append(row)
+        lines = [
+            PlotLine(name, [(row[3], row[column]) for row in fit if row[column] is not None], number)
+            for number, (column, name) in enumerate(((4, "training loss"), (5, "validation loss")))
+            for fit in fits
+        ]
+        lines = [line for line in lines if line.points]
         if lines:
             title, draw = f"{model}: {stage}", partial(line_chart, lines, x_label="epoch", y_label="loss")
             charts.append((title, inline_svg(draw, title)))
     return charts
-
-
-def _loss_lines(rows: Sequence[Sequence[Any]]) -> list[PlotLine]:
-    """Return one stage's losses; a stage that trains several networks has a line for each."""
-    lines = [
-        PlotLine(name, [(row[3], row[column]) for row in fit if row[column] is not None], number)
-        for number, (column, name) in enumerate(((4, "training loss"), (5, "validation loss")))
-        for fit in _fits(rows)
-    ]
-    return [line for line in lines if line.points]
-
-
-def _fits(rows: Sequence[Sequence[Any]]) -> list[list[Sequence[Any]]]:
-    """Cut a stage's rows where the epochs start again."""
-    fits: list[list[Sequence[Any]]] = []
-    for row in rows:
-        if not fits or row[3] <= fits[-1][-1][3]:
-            fits.append([])
-        fits[-1].append(row)
-    return fits
-
-
-def _times(metrics: Mapping[str, Any]) -> _Table:
-    stages = [
-        (stage, f"{seconds:.2f}")
-        for stage, seconds in metrics["seconds"].items()
-        if stage != "total" and seconds
-    ]
-    return ("stage", "seconds"), [*stages, ("total of one run", f"{metrics['seconds']['total']:.2f}")]
 
 
 # -- several runs ------------------------------------------------------------------------------------------
@@ -320,23 +300,24 @@ def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
         "baseline, %",
         "gain",
     )
-    return head, [_result(run) for run in runs]
-
-
-def _result(run: FinishedRun) -> tuple[str, ...]:
-    cost, baseline = Cost.from_guarantee(run.metrics["guarantee"]), run.baseline
-    return (
-        run.name,
-        run.group,
-        str(run.metrics["dataset"]),
-        str(run.metrics["unit"]),
-        f"{_epsilon(cost.epsilon)}{cost.mark}",
-        format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
-        f"{percent_up(cost.max_tpr)}{cost.mark}",
-        run.accuracy.percent(),
-        ABSENT if baseline is None else baseline.percent(),
-        _gain(run.accuracy, baseline),
-    )
+    rows = []
+    for run in runs:
+        cost, baseline = Cost.from_guarantee(run.metrics["guarantee"]), run.baseline
+        rows.append(
+            (
+                run.name,
+                run.group,
+                str(run.metrics["dataset"]),
+                str(run.metrics["unit"]),
+                f"{_epsilon(cost.epsilon)}{cost.mark}",
+                format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
+                f"{percent_up(cost.max_tpr)}{cost.mark}",
+                run.accuracy.percent(),
+                ABSENT if baseline is None else baseline.percent(),
+                _gain(run.accuracy, baseline),
+            )
+        )
+    return head, rows
 
 
 def _accuracies(runs: Sequence[FinishedRun]) -> str:
@@ -400,18 +381,15 @@ def _guarantee_name(run: FinishedRun, one: Guarantee) -> str:
 
 
 def _attacks(runs: Sequence[FinishedRun]) -> _Table:
-    rows = [
-        (run.name, attack, one["attacker"], *(_share(one.get(key)) for key in _ATTACK_KEYS))
-        for run in runs
-        for attack, found in run.attacks.items()
-        for one in found.get("attackers", ())
-    ]
+    rows = []
+    for run in runs:
+        for attack, found in run.attacks.items():
+            for one in found.get("attackers", ()):
+                values = [one.get(key) for key in _ATTACK_KEYS]
+                shown = [ABSENT if value is None else f"{value:.3f}" for value in values]
+                rows.append((run.name, attack, one["attacker"], *shown))
     head = ("run", "attack", "attacker", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR")
     return head, rows
-
-
-def _share(value: Any) -> str:
-    return ABSENT if value is None else f"{value:.3f}"
 
 
 def _budget(runs: Sequence[FinishedRun]) -> _Table:

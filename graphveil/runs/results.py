@@ -139,24 +139,16 @@ def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
 
     A baseline may have learned from the method's own LDP reports; and a paper's accounting may differ.
     """
-    same = []
+    remarks = []
     if metrics["mlp_test_accuracy"] is not None:
-        same += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
-        same += [SAME_FEATURES] if metrics["guarantee"].get("additional") else []
-    return [*same, *_paper_epsilon_remark(metrics)]
-
-
-def _paper_epsilon_remark(metrics: Mapping[str, Any]) -> list[str]:
-    """Return what a paper makes of noise for which another epsilon is shown."""
-    requested, found = metrics["epsilon"], metrics["guarantee"]["epsilon"]
-    if (
-        metrics["mode"] != "paper"
-        or not requested
-        or not found
-        or format_upper_bound(requested) == format_upper_bound(found)
-    ):
-        return []
-    return [f"The paper's accounting calls this noise epsilon {format_upper_bound(requested)}."]
+        remarks += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
+        remarks += [SAME_FEATURES] if metrics["guarantee"].get("additional") else []
+    requested, proved = metrics["epsilon"], metrics["guarantee"]["epsilon"]
+    if metrics["mode"] == "paper" and requested and proved:
+        stated = format_upper_bound(requested)
+        if stated != format_upper_bound(proved):
+            remarks.append(f"The paper's accounting calls this noise epsilon {stated}.")
+    return remarks
 
 
 def _short(value: float) -> float:

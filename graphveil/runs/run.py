@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
-    from graphveil.estimators.method import PreparedFit
     from graphveil.release import AggregationBackend
 
 OnProgress = Callable[[str, int, int], None]
@@ -141,6 +140,8 @@ def _run(
     backend: "AggregationBackend | str | None",
 ) -> RunResult:
     """Return the record of one run, from the folder if it was finished before."""
+    from graphveil.local.local_estimator import LocalEstimator
+
     experiment = plan.experiment
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
@@ -164,8 +165,14 @@ def _run(
     baseline = experiment.baseline(index)
     if baseline is not None:
         reported = _labeled(show, f"{prefix}baseline ")
-        prepared = None if first is None else first.baseline
-        _fit_baseline(model, baseline, prepared, split, reported, workspace / "mlp", public)
+        if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
+            # Nodes randomize their records, which must not be reported twice.
+            baseline.fit_same_reports(model, split, on_progress=reported)
+        else:
+            seen = _baseline_view(model, split)
+            prepared = None if first is None else first.baseline
+            given = prepared if prepared is not None and prepared.graph is seen else seen
+            baseline.fit(given, on_progress=reported, workspace=workspace / "mlp", cache=public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
@@ -174,26 +181,6 @@ def _run(
         add_receipts(folder.receipts, account)
     write_checked(path, asdict(record))
     return record
-
-
-def _fit_baseline(
-    model: "Estimator",
-    baseline: "Estimator",
-    prepared: "PreparedFit | None",
-    split: "Graph",
-    show: OnProgress,
-    workspace: Path,
-    public: Path,
-) -> None:
-    """Fit the baseline: to the same reports where nodes randomize their records, else to the graph."""
-    from graphveil.local.local_estimator import LocalEstimator
-
-    if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
-        baseline.fit_same_reports(model, split, on_progress=show)
-    else:
-        seen = _baseline_view(model, split)
-        given = prepared if prepared is not None and prepared.graph is seen else seen
-        baseline.fit(given, on_progress=show, workspace=workspace, cache=public)
 
 
 def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
@@ -266,11 +253,19 @@ def _stage_release(
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
         shutil.rmtree(attempt, ignore_errors=True)
+    if isinstance(model.protected_unit, NodeUnit):  # labels are protected: only charged counts
+        where = "accuracy of labeled nodes, from noisy counts"
+        published = {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
+    else:
+        exact = {"test accuracy": record.accuracy["test"]}
+        if record.baseline is not None and model.method != BASELINE_METHOD:
+            exact["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
+        published = {name: value for name, value in exact.items() if value is not None}
     runs = record.guarantees * experiment.runs
     card = Card(
         dataset=experiment.source.published_name,
         recipe=experiment.recipe_name,
-        accuracies=_published_accuracies(model, record),
+        accuracies=published,
         other_runs=other_runs(
             experiment.seed,
             experiment.runs,
@@ -284,19 +279,10 @@ def _stage_release(
         write_graph_fingerprint(workspace, model.graph_fingerprint)
 
 
-def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:
-    """Return the values of a model card: released values with public labels, or charged counts."""
-    if isinstance(model.protected_unit, NodeUnit):
-        where = "accuracy of labeled nodes, from noisy counts"
-        return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
-    accuracies = {"test accuracy": record.accuracy["test"]}
-    if record.baseline is not None and model.method != BASELINE_METHOD:
-        accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
-    return {name: value for name, value in accuracies.items() if value is not None}
-
-
 def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
     guarantee = records[0].guarantees[0]
+    own = [record.accuracy for record in records]
+    baselines = [record.baseline for record in records if record.baseline is not None]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
     # Exact accuracies are covered where they follow from what was released and from public labels. Under
     # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
@@ -307,7 +293,10 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     metrics = {
         **_configuration(plan, guarantee),
-        **_accuracy_figures(records),
+        "test_accuracy": _summary(own, "test"),
+        "val_accuracy": _summary(own, "val"),
+        "mlp_test_accuracy": _summary(baselines, "test"),
+        "mlp_val_accuracy": _summary(baselines, "val"),
         "tested": sum(tested for tested, *_ in records[0].per_class) or None,
         "per_class": _class_figures(records[0], graph),
         "homophily": records[0].homophily,
@@ -360,6 +349,8 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
     experiment = plan.experiment
     model = experiment.model(0)
+    # A method may use less than the given budget, and the configuration has the given one.
+    given = model.epsilon if guarantee.releases else None
     # Budgets of features and label, if those are protected; None means infinity.
     reported = [item for one in (guarantee, *guarantee.additional) for item in one.as_dict().items()]
     return {
@@ -367,7 +358,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "dataset": experiment.source.name,
         "recipe": experiment.recipe_name,
         "unit": guarantee.unit,
-        "epsilon": _epsilon(model, guarantee),
+        "epsilon": guarantee.as_dict()["epsilon"] if given is None else given,
         **{name: value for name, value in reported if name in ("eps_x", "eps_y")},
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
@@ -378,24 +369,6 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "noise_std": list(plan.noise_std),
         "releases": [asdict(row) for row in plan.releases],
         "stages": [stage.as_dict() for stage in plan.stages],
-    }
-
-
-def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
-    """Return the given budget, if there is one; else that of the guarantee."""
-    given = model.epsilon if guarantee.releases else None
-    return guarantee.as_dict()["epsilon"] if given is None else given
-
-
-def _accuracy_figures(records: Sequence[RunResult]) -> dict[str, Any]:
-    """Return the exact accuracies; a baseline that was left out has none."""
-    own = [record.accuracy for record in records]
-    baselines = [record.baseline for record in records if record.baseline is not None]
-    return {
-        "test_accuracy": _summary(own, "test"),
-        "val_accuracy": _summary(own, "val"),
-        "mlp_test_accuracy": _summary(baselines, "test"),
-        "mlp_val_accuracy": _summary(baselines, "val"),
     }
 
 

@@ -18,12 +18,16 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
-from graphveil.release import ReleasePlan
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
 from graphveil.runs.run_folder import RunFolder, write_json
 
 INTERNAL = "Internal: an audit shows how far the noise goes; keep it with the data."
 _SAME = 1e-6  # relative, of two epsilons
+_ALWAYS_UNSEEN = (
+    "the training of this run itself: only its queries of protected data are repeated, on other data",
+    "graphs of more nodes than the canaries', and pairs that were not drawn",
+    "timings, memory, file sizes, and the machine's source of randomness",
+)
 
 Audit = TypeVar("Audit")
 
@@ -124,7 +128,14 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             "there is no claim to audit"
         )
     plan = method.plan(fitted.sizes)
-    replays, unseen = _replays(plan, pairs, seed)
+    replays, unseen = list[tuple[str, NeighborTestResult]](), list[str]()
+    if plan is not None:
+        for query in dict.fromkeys(plan.queries):
+            report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
+            if report is None:
+                unseen.append(f"a replay of {query.stage}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}")
+            else:
+                replays.append((query.stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
     reports = _reports(method, fitted.sizes.features or 1, fitted.sizes.classes)
     if canaries is not None:
@@ -142,41 +153,16 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     )
     write_json(folder.internal / "audit.json", found.as_dict())
     if found.bars:
-        write_atomic(folder.internal / "audit.html", audit_page(found).encode())
+        page = render(
+            "chart_page.html",
+            title=f"Audit: {found.method}, unit {found.unit}",
+            lede=INTERNAL,
+            chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
+            caption="Bars: the lower bound that canaries certify. Ticks: the claim, which none may pass.",
+            not_examined=found.unseen,
+        )
+        write_atomic(folder.internal / "audit.html", page.encode())
     return found
-
-
-def audit_page(found: RunAudit) -> str:
-    """Return a page with what was certified of each stage next to its claim, complete in itself."""
-    return render(
-        "chart_page.html",
-        title=f"Audit: {found.method}, unit {found.unit}",
-        lede=INTERNAL,
-        chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
-        caption="Bars: the lower bound that canaries certify. Ticks: the claim, which none may pass.",
-        not_examined=found.unseen,
-    )
-
-
-_ALWAYS_UNSEEN = (
-    "the training of this run itself: only its queries of protected data are repeated, on other data",
-    "graphs of more nodes than the canaries', and pairs that were not drawn",
-    "timings, memory, file sizes, and the machine's source of randomness",
-)
-
-
-def _replays(
-    plan: ReleasePlan | None, pairs: int, seed: int
-) -> tuple[list[tuple[str, NeighborTestResult]], list[str]]:
-    done, unseen = [], []
-    for query in dict.fromkeys(() if plan is None else plan.queries):
-        assert plan is not None
-        report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
-        if report is None:
-            unseen.append(f"a replay of {query.stage}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}")
-        else:
-            done.append((query.stage, report))
-    return done, unseen
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
@@ -200,7 +186,17 @@ def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
         bounds.append(
             ("features", claimed, _confirmed(lambda: audit_feature_mechanism(law), _within(claimed)))
         )
-    return [_report(part, claimed, bound) for part, claimed, bound in bounds if bound is not None]
+    return [
+        {
+            "part": part,
+            "epsilon_at_least": bound.epsilon,
+            "claimed": claimed,
+            "max_certifiable_epsilon": bound.max_certifiable,
+            "valid": bound.epsilon <= claimed,
+        }
+        for part, claimed, bound in bounds
+        if bound is not None
+    ]
 
 
 def _confirmed(audit: Callable[[], Audit], is_valid: Callable[[Audit], bool]) -> Audit:
@@ -211,13 +207,3 @@ def _confirmed(audit: Callable[[], Audit], is_valid: Callable[[Audit], bool]) ->
 
 def _within(claimed: float) -> Callable[[LowerBound | None], bool]:
     return lambda bound: bound is None or bound.epsilon <= claimed
-
-
-def _report(part: str, claimed: float, bound: LowerBound) -> dict[str, Any]:
-    return {
-        "part": part,
-        "epsilon_at_least": bound.epsilon,
-        "claimed": claimed,
-        "max_certifiable_epsilon": bound.max_certifiable,
-        "valid": bound.epsilon <= claimed,
-    }

@@ -167,7 +167,17 @@ class RunFolder:
         """
         if not resume:
             self._make(configuration)
-        with self._exclusive_lock():
+        try:
+            make_folder(self.work, private=True)
+            # The lock ends with the process, also if that is killed.
+            lock = FileLock(self.work / "lock", timeout=0, mode=0o600).acquire()
+        except Timeout:
+            raise ConfigError(
+                f"another process is at work in {self.root}; wait until it has ended, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise self._unusable(error) from None
+        with lock:
             if resume:
                 self.check(configuration, resume=True)
                 if self.complete:
@@ -192,21 +202,6 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise self._unusable(error) from None
-
-    @contextmanager
-    def _exclusive_lock(self) -> Iterator[None]:
-        """Hold the folder's lock, which ends with the process if it is killed."""
-        try:
-            make_folder(self.work, private=True)
-            lock = FileLock(self.work / "lock", timeout=0, mode=0o600).acquire()
-        except Timeout:
-            raise ConfigError(
-                f"another process is at work in {self.root}; wait until it has ended, or choose another --out"
-            ) from None
-        except OSError as error:
-            raise self._unusable(error) from None
-        with lock:
-            yield
 
     @property
     def missing(self) -> tuple[Path, ...]:
@@ -255,23 +250,21 @@ class RunFolder:
         """
         for place in (self.internal / GRAPH_FINGERPRINT_FILE, self.per_node, self.release):
             staged = workspace / place.name
-            if staged.exists() and not place.exists():
-                self._check_staged(workspace, place.name, digests)
-                staged.replace(place)
+            if not staged.exists() or place.exists():
+                continue
+            if digests is not None:
+                known, found = (
+                    {file: digest for file, digest in files.items() if file.startswith(f"{place.name}/")}
+                    for files in (digests, self.staged(workspace))
+                )
+                if known != found:
+                    raise ArtifactError(
+                        f"the files of {place.name}/ that wait in {workspace} are not those that the run "
+                        "wrote, so they are not published; start a new run in a new folder (what was "
+                        "recorded stays charged)"
+                    )
+            staged.replace(place)
         shutil.rmtree(self.work, ignore_errors=True)
-
-    def _check_staged(self, workspace: Path, name: str, digests: Mapping[str, str] | None) -> None:
-        if digests is None:
-            return
-        known, found = (
-            {file: digest for file, digest in all_files.items() if file.startswith(f"{name}/")}
-            for all_files in (digests, self.staged(workspace))
-        )
-        if known != found:
-            raise ArtifactError(
-                f"the files of {name}/ that wait in {workspace} are not those that the run wrote, so they "
-                "are not published; start a new run in a new folder (what was recorded stays charged)"
-            )
 
     def _locked(self) -> dict[str, Any]:
         try:

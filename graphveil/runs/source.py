@@ -7,16 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
-from graphveil.data.tables.files import CsvFormat
-from graphveil.errors import ConfigError
-
-if TYPE_CHECKING:
-    from graphveil.data import Graph
-    from graphveil.data.tables.inspect_tables import Roles, TableInspection
-from typing import TYPE_CHECKING
-
-from graphveil.data.tables.files import COMMAS
-from graphveil.errors import UnitError
+from graphveil.data.tables.files import COMMAS, CsvFormat
+from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from graphveil.data import Graph, PublicPart
+    from graphveil.data.tables.inspect_tables import Roles, TableInspection
 
 _COLUMNS = ("id", "label", "source", "target")
 _CHOICES = (
@@ -379,7 +372,12 @@ def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Ten
 
 def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
     """Return which nodes have a value in a column, bool (N); a named dataset has its labels alone."""
+    import numpy as np
     import torch
+
+    from graphveil.data import tables
+    from graphveil.data.graph_files import read_ids
+    from graphveil.data.tables.files import check_columns
 
     column, _, value = (part.strip() for part in text.partition("="))
     if columns.nodes is None:
@@ -388,28 +386,14 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
         names = graph.class_names or tuple(map(str, range(graph.num_classes)))
         found = graph.y == (names.index(value) if value in names else graph.num_classes)
     else:
+        csv_format = columns.csv_format
+        check_columns(columns.nodes, [column], csv_format)
+        places = read_ids(columns.nodes, ids_of(graph), column=columns.id or "id", csv_format=csv_format)
+        table = tables.read(columns.nodes, [column], csv_format=csv_format)
+        values = tables.column(table, column).to_pylist()
         found = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        found[torch.from_numpy(_rows_where(graph, columns, column, value))] = True
+        chosen = np.array([str(each) == value for each in values])
+        found[torch.from_numpy(places[chosen])] = True
     if not bool(found.any()):
         raise ConfigError(f"--private-where {text!r}: no node has this value; check column and value")
-    return found
-
-
-def _rows_where(
-    graph: "Graph", columns: GraphTableColumns, column: str, value: str
-) -> "npt.NDArray[np.integer[Any]]":
-    """Return the indices of the nodes whose row of the table has a value."""
-    import numpy as np
-
-    from graphveil.data import tables
-    from graphveil.data.graph_files import read_ids
-    from graphveil.data.tables.files import check_columns
-
-    assert columns.nodes is not None
-    csv_format = columns.csv_format
-    check_columns(columns.nodes, [column], csv_format)
-    places = read_ids(columns.nodes, ids_of(graph), column=columns.id or "id", csv_format=csv_format)
-    table = tables.read(columns.nodes, [column], csv_format=csv_format)
-    values = tables.column(table, column).to_pylist()
-    found: npt.NDArray[np.integer[Any]] = places[np.array([str(each) == value for each in values])]
     return found
