@@ -102,7 +102,15 @@ class Worker:
         if self._work[0] != query:
             return _NO_WORK
         try:
-            return self._work[1](self._edges(rows, edges)).numpy()
+            stored = self._graph[1]
+            if stored is not None:
+                found = stored.rows(*rows)
+            else:
+                if rows not in self._kept:  # a block is sent once
+                    assert edges is not None
+                    self._kept[rows] = self._opened(edges)
+                found = self._kept[rows]
+            return self._work[1](found).numpy()
         except Exception as error:
             return _words(error)
 
@@ -110,16 +118,6 @@ class Worker:
         """Discard the work, tables and key of a query; the work of a later query is kept."""
         if self._work is not None and self._work[0] == query:
             self._work, self._wrong = None, _NO_WORK
-
-    def _edges(self, rows: Rows, edges: SealedBlob | None) -> EdgeBlock:
-        """Return a block that is read from shared storage, received now, or received before."""
-        stored = self._graph[1]
-        if stored is not None:
-            return stored.rows(*rows)
-        if rows not in self._kept:
-            assert edges is not None
-            self._kept[rows] = self._opened(edges)
-        return self._kept[rows]
 
     def _opened(self, sealed_blob: SealedBlob) -> Any:
         return open_value(sealed_blob, self._box, map(self._fetch, sealed_blob.parts))
@@ -155,18 +153,14 @@ def open_value(sealed_blob: SealedBlob, box: SecretBox, parts: Iterable[Bytes]) 
         place += box.open_into(memory[place:], f"{sealed_blob.name}/{number}", part)
     if place != sealed_blob.size:
         raise ReleaseError(DAMAGED)
-    first, *buffers = _pieces_in(memory)
-    return cloudpickle.loads(first, buffers=buffers)
-
-
-def _pieces_in(memory: Bytes) -> Iterator[Bytes]:
-    """Yield the pieces that are stored after their lengths."""
-    width = _LENGTH.itemsize
+    # The pieces follow their lengths, which follow the number of pieces.
+    width, pieces = _LENGTH.itemsize, list[Bytes]()
     count = int(memory[:width].view(_LENGTH)[0])
     place = _filled(width * (1 + count))
     for length in memory[width : width * (1 + count)].view(_LENGTH).tolist():
-        yield memory[place : place + length]
+        pieces.append(memory[place : place + length])
         place += _filled(length)
+    return cloudpickle.loads(pieces[0], buffers=pieces[1:])
 
 
 def _pieces(value: object) -> list[Bytes]:
