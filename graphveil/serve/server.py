@@ -69,6 +69,19 @@ def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool =
         workers: Number of processes.
         factory: Whether ``app`` makes the application.
     """
+    # JSON lines on standard error: of the server, and only the class of errors of other parts.
+    output = {"handlers": ["stderr"], "propagate": False}
+    log_config: dict[str, Any] = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonLogFormatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "loggers": {
+            LOG.name: {**output, "level": "INFO"},
+            "uvicorn.error": {**output, "level": "WARNING"},
+            "asyncio": {**output, "level": "ERROR"},
+        },
+    }
     return uvicorn.Config(
         app,
         factory=factory,
@@ -76,7 +89,7 @@ def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool =
         http=cast(Any, ConnectionLimits(limits.connections, limits.head_seconds).open),
         ws="none",
         lifespan="off",
-        log_config=log_config(),
+        log_config=log_config,
         access_log=False,  # it would quote whole addresses
         server_header=False,
         proxy_headers=False,
@@ -206,22 +219,6 @@ def _worker_app(service: Service) -> FastAPI:
 def log_startup(listener: socket.socket, host: str, workers: int) -> None:
     """Log the line that has the address and the port."""
     LOG.info(json.dumps({"listening": host, "port": listener.getsockname()[1], "workers": workers}))
-
-
-def log_config() -> dict[str, Any]:
-    """Return JSON lines on standard error: of the server, and only the class of errors of other parts."""
-    output = {"handlers": ["stderr"], "propagate": False}
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"json": {"()": JsonLogFormatter}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-        "loggers": {
-            LOG.name: {**output, "level": "INFO"},
-            "uvicorn.error": {**output, "level": "WARNING"},
-            "asyncio": {**output, "level": "ERROR"},
-        },
-    }
 
 
 class JsonLogFormatter(logging.Formatter):
