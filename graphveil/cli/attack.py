@@ -20,7 +20,6 @@ _BOUND_NOTE = (
     "The attack bound is for one edge and an attacker who knows all other data. Over many pairs, public "
     "features may reveal more."
 )
-_SERVERS = {"unpoisoned": "no malicious clients", "unpoisoned_robust": "robust, no malicious clients"}
 _NO_BOUND_NOTE = "There is no valid guarantee for {things}, and therefore no attack bound."
 
 Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of the sampling.")]
@@ -212,8 +211,14 @@ def poisoning(
             attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
     screen.print_line(INTERNAL, style="bold")
-    accuracies = ("unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust")
-    rows = [(_SERVERS.get(name, name), f"{100 * getattr(report, name):.1f}") for name in accuracies]
+    servers = {
+        "unpoisoned": "no malicious clients",
+        "poisoned": "poisoned",
+        "checked": "checked",
+        "robust": "robust",
+        "unpoisoned_robust": "robust, no malicious clients",
+    }
+    rows = [(words, f"{100 * getattr(report, name):.1f}") for name, words in servers.items()]
     screen.table(("server", "test accuracy"), rows, right=(1,))
     _finish("poisoning", report.as_dict(), (), attack_target, screen)
 

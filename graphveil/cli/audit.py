@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from graphveil.runs.run_audit import RunAudit
 
 _ANY = 100.0  # a certifiable epsilon above it is not printed
-_HEAD = ("stage", "canaries", "lower bound", "claim", "certifiable", "method")
 
 
 def audit(
@@ -60,7 +59,8 @@ def _show(found: "RunAudit", screen: Screen) -> None:
             )
             for one in plan.planted
         ]
-        screen.table(_HEAD, rows, right=(1, 2, 3, 4))
+        head = ("stage", "canaries", "lower bound", "claim", "certifiable", "method")
+        screen.table(head, rows, right=(1, 2, 3, 4))
     for one in found.reports:
         most = f", largest certifiable value {one['max_certifiable_epsilon']:.4g}"
         screen.print_line(

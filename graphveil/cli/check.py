@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
-_NO_LABEL = "No label column is given. Set --label, and replace COLUMN in the suggested command."
 
 
 @grouped
@@ -65,7 +64,9 @@ def check(
         listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
         private_records=(unit or "").startswith("node-"),
     )
-    problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
+    problems = list(found.problems)
+    if not roles.label and not columns.classes:
+        problems.append("No label column is given. Set --label, and replace COLUMN in the suggested command.")
     unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
-_MODELS = ("the model", "mlp (no graph)")
 _BY_LIST = "one number for all, or a,b,c"
 EpsX = Annotated[
     float | None, flag(_PRIVACY, "--eps-x", "Privacy budget epsilon of all features of a record.")
@@ -544,7 +543,8 @@ def learn(
                 screen.print_line(line, style="bold")
             # Accuracies on reported validation labels, since exact labels are not available.
             shares = [one.agreement_["val"] for one in models]
-            rows = [(name, f"{100 * share:.1f}") for name, share in zip(_MODELS, shares, strict=False)]
+            names = ("the model", "mlp (no graph)")[: len(shares)]
+            rows = [(name, f"{100 * share:.1f}") for name, share in zip(names, shares, strict=True)]
             screen.table(("method", "agreement with reported validation labels, %"), rows)
             assert loaded_protocol.label is not None
             kept = loaded_protocol.label.keep

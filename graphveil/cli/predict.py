@@ -31,10 +31,6 @@ _TOTAL_ADDS_UP = {
     "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
     "records": "since a person may be in both graphs",
 }
-_TOTAL_IS_MAX = "the maximum of both, since you assert that the graphs share no {thing}"
-_KNOWN = "none: this is the training graph, or a graph that was predicted before"
-_NO_QUERY = "none: this model does not query the {about} of a graph to predict"
-_CHOICES = ("features", "drop", "categories")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 AssumeDisjointEdges = Annotated[
@@ -142,14 +138,20 @@ def predict(
         )
         accounts.check_room()
     after, about = model.guarantee_after(graph, **assumptions), protected_parts(model.guarantee)
-    apart = "edge" if assume_disjoint_edges else "person"
-    why = _TOTAL_IS_MAX.format(thing=apart) if any(assumptions.values()) else _TOTAL_ADDS_UP[about]
+    if any(assumptions.values()):
+        apart = "edge" if assume_disjoint_edges else "person"
+        why = f"the maximum of both, since you assert that the graphs share no {apart}"
+    else:
+        why = _TOTAL_ADDS_UP[about]
     if not RunFolder(run).lock.is_file():
         why += "; earlier predictions add to it"
     elif count := len(earlier_predictions(run)):
         why += f"; including {counted(count, 'earlier prediction')} of other graphs"
     known = model.is_fitted_graph(graph)
-    no_cost_note = _KNOWN if known else _NO_QUERY.format(about=about)
+    if known:
+        no_cost_note = "none: this is the training graph, or a graph that was predicted before"
+    else:
+        no_cost_note = f"none: this model does not query the {about} of a graph to predict"
     rows = _facts(graph, privacy_cost, after, about, why, no_cost_note)
     screen.print_facts(
         "Privacy cost of predicting this graph"
@@ -187,7 +189,8 @@ def _other_graph(
         roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
         known = {role: configuration.get(f"data.{role}") for role in roles}
     encoding = None
-    if not any(flags[name] is not None for name in _CHOICES):
+    # Training decided on these, unless flags do.
+    if all(flags[name] is None for name in ("features", "drop", "categories")):
         trained = internal.columns.is_file()
         encoding = Encoding.from_plain(read_json(internal.columns)) if trained else model.encoding_
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.tracking import MLflow
 
-_PLAN = "Plan (no privacy budget has been spent)"
-_RESUMED = "Plan of the resumed run (finished queries are not charged again)"
 SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
 HETERO = "heterorr"  # protects features under a unit of edges
@@ -235,7 +233,10 @@ def _train(
             account = RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    screen.print_facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
+    title = "Plan (no privacy budget has been spent)"
+    if resume:
+        title = "Plan of the resumed run (finished queries are not charged again)"
+    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return

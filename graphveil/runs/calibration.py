@@ -37,10 +37,6 @@ from graphveil.privacy import ByGroup, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import Query, ReleasePlan
 
-_UNEQUAL = "no edge is charged for all of these in full: the charge depends on the public groups of its ends"
-_ROUNDING = 1e-6
-_WHOLE = 0.98  # of a budget: a search for the noise may leave less than the rest
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -147,7 +143,9 @@ def unequal_shares_note(stages: Sequence[Stage]) -> str:
     ''
     """
     of_records = any(stage.pays for stage in stages)
-    return _UNEQUAL if not of_records and sum(stage.share for stage in stages) > 1 + _ROUNDING else ""
+    if of_records or sum(stage.share for stage in stages) <= 1 + 1e-6:  # shares are rounded
+        return ""
+    return "no edge is charged for all of these in full: the charge depends on the public groups of its ends"
 
 
 def unspent_budget_note(given: float | None, spent: float) -> str:
@@ -158,7 +156,7 @@ def unspent_budget_note(given: float | None, spent: float) -> str:
     >>> unspent_budget_note(1.0, 0.9999), unspent_budget_note(None, 3.0)
     ('', '')
     """
-    if given is None or spent >= _WHOLE * given:
+    if given is None or spent >= 0.98 * given:  # a search for the noise may leave the rest
         return ""
     return (
         f"this plan has no use for all of the epsilon {given:g} that was given; what it leaves stays unspent"

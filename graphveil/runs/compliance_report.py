@@ -25,8 +25,6 @@ from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json
 
 FILE = "PRIVACY.md"
-_HEAD = ("scope", "ε", "δ")
-_SIGNATURE_LINE = "Name, role, date, signature: ______________________________"
 _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 
@@ -100,7 +98,7 @@ class ComplianceReport:
     @property
     def scope_table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
         """Head and rows of the table of totals."""
-        return _HEAD, [total.cells for total in self.totals]
+        return ("scope", "ε", "δ"), [total.cells for total in self.totals]
 
     def markdown(self) -> str:
         """Return the page for the run's folder."""
@@ -125,7 +123,7 @@ class ComplianceReport:
             totals=totals,
             statement=self.guarantee.formal_statement(),
             record=self.record,
-            signature=_SIGNATURE_LINE,
+            signature="Name, role, date, signature: ______________________________",
         )
 
 

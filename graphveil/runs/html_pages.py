@@ -39,8 +39,6 @@ from graphveil.runs.results import ABSENT, Cost, FinishedRun, Summary, baseline_
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)  # false-positive rates of the tables
-_COMPARABLE = {"dataset": "data sets", "unit": "units", "delta": "deltas", "recipe": "recipes"}
-_ATTACK_KEYS = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
 BLIND = PlotLine("blind guessing", [(0.0, 0.0), (1.0, 1.0)])
 
 
@@ -280,7 +278,8 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
 
 def _differences(runs: Sequence[FinishedRun]) -> str:
     """Explain why the rows of the table have different guarantees."""
-    differ = [words for key, words in _COMPARABLE.items() if len({run.metrics[key] for run in runs}) > 1]
+    comparable = {"dataset": "data sets", "unit": "units", "delta": "deltas", "recipe": "recipes"}
+    differ = [words for key, words in comparable.items() if len({run.metrics[key] for run in runs}) > 1]
     if not differ:
         return ""
     words = " and ".join([", ".join(differ[:-1]), differ[-1]] if differ[1:] else differ)
@@ -385,7 +384,7 @@ def _attacks(runs: Sequence[FinishedRun]) -> _Table:
     for run in runs:
         for attack, found in run.attacks.items():
             for one in found.get("attackers", ()):
-                values = [one.get(key) for key in _ATTACK_KEYS]
+                values = [one.get(key) for key in ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")]
                 shown = [ABSENT if value is None else f"{value:.3f}" for value in values]
                 rows.append((run.name, attack, one["attacker"], *shown))
     head = ("run", "attack", "attacker", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR")

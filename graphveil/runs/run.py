@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from graphveil.release import AggregationBackend
 
 OnProgress = Callable[[str, int, int], None]
-_PARTS = {"test": "test", "val": "validation"}
-_EDGES_PUBLIC = (NoUnit.name, LocalAttributes.name)
-_PUBLIC = "public"  # a run's folder of intermediate results that method and baseline compute from public data
 BASELINE_METHOD = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
@@ -154,7 +151,7 @@ def _run(
     # What was shown is what is executed, unless the preview was of another graph.
     first = plan.first if index == 0 and plan.first is not None and plan.first.graph is graph else None
     split = experiment.split(graph, index) if first is None else first.method.graph
-    public = shared or workspace / _PUBLIC
+    public = shared or workspace / "public"  # what method and baseline compute from public data alone
     model = experiment.model(index).fit(
         split if first is None else first.method,
         on_progress=_labeled(show, prefix),
@@ -254,8 +251,9 @@ def _stage_release(
     for attempt in (release, per_node):
         shutil.rmtree(attempt, ignore_errors=True)
     if isinstance(model.protected_unit, NodeUnit):  # labels are protected: only charged counts
+        names = {"test": "test", "val": "validation"}
         where = "accuracy of labeled nodes, from noisy counts"
-        published = {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
+        published = {f"{names[part]} {where}": value for part, value in record.private_accuracy.items()}
     else:
         exact = {"test accuracy": record.accuracy["test"]}
         if record.baseline is not None and model.method != BASELINE_METHOD:
@@ -290,6 +288,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
     covered = guarantee.unit == LocalAttributes.name or (
         guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
     )
+    edges_public = guarantee.unit in (NoUnit.name, LocalAttributes.name)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     metrics = {
         **_configuration(plan, guarantee),
@@ -319,7 +318,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "features": graph.num_features,
         "constant_feature": graph.encoding is not None and graph.encoding.constant,
         "classes": graph.num_classes,
-        "edges_stored": len(graph.adjacency.indices) if guarantee.unit in _EDGES_PUBLIC else None,
+        "edges_stored": len(graph.adjacency.indices) if edges_public else None,
         "seconds": _seconds(records),
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)),

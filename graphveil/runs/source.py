@@ -279,7 +279,8 @@ class PublicFlags:
 
     def __post_init__(self) -> None:
         """Raise an error for contradictory flags."""
-        ways = [f"--{name.replace('_', '-')}" for name in _WAYS if getattr(self, name) is not None]
+        names = ("public_edges", "private_fraction", "private_where")
+        ways = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ConfigError(f"{' and '.join(ways)} both define which edges are public; keep one")
         if self.private_where is not None and self.private_nodes is not None:
@@ -333,9 +334,6 @@ class PublicFlags:
             ids, csv_format = ids_of(graph), columns.csv_format
             public = read_edges(self.public_edges, ids, **ends, directed=False, csv_format=csv_format)
         return PublicPart(public, listed)
-
-
-_WAYS = ("public_edges", "private_fraction", "private_where")
 
 
 @dataclass(frozen=True, kw_only=True)
