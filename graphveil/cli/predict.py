@@ -91,11 +91,9 @@ def predict(
     from graphveil.data import tables
     from graphveil.estimators.saved import load_model
     from graphveil.ledger import ledger_of
-    from graphveil.privacy.statements import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.charges import PredictionAccounts, earlier_predictions, restore_earlier_predictions
+    from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
-    from graphveil.runs.run_folder import RunFolder
 
     chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
@@ -138,21 +136,9 @@ def predict(
         )
         accounts.check_room()
     after, about = model.guarantee_after(graph, **assumptions), protected_parts(model.guarantee)
-    if any(assumptions.values()):
-        apart = "edge" if assume_disjoint_edges else "person"
-        why = f"the maximum of both, since you assert that the graphs share no {apart}"
-    else:
-        why = _TOTAL_ADDS_UP[about]
-    if not RunFolder(run).lock.is_file():
-        why += "; earlier predictions add to it"
-    elif count := len(earlier_predictions(run)):
-        why += f"; including {counted(count, 'earlier prediction')} of other graphs"
     known = model.is_fitted_graph(graph)
-    if known:
-        no_cost_note = "none: this is the training graph, or a graph that was predicted before"
-    else:
-        no_cost_note = f"none: this model does not query the {about} of a graph to predict"
-    rows = _facts(graph, privacy_cost, after, about, why, no_cost_note)
+    apart = "edge" if assume_disjoint_edges else "person" if assume_disjoint_nodes else None
+    rows = _facts(run, graph, privacy_cost, after, about, apart, known=known)
     screen.print_facts(
         "Privacy cost of predicting this graph"
         if known
@@ -215,19 +201,39 @@ def _other_graph(
 
 
 def _facts(
+    run: Path,
     graph: "Graph",
     privacy_cost: "Guarantee | None",
     after: "Guarantee",
     about: str,
-    why: str,
-    no_cost_note: str,
+    apart: str | None,
+    *,
+    known: bool,
 ) -> list[tuple[str, str]]:
+    """Return names and values of what a prediction costs.
+
+    ``apart`` is what the graphs share none of, as the caller asserts. ``known`` is whether this graph was
+    trained on or predicted before.
+    """
     from graphveil.artifacts.cards import attack_bound_text
     from graphveil.privacy.statements import counted, format_epsilon_delta
+    from graphveil.runs.charges import earlier_predictions
+    from graphveil.runs.run_folder import RunFolder
 
     rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
     if privacy_cost is None:
-        return [*rows, ("privacy cost", no_cost_note)]
+        reason = f"this model does not query the {about} of a graph to predict"
+        if known:
+            reason = "this is the training graph, or a graph that was predicted before"
+        return [*rows, ("privacy cost", f"none: {reason}")]
+    if apart is not None:
+        why = f"the maximum of both, since you assert that the graphs share no {apart}"
+    else:
+        why = _TOTAL_ADDS_UP[about]
+    if not RunFolder(run).lock.is_file():
+        why += "; earlier predictions add to it"
+    elif count := len(earlier_predictions(run)):
+        why += f"; including {counted(count, 'earlier prediction')} of other graphs"
     return [
         *rows,
         (
