@@ -86,14 +86,9 @@ def _law(edges: np.ndarray, exponent: float) -> np.ndarray:
     return np.asarray(law / law.sum())
 
 
-def _private(graph: SmallGraph) -> np.ndarray:
-    """Return the adjacency among the first five nodes, which are publicly the private part."""
-    return graph.a[:LEAVES, :LEAVES]
-
-
 def chosen_tree(graph: SmallGraph, noise: NoiseRecorder, halves: float = 1.0) -> None:
     """The exponential mechanism over trees with exponent epsilon / Delta (halves 2: epsilon / (2 Delta))."""
-    edges = _private(graph)
+    edges = graph.a[:LEAVES, :LEAVES]  # among the first five nodes, which are publicly the private part
     if len(edges) > 2:
         noise.choose(_law(edges, EPSILON / (halves * sensitivity(len(edges)))))
 
