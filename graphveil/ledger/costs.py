@@ -343,7 +343,7 @@ class PrivacyCost:
         return exact(found) + pure if found < math.inf else math.inf
 
     def _composed(self, delta: Fraction) -> Fraction | float:
-        if not delta and (self.mu_squared or not self._has_pure_epsilon):
+        if not delta and self.mu_squared:
             return math.inf
         found = privacy_curve(self.event).epsilon(float(delta))
         return exact(found) if found < math.inf else math.inf

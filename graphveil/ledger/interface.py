@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -123,6 +124,9 @@ class PrivacyLedger(Protocol):
 class MemoryLedger:
     """A ledger in memory, with an optional limit. Its entries are lost when the process ends.
 
+    Privacy:
+        Stores events and never the data. Charges: what is recorded.
+
     >>> MemoryLedger()
     MemoryLedger(0 releases; forgotten when this process ends: attach a ledger to keep them)
     >>> from graphveil.privacy.events import Gaussian
@@ -141,7 +145,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
         Args:
             epsilon: Limit of epsilon; None for no limit.
-            delta: Delta of the limit. Required with ``epsilon``.
+            delta: Delta of the limit. Required with ``epsilon``. With 0, only pure ε-DP releases fit.
             entries: Releases that were recorded elsewhere before. They may exceed the limit.
 
         Raises:
@@ -408,9 +412,14 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
 
 
 def _epsilon(entries: list[Entry], delta: float) -> float:
-    """Return the epsilon of some entries together, at the delta that their slack leaves."""
-    left = delta - sum(entry.slack for entry in entries)
-    return _curve(entries).epsilon(left) if left > 0 else math.inf
+    """Return the epsilon of some entries together, at the delta that their slack leaves.
+
+    At delta 0 this is the sum of epsilons if all releases have pure ε-DP: given the earlier outputs, each
+    likelihood ratio is at most e^epsilon, so their product is at most e to the sum, for adaptive releases as
+    well. Randomized response attains it. Any Gaussian, sampled or non-private release has no epsilon there.
+    """
+    left = Fraction(delta) - sum((Fraction(entry.slack) for entry in entries), Fraction(0))
+    return _curve(entries).epsilon(float(left)) if left >= 0 else math.inf
 
 
 def _curve(entries: list[Entry]) -> Curve:

@@ -187,7 +187,7 @@ class ShiftedCurve(Curve):
     def epsilon(self, delta: float) -> float:
         """Return the other curve's epsilon at the remaining delta, plus ``more``."""
         left = delta - self.lost
-        return self.curve.epsilon(left) + self.more if left > 0 else math.inf
+        return self.curve.epsilon(left) + self.more if left >= 0 else math.inf
 
     def tpr(self, fpr: float) -> float:
         """Return e^more times the other curve's rate, plus the lost delta, for any test of both."""
@@ -288,20 +288,22 @@ class PldCurve(Curve):
 
     ``delta_error`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds,
     which is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
+    ``largest_loss`` bounds every loss of the distribution, which is then epsilon at delta 0.
     """
 
     pld: Any
     delta_error: float = 0.0
+    largest_loss: float = math.inf
 
     def delta(self, epsilon: float) -> float:
         """Return the distribution's delta at this epsilon, and the doubt on top."""
         return min(1.0, float(self.pld.get_delta_for_epsilon(epsilon)) + self.delta_error)
 
     def epsilon(self, delta: float) -> float:
-        """Return the distribution's epsilon at this delta less the doubt; infinity if nothing is left."""
+        """Return the distribution's epsilon at this delta less the doubt, or its largest loss."""
         left = delta - self.delta_error
         if left <= 0:
-            return math.inf
+            return self.largest_loss if delta >= 0 else math.inf
         # The two directions compose separately, so the larger epsilon counts, not a mixture of both.
         directions = (
             [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
@@ -511,7 +513,10 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
     composed = _losses(tuple(total.rest.items()), interval)
     if total.mu_squared:
         composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
-    return PldCurve(composed, _ROUNDING * sum(total.rest.values()))
+    # Likelihood ratios multiply, so losses of pure releases add up to at most the sum of their epsilons.
+    pure = not total.mu_squared and all(isinstance(part, PureDP) for part in total.rest)
+    largest_loss = _pure_epsilon(total) if pure else math.inf
+    return PldCurve(composed, _ROUNDING * sum(total.rest.values()), largest_loss)
 
 
 def _pure_epsilon(total: CanonicalComposition) -> float:

@@ -76,10 +76,10 @@ def epsilon_of(mu: float, delta: float) -> float:
     >>> round(epsilon_of(1.0, 1e-5), 6)
     4.377178
     """
-    if mu <= _MOST and delta_of(0.0, mu) <= delta:
+    if delta <= 0 or mu > _MOST:  # no Gaussian has an epsilon at delta 0, also if its delta underflows
+        return 0.0 if not mu and delta == 0 else math.inf
+    if delta_of(0.0, mu) <= delta:
         return 0.0
-    if delta <= 0 or mu > _MOST:
-        return math.inf
     upper = 1.0
     while delta_of(upper, mu) > delta:
         upper *= 2

@@ -138,7 +138,7 @@ def test_closing_a_second_connection_keeps_the_locks_of_the_first(tmp_path: Path
 
 
 @on_server
-def test_a_commit_whose_acknowledgement_was_lost_is_charged_once(place: str) -> None:
+def test_a_commit_with_a_lost_acknowledgement_is_charged_once(place: str) -> None:
     ledger = Ledger(place)
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
     friends, lost = ledger.data_set("friends"), list[int]()

@@ -9,6 +9,7 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
+from graphveil.errors import BudgetError
 from graphveil.ledger import Entry, Limit, MemoryLedger, PrivacyCost, costs
 from graphveil.privacy import UndirectedEdge, compose, privacy_curve
 from graphveil.privacy.events import (
@@ -46,6 +47,66 @@ def entry(event: Event, name: str = "a", slack: float = 0.0) -> Entry:
 
 def total_of(entries: Iterable[Entry]) -> PrivacyCost:
     return reduce(PrivacyCost.plus, map(PrivacyCost.from_entry, entries), PrivacyCost())
+
+
+PURE: dict[str, list[Event]] = {
+    "one": [PureDP(0.3)],
+    "several": [PureDP(0.1), PureDP(0.2), PureDP(0.1)],
+    "bounded": [ApproximateDP(0.25), PureDP(0.5)],
+    "reports": [LocalReport("features", 0.1), LocalReport("label", 0.25)],
+    "groups": [ByGroup("t", (PureDP(0.1), PureDP(0.3))), ByGroup("t", (PureDP(0.2), PureDP(0.1)))],
+    "no change": [Gaussian(0.0), PureDP(0.1)],
+    "many kinds": [PureDP(0.01 + 2**-n) for n in range(2, 20)],  # 2^18 values of the loss
+}
+NOT_PURE: dict[str, Event] = {
+    "small mu": Gaussian(1e-100),
+    "table": PairwiseGaussian("a", ((0.1,),)),
+    "delta": ApproximateDP(0.0, 1e-300),
+    "sampled": PoissonGaussian(100.0, 0.01, 1),
+    "roots": PoissonRoots(100.0, 0.01, 1, 3),
+    "group": ByGroup("t", (PureDP(0.1), Gaussian(1e-6))),
+    "no privacy": NonPrivate(),
+}
+
+
+def epsilon_of_worst_group(events: list[Event]) -> Fraction:
+    """Return the sum of epsilons of the worst group: the largest log-likelihood ratio of all outputs."""
+    groups = [event.events if isinstance(event, ByGroup) else (event, event) for event in events]
+    return max(
+        sum((Fraction(str(getattr(group[side], "epsilon", 0.0))) for group in groups), Fraction(0))
+        for side in (0, 1)
+    )
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_releases_fit_a_limit_at_delta_0_up_to_the_sum_of_their_epsilons(name: str) -> None:
+    events, total = PURE[name], epsilon_of_worst_group(PURE[name])
+    memory = MemoryLedger(epsilon=float(total), delta=0.0)
+    for number, event in enumerate(events):
+        memory.record(entry(event, str(number)))
+    assert memory.curve().epsilon(0.0) == float(total)
+    more = (
+        LocalReport("label", 1e-9) if name == "reports" else PureDP(1e-9)
+    )  # reports compose with reports alone
+    with pytest.raises(BudgetError, match="at delta 0; the limit"):
+        memory.record(entry(more, "more"))
+    cost, limit = total_of(map(entry, events)), Limit(Decimal(float(total)), Decimal(0))
+    assert cost.fits(Limit(Decimal(float(total) * (1 + 1e-15)), Decimal(0)))
+    assert not cost.plus(PrivacyCost.from_entry(entry(more))).fits(limit)
+
+
+@pytest.mark.parametrize("name", NOT_PURE)
+def test_releases_without_pure_privacy_never_fit_a_limit_at_delta_0(name: str) -> None:
+    with pytest.raises(BudgetError, match="epsilon inf at delta 0"):
+        MemoryLedger(epsilon=1e6, delta=0.0).record(entry(NOT_PURE[name]))
+    limit = Limit(Decimal(1_000_000), Decimal(0))
+    assert not PrivacyCost.from_entry(entry(NOT_PURE[name])).fits(limit)
+    assert not total_of([entry(PureDP(0.1)), entry(NOT_PURE[name], "b")]).fits(limit)
+
+
+def test_slack_of_pure_releases_needs_a_delta() -> None:
+    with pytest.raises(BudgetError, match="epsilon inf at delta 0"):
+        MemoryLedger(epsilon=1.0, delta=0.0).record(entry(PureDP(0.1), slack=1e-300))
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -132,20 +193,20 @@ PAIRS = [
 @pytest.mark.parametrize(("before", "like"), PAIRS)
 def test_remaining_epsilon_is_all_that_fits_and_no_more(before: str, like: str) -> None:
     """Of a limit of 3 some budget remains, for all earlier releases and all requested ones."""
-    spent, asked = PrivacyCost.from_entry(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
+    spent, requested = PrivacyCost.from_entry(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
     limit = Limit(Decimal(3), Decimal("1e-6"))
-    remaining_epsilon = spent.remaining_epsilon(limit, entry(asked))
+    remaining_epsilon = spent.remaining_epsilon(limit, entry(requested))
     assert remaining_epsilon >= 3 - spent.epsilon(5e-7) - 0.05  # what remains if epsilons are only added
     assert remaining_epsilon < 3
     for factor, expected in ((1.0, True), (1.05, False)):
-        assert spent.plus(of_size(asked, remaining_epsilon * factor, 1e-6)).fits(limit) is expected
+        assert spent.plus(of_size(requested, remaining_epsilon * factor, 1e-6)).fits(limit) is expected
 
 
-def of_size(asked: Event, epsilon: float, delta: float) -> PrivacyCost:
+def of_size(requested: Event, epsilon: float, delta: float) -> PrivacyCost:
     """Return a release like another one, with less noise or more, that has this epsilon."""
-    one = PrivacyCost.from_entry(entry(asked))
+    one = PrivacyCost.from_entry(entry(requested))
     if one._has_pure_epsilon and not one.mu_squared:
-        lost = sum(getattr(part, "delta", 0.0) for part in compose(asked).events)
+        lost = sum(getattr(part, "delta", 0.0) for part in compose(requested).events)
         return PrivacyCost.from_entry(entry(ApproximateDP(epsilon, lost) if lost else PureDP(epsilon)))
     low, high = 0.0, 16.0
     for _ in range(24):

@@ -130,7 +130,7 @@ def test_rejects_network_file_systems(tmp_path: Path, monkeypatch: pytest.Monkey
         Ledger(tmp_path / "ledger.sqlite")
 
 
-def test_rejects_file_systems_whose_locks_exclude_nothing(
+def test_rejects_file_systems_with_locks_that_exclude_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locations.fcntl, "fcntl", lambda *given: 0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from graphveil import perturb, private_hops
 from graphveil.data import EdgeSet, synthetic
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.ledger import Entry, JointLedger, MemoryLedger, PrivacyLedger, attach_ledger, ledger_of
@@ -23,7 +24,6 @@ def entry(name: str, epsilon: float = 1.0) -> Entry:
 
 def test_records_releases_until_the_limit_is_spent() -> None:
     MemoryLedger(epsilon=1.0, delta=1e-7).record(entry("a"))  # spends the limit exactly
-    assert len(MemoryLedger(epsilon=1.0, delta=0.0)) == 0  # a valid limit
     ledger = MemoryLedger(epsilon=1.4, delta=1e-7)
     ledger.record(entry("a"))
     with pytest.raises(BudgetError, match=r"total to epsilon 1\.448 .*limit is 1\.4, spent so far 1;"):
@@ -182,3 +182,16 @@ def test_rejects_calls_in_a_forked_process(name: str, limit: dict[str, float]) -
     process.join()
     ledger.record(entry("c", 0.1))
     assert len(ledger) == 2
+
+
+def test_a_limit_at_delta_0_admits_a_released_graph_and_no_sums() -> None:
+    graph = synthetic("tiny")
+    attach_ledger(graph, MemoryLedger(epsilon=2.0, delta=0.0))
+    for _ in range(2):
+        perturb.edge_rand(graph, unit="undirected-edge", epsilon=1.0)
+    with pytest.raises(BudgetError, match="epsilon 3 at delta 0; the limit is 2"):
+        perturb.edge_rand(graph, unit="undirected-edge", epsilon=1.0)
+    fresh = synthetic("tiny")
+    attach_ledger(fresh, MemoryLedger(epsilon=2.0, delta=0.0))
+    with pytest.raises(BudgetError, match="epsilon inf at delta 0"):
+        private_hops(fresh, unit="undirected-edge", epsilon=1.0)

@@ -13,7 +13,7 @@ from graphveil.ledger import JointLedger, Ledger, MemoryLedger
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.database import data_sets, entries
 from graphveil.privacy import NodeBoundedDegree, NodeRecord
-from graphveil.privacy.events import ApproximateDP, Gaussian
+from graphveil.privacy.events import ApproximateDP, Gaussian, PureDP
 from ledger.conftest import KINDS, TAGS, entry, execute_unguarded
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -37,6 +37,17 @@ def test_a_budget_of_three_grants_three(ledger: Ledger) -> None:
         friends.check(entry("d"))
     assert (len(friends), [one.release_id for one in friends.entries]) == (3, ["a", "b", "c"])
     assert ledger.verify() == []
+
+
+def test_a_limit_at_delta_0_admits_pure_releases_alone(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.3", delta="0")
+    friends = ledger.data_set("friends")
+    with pytest.raises(BudgetError, match="at delta 0"):
+        friends.record(entry("a", Gaussian(1e-6)))
+    for name in "abc":
+        friends.record(entry(name, PureDP(0.1)))
+    with pytest.raises(BudgetError, match=r"0\.3 of 0\.3 at delta 0"):
+        friends.record(entry("d", PureDP(1e-9)))
 
 
 def test_a_repeated_release_is_charged_once(ledger: Ledger) -> None:

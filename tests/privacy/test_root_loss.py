@@ -272,14 +272,14 @@ def delta_of(law: Any, epsilon: float) -> float:
 
 
 def setting(seed: int) -> tuple[PoissonRoots, float]:
-    """Random steps that cost something between a half and twelve, and a Gaussian beside them."""
+    """Random steps that cost something between a half and twelve, and the mu of a Gaussian release."""
     rng = np.random.default_rng(seed)
     roots, relation = int(rng.integers(2, 12)), str(rng.choice(["add_remove", "replace"]))
     rate, steps, mu = rng.uniform(0.01, 0.1), int(rng.integers(50, 500)), rng.uniform(0.15, 2.0)
     change = 2 * roots - (relation == "add_remove")
     z = max(math.sqrt(steps) * rate * change / mu, change / 4)
-    beside = float(rng.choice([0.0, rng.uniform(0.1, 1.0)]))
-    return PoissonRoots(z, rate, steps, roots, relation), beside  # type: ignore[arg-type]
+    gaussian_mu = float(rng.choice([0.0, rng.uniform(0.1, 1.0)]))
+    return PoissonRoots(z, rate, steps, roots, relation), gaussian_mu  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
