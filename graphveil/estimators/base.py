@@ -54,7 +54,6 @@ from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
     Guarantee,
-    LocalAttributes,
     NodeUnit,
     NoUnit,
     Unit,
@@ -591,13 +590,10 @@ class Estimator(ABC):
 
     def _as_graph(self, graph: Graph) -> Graph:
         """Return another graph or ``Data`` as a graph whose features may be read under the unit."""
-        privacy_config = self.fitted.method.privacy_config
-        found = as_graph(graph, privacy_config.unit.name)
-        check_encoding(
-            found,
-            privacy_config.unit,
-            protects_records=isinstance(privacy_config.unit, NodeUnit | LocalAttributes),
-        )
+        method = self.fitted.method
+        unit = method.privacy_config.unit
+        found = as_graph(graph, unit.name)
+        check_encoding(found, unit, protects_features=method.protects_features)
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
     @checked_except("graph")

@@ -266,22 +266,22 @@ def as_graph(graph: Any, unit: str | None) -> Graph:
     raise AssertionError
 
 
-def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None:
+def check_encoding(graph: object, unit: Unit, *, protects_features: bool) -> None:
     """Reject features or nodes that were derived from protected data, before anything is spent.
 
     Raises:
-        UnitError: If categories or medians of a column were computed from records that the unit protects, or
-            nodes were added because a protected edge contains them.
+        UnitError: If categories or medians of a column were computed from protected features, or nodes were
+            added because a protected edge contains them.
     """
     encoding = graph.encoding if isinstance(graph, Graph) else None
     if encoding is None:
         return
-    if protects_records and encoding.fitted:
+    if protects_features and encoding.fitted:
         raise UnitError(
             f"the features of {', '.join(map(repr, encoding.fitted[:3]))} were made from what all records "
-            f"hold (the categories that occur, or a median), and unit {unit.name!r} protects each record: "
-            "name the categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
-            "missing='indicator'"
+            f"hold (the categories that occur, or a median), and under unit {unit.name!r} this method "
+            "protects features: name the categories (categories='plan=free|pro'), or hash them "
+            "('country=hash:32'), and use missing='indicator'"
         )
     if encoding.nodes_from_edges and not isinstance(unit, NoUnit | LocalAttributes):
         raise UnitError(

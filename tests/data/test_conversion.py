@@ -78,8 +78,8 @@ def test_rejects_invalid_frames_without_printing_values(nodes: Any, message: str
 @pytest.mark.parametrize(
     ("options", "unit", "message"),
     [
-        ({"categories": "on"}, {"unit": "node-record", "out_degree_bound": 2}, "protects each record"),
-        ({"missing": "median"}, {"unit": "node-bounded-degree", "max_degree": 9}, "protects each record"),
+        ({"categories": "on"}, {"unit": "node-record", "out_degree_bound": 2}, "protects features"),
+        ({"missing": "median"}, {"unit": "node-bounded-degree", "max_degree": 9}, "protects features"),
         ({"unknown_ids": "add"}, {"unit": "undirected-edge"}, "publish a node"),
     ],
 )

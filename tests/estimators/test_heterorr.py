@@ -15,6 +15,7 @@ from torch import Tensor
 from graphveil import HeteroRR, load_model
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
+from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.local import heterorr
@@ -319,3 +320,19 @@ def test_requires_the_list_of_private_nodes() -> None:
     with pytest.raises(UnitError, match="needs the public list of nodes"):
         made().fit(graph)
     assert not ledger_of(graph.edge_set).entries
+
+
+# -- encodings ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("eps_x", "rejected"), [(4.0, True), (math.inf, False)])
+def test_fit_and_predict_reject_the_same_encodings(eps_x: float, rejected: bool) -> None:
+    graph = tiny()
+    columns = Encoding(rules=(ColumnRule(name="team", kind="list", width=graph.num_features, fitted=True),))
+    derived = graph.replace(encoding=columns, adjacency=tiny(0.9).adjacency)
+    model = made(eps_x=eps_x).fit(graph)
+    calls = (made(eps_x=eps_x).fit, lambda other: model.predict(other, allow_spend=True))
+    for call in calls:
+        with pytest.raises(UnitError, match="protects features") if rejected else nullcontext():
+            call(derived)
+    assert bool(len(ledger_of(derived.edge_set))) != rejected
