@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
+from graphveil.artifacts.schemas import QUERY_KINDS
 from graphveil.artifacts.snapshot import ReleaseRow, charged_to_text
 from graphveil.privacy import (
     Guarantee,
@@ -26,21 +27,6 @@ if TYPE_CHECKING:
 
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
-_KINDS = {
-    "rows": "noisy aggregates",
-    "counts": "counts of edges",
-    "graph": "a noisy graph",
-    "total": "the number of edges",
-    "tree": "a tree over the nodes",
-    "blocks": "counts of blocks of pairs",
-    "neighbor_counts": "counts of neighbors by class",
-    "steps": "training",
-    "attention": "training on edges",
-    "tally": "counts of correct predictions",
-    "outcomes": "counts of correct and wrong predictions",
-    "features": "randomized features",
-    "label": "randomized label",
-}
 _RECORD = {
     NodeRecord.name: "features, label and the edges that the person declares",
     NodeBoundedDegree.name: "features, label and all of the person's edges",
@@ -239,7 +225,7 @@ def _limits(guarantee: Guarantee) -> list[str]:
 
 def query_kind_text(kind: str) -> str:
     """Return the readable name of a kind of query."""
-    return _KINDS.get(kind, kind)
+    return QUERY_KINDS.get(kind, kind)
 
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

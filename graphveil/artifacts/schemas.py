@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from graphveil._util.files import write_atomic
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, ConfigError
 
 VERSION: Literal[1] = 1
 MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
@@ -102,24 +102,50 @@ class GuaranteeSchema(StrictSchema):
     additional: list["GuaranteeSchema"] = Field(default=[], max_length=1)
 
 
+QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables and model cards
+    "rows": "noisy aggregates",
+    "counts": "counts of edges",
+    "graph": "a noisy graph",
+    "total": "the number of edges",
+    "tree": "a tree over the nodes",
+    "blocks": "counts of blocks of pairs",
+    "neighbor_counts": "counts of neighbors by class",
+    "steps": "training",
+    "attention": "training on edges",
+    "tally": "counts of correct predictions",
+    "outcomes": "counts of correct and wrong predictions",
+    "features": "randomized features",
+    "label": "randomized label",
+}
+
+
+def check_query_kind(kind: str) -> str:
+    """Return a kind of query; an unknown one is an error that names the table to extend.
+
+    >>> check_query_kind("medians")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: kind='medians' of a query has no words for release folders and model \
+cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
+    """
+    if kind not in QUERY_KINDS:
+        raise ConfigError(
+            f"kind={kind!r} of a query has no words for release folders and model cards. Add it to "
+            "QUERY_KINDS in graphveil/artifacts/schemas.py."
+        )
+    return kind
+
+
+def _known_query_kind(kind: str) -> str:
+    """Return a stored kind; the error of a file never repeats its value."""
+    if kind not in QUERY_KINDS:
+        raise ValueError("no kind of query has this name")
+    return kind
+
+
 class ReleaseSchema(StrictSchema):
     """One noisy result of a query of protected data."""
 
-    kind: Literal[
-        "rows",
-        "counts",
-        "steps",
-        "attention",
-        "tally",
-        "outcomes",
-        "features",
-        "label",
-        "graph",
-        "total",
-        "tree",
-        "blocks",
-        "neighbor_counts",
-    ]
+    kind: Annotated[str, AfterValidator(_known_query_kind)]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None

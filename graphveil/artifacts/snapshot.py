@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 from torch import Tensor
 
+from graphveil.artifacts.schemas import check_query_kind
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import ByGroup, Event, Guarantee, NodeUnit, Unit
@@ -118,10 +119,14 @@ def uncovered_weights_note() -> UnitError:
 
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
-    """Return a plan's queries in order."""
+    """Return a plan's queries in order.
+
+    Raises:
+        ConfigError: If a query has a kind that release folders and model cards have no words for.
+    """
     return tuple(
         ReleaseRow(
-            kind=described.kind,
+            kind=check_query_kind(described.kind),
             sensitivity=query.sensitivity(plan.unit),
             noise_std=list(described.noise),
             values_per_node=described.values_per_node,

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 
 import graphveil as gv
 from graphveil.artifacts.release_folder import FILES, find_release, read_guarantee
+from graphveil.artifacts.snapshot import release_rows
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
 from graphveil.ledger import ledger_of
+from graphveil.privacy import UndirectedEdge
+from graphveil.release import NeighborSumQuery, ReleasePlan
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 2},
@@ -217,14 +220,14 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_folder_is_refused(copy: Path, case: str) -> None:
+def test_a_hostile_folder_is_rejected(copy: Path, case: str) -> None:
     HOSTILE[case](copy)
     with pytest.raises(ArtifactError) as error:
         load_model(copy)
     assert "os.system" not in str(error.value)
 
 
-def test_a_link_to_the_folder_is_refused(saved: tuple[Estimator, Path], tmp_path: Path) -> None:
+def test_a_link_to_the_folder_is_rejected(saved: tuple[Estimator, Path], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "release").symlink_to(saved[1])
     with pytest.raises(ArtifactError, match="link"):
@@ -267,7 +270,7 @@ def test_predictions_cannot_grow_beyond_their_file(
 
 @settings(max_examples=60)
 @given(name=st.sampled_from(FILES[:5]), data=st.data())
-def test_damaged_bytes_are_refused_or_harmless(
+def test_damaged_bytes_are_rejected_or_harmless(
     saved: tuple[Estimator, Path], tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
     folder = Path(shutil.copytree(saved[1], tmp_path_factory.mktemp("fuzz") / "copy"))
@@ -281,3 +284,32 @@ def test_damaged_bytes_are_refused_or_harmless(
     except ArtifactError:
         pass
     shutil.rmtree(folder)
+
+
+class MedianQuery(NeighborSumQuery):
+    """A query of a kind that was never registered."""
+
+    kind = "medians"
+
+
+def test_a_query_of_an_unknown_kind_is_rejected_with_its_plan() -> None:
+    query = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2).queries[0]  # type: ignore[union-attr]  # it has one
+    assert isinstance(query, NeighborSumQuery)
+    plan = ReleasePlan(UndirectedEdge(), (MedianQuery(**vars(query)),), delta=1e-5)
+    with pytest.raises(
+        ConfigError, match=r"kind='medians' .* QUERY_KINDS in graphveil/artifacts/schemas\.py"
+    ):
+        release_rows(plan)
+
+
+def test_a_stored_query_of_an_unknown_kind_is_rejected_without_its_name(
+    saved: tuple[Estimator, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(saved[1], tmp_path / "copy")
+    path = find_release(folder) / "privacy.json"
+    record = json.loads(path.read_text())
+    record["releases"][0]["kind"] = "medians"
+    path.write_text(json.dumps(record))
+    with pytest.raises(ArtifactError, match=r"releases\.0\.kind: .*no kind of query") as caught:
+        load_model(folder)
+    assert "medians" not in str(caught.value)

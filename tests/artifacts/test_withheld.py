@@ -155,7 +155,7 @@ def test_saving_never_replaces_anything(
     ("configuration", "name"),
     [(unit, name) for unit in (OWNER, BOUNDED) for name in sorted(KEPT_BACK[unit["unit"]])],
 )
-def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str) -> None:
+def test_a_release_with_what_its_unit_withholds_is_rejected(run: Path, name: str) -> None:
     shutil.copy(run / PER_NODE / name, run / "release")
     for read in (load_model, read_guarantee):
         with pytest.raises(ArtifactError, match=f"holds {name}.*Move it to per_node/"):
@@ -163,7 +163,7 @@ def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str)
 
 
 @pytest.mark.parametrize("configuration", [BOUNDED])
-def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
+def test_hostile_rows_are_rejected(run: Path, tmp_path: Path) -> None:
     def linked() -> None:
         (run / PER_NODE / "predictions.parquet").rename(tmp_path / "outside")
         (run / PER_NODE / "predictions.parquet").symlink_to(tmp_path / "outside")
@@ -199,7 +199,7 @@ def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
         (BOUNDED, {"max_degree": 298}),
     ],
 )
-def test_a_folder_with_files_of_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:
+def test_a_folder_with_files_of_two_units_is_rejected(run: Path, changes: dict[str, Any]) -> None:
     path = run / "release" / "model.json"
     content = json.loads(path.read_text())
     content["parameters"].update(changes)
@@ -222,7 +222,7 @@ def test_a_folder_with_files_of_two_units_is_refused(run: Path, changes: dict[st
         (BOUNDED, "record", {"edge_use": "read"}),
     ],
 )
-def test_a_record_that_was_changed_is_refused(
+def test_a_record_that_was_changed_is_rejected(
     run: Path, configuration: dict[str, Any], part: str, change: dict[str, Any]
 ) -> None:
     path = run / "release" / "privacy.json"
