@@ -8,13 +8,14 @@ other graphs. ``docs/project/architecture.md`` describes the path of one fit.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from torch import Tensor, nn
 
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.data import Graph
+from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
@@ -83,6 +84,35 @@ class FeatureModel(TrainedModel):
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from features alone."""
         return CachedPrediction(None, (), self.proba(graph))
+
+
+class FittedGraphModel(TrainedModel):
+    """A trained model that predicts its fitted graph alone."""
+
+    @abstractmethod
+    def other_graph_error(self) -> PrivacyError:
+        """Return the error of a prediction for another graph."""
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Raise the error of a prediction for another graph.
+
+        Raises:
+            PrivacyError: Always.
+        """
+        raise self.other_graph_error()
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
+        """Raise an error, as ``plan_for`` does."""
+        raise self.other_graph_error()
+
+
+def unknown_training_nodes_error(method: str) -> NotImplementedGuaranteeError:
+    """Return the error of a method whose aggregations need to know the training nodes of a graph."""
+    return NotImplementedGuaranteeError(
+        f"{method} with unit 'node-record' depends on which nodes have a public label, which another graph "
+        "may not have, and does not yet predict one; fit it on that graph (its own release and budget), or "
+        "use gap, which predicts other graphs"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,7 +230,7 @@ class Method(ABC):
 
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
-        check_encoding(graph, self.privacy_config.unit, protects_records=self.protects_features)
+        check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
         scaled = scaling.graph(graph)
         self.check(scaled)
         if not self.protects_features:

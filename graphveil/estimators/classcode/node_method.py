@@ -15,7 +15,6 @@ A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the r
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -32,8 +31,13 @@ from graphveil.estimators.classcode.node_plan import (
     NodeLevelReleasePlan,
 )
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
-from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.method import (
+    FitResult,
+    FittedGraphModel,
+    Method,
+    State,
+    unknown_training_nodes_error,
+)
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.record_plan import release_accuracies
@@ -389,27 +393,15 @@ def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedNodeLevelClassCode(TrainedModel):
+class TrainedNodeLevelClassCode(FittedGraphModel):
     """The encoder of features, and the decision on features and aggregates: weights (S) or a combiner (R)."""
 
     encoder: NoisySoftmax
     decider: EvidenceWeights | Combiner
 
-    def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Raise an error: aggregations of another graph need to know its training nodes.
-
-        Raises:
-            NotImplementedGuaranteeError: Always.
-        """
-        raise NotImplementedGuaranteeError(
-            "classcode with unit 'node-record' depends on which nodes have a public label, which another "
-            "graph may not have, and does not yet predict one; fit it on that graph (its own release and "
-            "budget), or use gap, which predicts other graphs"
-        )
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Raise an error, as ``plan_for`` does."""
-        self.plan_for(PublicSizes.from_graph(graph))
+    def other_graph_error(self) -> NotImplementedGuaranteeError:
+        """Return the error: aggregations of another graph need to know its training nodes."""
+        return unknown_training_nodes_error("classcode")
 
     def state(self) -> State:
         """Return the parameters."""

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from graphveil._util.random import PublicStreams
 from graphveil.artifacts.snapshot import uncovered_weights_note
 from graphveil.data import Adjacency, Features, Graph
+from graphveil.errors import UnitError
 from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
     fit_on_ego_graphs,
@@ -20,10 +20,9 @@ from graphveil.estimators.gnn.module_training import (
     state_of_weights,
     training_members,
 )
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.method import FitResult, FittedGraphModel, Method, State
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
-from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.privacy import NodeUnit, PoissonRoots
@@ -214,7 +213,7 @@ class MultiHopGNN(Method):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedMultiHopGNN(TrainedModel):
+class TrainedMultiHopGNN(FittedGraphModel):
     """Released parameters of the module, by name, and no predictions.
 
     ``module`` is the module itself, or None if its code is not registered.
@@ -223,13 +222,9 @@ class TrainedMultiHopGNN(TrainedModel):
     weights: State
     module: nn.Module | None
 
-    def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Raise an error: a prediction would read exact neighbors."""
-        raise uncovered_weights_note()
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Raise an error, as ``plan_for`` does."""
-        raise uncovered_weights_note()
+    def other_graph_error(self) -> UnitError:
+        """Return the error: a prediction would read exact neighbors."""
+        return uncovered_weights_note()
 
     def state(self) -> State:
         """Return the parameters."""

@@ -9,7 +9,6 @@ root only, which is why one record changes one gradient.
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +31,15 @@ from graphveil.estimators.gnn.module_training import (
     training_groups,
     training_members,
 )
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.method import (
+    FitResult,
+    FittedGraphModel,
+    Method,
+    State,
+    unknown_training_nodes_error,
+)
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
-from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
@@ -396,7 +400,7 @@ class OneHopGNN(Method):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedOneHopGNN(TrainedModel):
+class TrainedOneHopGNN(FittedGraphModel):
     """Public parameters of the encoder, and of the module by name.
 
     ``module`` is the module itself, or None if its code is not registered.
@@ -406,21 +410,9 @@ class TrainedOneHopGNN(TrainedModel):
     weights: State
     module: nn.Module | None
 
-    def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Raise an error: the aggregation of another graph needs to know its training nodes.
-
-        Raises:
-            NotImplementedGuaranteeError: Always.
-        """
-        raise NotImplementedGuaranteeError(
-            "gnn with unit 'node-record' depends on which nodes have a public label, which another graph may "
-            "not have, and does not yet predict one; fit it on that graph (its own release and budget), or "
-            "use gap"
-        )
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Raise an error, as ``plan_for`` does."""
-        self.plan_for(PublicSizes.from_graph(graph))
+    def other_graph_error(self) -> NotImplementedGuaranteeError:
+        """Return the error: aggregations of another graph need to know its training nodes."""
+        return unknown_training_nodes_error("gnn")
 
     def state(self) -> State:
         """Return the parameters."""
