@@ -29,14 +29,16 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def foreign_errors(calls: list[Call]) -> list[str]:
-    """Return the wrong arguments that raise an error of another kind."""
-    found = []
+    """Return the wrong arguments that raise an error of another kind, or after a charge."""
+    found, ledger = [], ledger_of(wrong_types.graph().edge_set)
     for valid in calls:
         for description, wrong in valid.with_one_wrong_argument():
+            before = len(ledger)
             try:
                 wrong.run()
             except GraphveilError:
-                continue
+                if len(ledger) > before:
+                    found.append(f"{description}: charged")
             except Exception as error:
                 found.append(f"{description}: {type(error).__name__}")
     return found
@@ -93,6 +95,18 @@ def test_text_is_not_a_sequence_of_choices(tmp_path: Path, place: str, text: Any
     given = {place: text} if place != "settings" else {"settings": {"hops": text}}
     graph, run = sweep(tmp_path / "out", **given)
     with pytest.raises(ConfigError, match=f"{place}="):
+        run()
+    assert not len(ledger_of(graph.edge_set)) and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[np.arange(2), np.arange(2)], ["two"], [1.5], [None], [{}]],
+    ids=["arrays", "text", "float", "none", "dict"],
+)
+def test_settings_must_be_of_the_type_of_their_keyword(tmp_path: Path, values: list[Any]) -> None:
+    graph, run = sweep(tmp_path / "out", settings={"hops": values})
+    with pytest.raises(ConfigError, match="hops="):
         run()
     assert not len(ledger_of(graph.edge_set)) and not (tmp_path / "out").exists()
 

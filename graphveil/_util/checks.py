@@ -314,7 +314,13 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    """Return the members of a union, with ``npt.ArrayLike``, a union of its own, as one of them."""
+    if hint == npt.ArrayLike or get_origin(hint) not in (Union, types.UnionType):
+        return (hint,)
+    inner, of_arrays = get_args(hint), get_args(npt.ArrayLike)
+    if not set(of_arrays) <= set(inner):
+        return inner
+    return (npt.ArrayLike, *(one for one in inner if one not in of_arrays))
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -328,7 +334,7 @@ def _fits(value: Any, hint: Any) -> bool:
         except (TypeError, ValueError, RuntimeError):
             return False
     if origin in (Union, types.UnionType):
-        return any(_fits(value, member) for member in inner)
+        return any(_fits(value, member) for member in _members(hint))
     if origin is Literal:
         return any(type(value) is type(choice) and value == choice for choice in inner)
     if hint is None or hint is types.NoneType:
@@ -391,7 +397,7 @@ def _detached(value: Any) -> Any:
 def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
     """Return an array of the annotated kind; None if no array is annotated."""
     (dtypes,) = get_args(hint)[1:] or (None,)
-    kinds = [one for one in get_args(dtypes) if isinstance(one, type) and one is not np.generic]
+    kinds = [one for one in get_args(dtypes) if isinstance(one, type) and one not in (np.generic, Any)]
     dtype = np.dtype(kinds[0]) if kinds and kinds[0] not in (np.floating, np.integer, np.number) else None
     known = "biuf" if dtype is None else _KINDS.get(dtype.kind, dtype.kind)
     try:
@@ -410,7 +416,7 @@ def _described(hint: Any) -> str:
     if hint == npt.ArrayLike or _is_array(hint):
         return "an array of numbers"
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(_described, inner)))
+        return " or ".join(dict.fromkeys(map(_described, _members(hint))))
     if origin is Literal:
         return "one of " + ", ".join(map(repr, inner))
     if hint in _WORDS:

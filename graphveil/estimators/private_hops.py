@@ -40,6 +40,10 @@ class ReleasedRows:
         noise: Standard deviation of the noise of each hop.
         guarantee: Guarantee of the aggregates.
         sent: Input of the first hop, with norms of at most one, float64 (N, d).
+
+    Privacy:
+        Unit: that of the release. The aggregates in ``hops`` and their guarantee are public. ``sent`` is not
+        covered: it has the norms of ``x``, which must be public already.
     """
 
     hops: tuple[Tensor, ...]
@@ -155,6 +159,7 @@ def private_hops(
         The noisy aggregates of all hops and their guarantee.
 
     Raises:
+        ConfigError: If an argument is of another type or outside its range.
         UnitError: If the unit protects no edges, or not those of the graph.
         GraphError: If ``x`` does not fit the graph, has norms above one, or is not finite.
         BudgetError: If the ledger of the edges rejects the release.
@@ -175,7 +180,11 @@ def private_hops(
     (1, True)
     """
     graph = as_graph(graph, unit)
-    epsilon, delta, hops, max_units = map(checks.plain, (epsilon, delta, hops, max_units))
+    epsilon, delta, hops, max_units, normalize = map(
+        checks.plain, (epsilon, delta, hops, max_units, normalize)
+    )
+    checks.switch(normalize=normalize)
+    x = checks.fitting("x", x, Tensor | npt.NDArray[Any] | None)
     found = parse_unit(unit)
     if not isinstance(found, UndirectedEdge | DirectedEdge):
         raise UnitError(

@@ -91,7 +91,9 @@ class ARR(GraphMechanism):
         total = int(release.answer(EdgeTotalData(domain)))
         slots = max(1, domain.size)
         density = max(1, min(total, domain.size)) / slots
-        return release.answer(EdgeResponseData(domain, self.share(density, self.max_edges / slots)))
+        return release.answer(
+            EdgeResponseData(domain, self.share(density, min(self.max_edges, slots) / slots))
+        )
 
 
 def arr(
@@ -103,6 +105,11 @@ def arr(
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
     """Release a graph by ``ARR``; arguments and errors as for ``edge_rand``.
+
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: ``epsilon`` to the ledger of the graph's edge set,
+        before the edges are read. Public: the released edges and their guarantee. Features and labels are
+        unchanged, and not covered.
 
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)

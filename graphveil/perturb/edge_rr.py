@@ -225,6 +225,12 @@ def edge_rr(
 ) -> PerturbedGraph:
     """Release a graph by ``EdgeRR``; arguments and errors as for ``edge_rand``.
 
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: the guarantee to the ledger of the graph's edge
+        set, before the edges are read. Public: the released edges and their guarantee, which is valid only if
+        the search of the tree is proved (see ``EdgeRR``). Features, labels and public edges are unchanged,
+        and not covered.
+
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> public = path.adjacency.from_edges([0], [1], num_nodes=4, directed=False)
     >>> listed = torch.ones(4, dtype=torch.bool)
@@ -247,6 +253,12 @@ def priv_hrg(
     **options: Unpack[ReleaseOptions],
 ) -> PerturbedGraph:
     """Release a graph by ``PrivHRG``; arguments and errors as for ``edge_rand``.
+
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: the guarantee to the ledger of the graph's edge
+        set, before the edges are read. Public: the released edges and their guarantee, which is valid only if
+        the search of the tree is proved (see ``EdgeRR``). Features, labels and public edges are unchanged,
+        and not covered.
 
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> guarantee = priv_hrg(path, epsilon=2.0, unit="undirected-edge").guarantee

@@ -91,6 +91,11 @@ def lap_graph(
 ) -> PerturbedGraph:
     """Release a graph by ``LapGraph``; arguments and errors as for ``edge_rand``.
 
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: ``epsilon`` to the ledger of the graph's edge set,
+        before the edges are read. Public: the released edges and their guarantee. Features and labels are
+        unchanged, and not covered.
+
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> lap_graph(path, unit="undirected-edge", epsilon=2.0).guarantee.releases

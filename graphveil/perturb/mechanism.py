@@ -95,7 +95,12 @@ class GraphMechanism(ABC):
 
     @abstractmethod
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Answer all queries, and return the node pairs of the released edges, int64, ascending."""
+        """Answer all queries, and return the node pairs of the released edges, int64, ascending.
+
+        Privacy:
+            Reads: private edges through the queries of ``release``, which was charged when it was opened. The
+            result is noisy, and public as far as the guarantee is valid.
+        """
 
     def for_mode(self, mode: Mode) -> "GraphMechanism":
         """Return the mechanism, or for paper mode the published one with the same settings."""
@@ -124,6 +129,9 @@ class GraphMechanism(ABC):
         Raises:
             ConfigError: Noise alone is expected to add more edges than ``max_edges``.
             UnitError: The unit does not fit the graph's edges.
+
+        Privacy:
+            Reads: public sizes only. Charges: nothing.
         """
         self.check_domain(domain)
         for query in self.queries(domain):
@@ -138,7 +146,11 @@ class GraphMechanism(ABC):
             )
 
     def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
-        """Return the guarantee of the released graph, from public facts alone."""
+        """Return the guarantee of the released graph, from public facts alone.
+
+        Privacy:
+            Reads: public sizes only. Charges: nothing.
+        """
         plan = self.plan(unit, domain)
         return Guarantee.from_event(
             unit,
@@ -167,6 +179,11 @@ def release_graph(
     Features, labels and the split are unchanged: they are public under edge-level privacy units. Edges that
     are neither public nor between listed nodes are left out. The public edges are an argument, or set by
     ``Graph.with_public``.
+
+    Privacy:
+        Unit: ``unit``. Reads: the private edges. Charges: the mechanism's guarantee to the ledger of the
+        graph's edge set, before the edges are read. Public: the released edges and their guarantee. Features
+        and labels are unchanged, and not covered.
     """
     check_kind(graph)
     protected, mechanism = parse_unit(unit), mechanism.for_mode(mode)
@@ -307,6 +324,7 @@ def parse_mechanism(
 
 def check_share(**named: float) -> None:
     """Require shares of a budget strictly between 0 and 1."""
+    checks.within(0, 1, **named)
     for name, part in named.items():
-        if not 0 < part < 1:
+        if part in (0, 1):
             raise ConfigError(f"{name}={part!r} must lie between 0 and 1")

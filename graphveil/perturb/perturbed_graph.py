@@ -30,6 +30,10 @@ class PerturbedGraph(NamedTuple):
     """The noisy graph and its guarantee; ``graph, guarantee = edge_rand(...)`` unpacks them.
 
     The edges are public. Training on them, storing and sharing them does not spend privacy budget.
+
+    Privacy:
+        The edges are noisy and public, with ``guarantee``. Features, labels and ids are those of the private
+        graph, unchanged: no guarantee covers them.
     """
 
     graph: Graph
@@ -37,12 +41,21 @@ class PerturbedGraph(NamedTuple):
 
     @property
     def num_edges(self) -> int:
-        """The number of noisy edges, which is public; an undirected edge counts once."""
+        """The number of noisy edges, which is public; an undirected edge counts once.
+
+        Privacy:
+            Reads: noisy edges only. The result is public.
+        """
         stored = self.graph.adjacency.edge_index().shape[1]
         return stored if self.graph.directed else stored // 2
 
     def to_pyg(self) -> Any:
-        """Return the noisy graph as a torch_geometric ``Data``, for any model."""
+        """Return the noisy graph as a torch_geometric ``Data``, for any model.
+
+        Privacy:
+            Charges: nothing. Edges are noisy and public. Features and labels are those of the private graph:
+            no guarantee covers them.
+        """
         return self.graph.to_pyg()
 
     def save(self, folder: Path | str, *, source: str = "source", target: str = "target") -> Path:
@@ -53,6 +66,10 @@ class PerturbedGraph(NamedTuple):
 
         Raises:
             ConfigError: the folder exists or cannot be written, or the graph was not released.
+
+        Privacy:
+            Charges: nothing. Public: the folder. It holds the noisy edges with the ids of their ends, and
+            neither features nor labels. Ids are not covered.
         """
         path = as_path(folder, "folder")
         with writing_folder(path):
@@ -86,6 +103,10 @@ def load(
 
     Raises:
         GraphError: The table is missing or damaged, names other nodes, or is not a released graph.
+
+    Privacy:
+        Reads: the stored noisy edges, and features, labels and ids of ``nodes``, but not its edges. Charges:
+        nothing. No guarantee covers features and labels.
     """
     path = Path(folder)
     ids = np.arange(nodes.num_nodes) if nodes.ids is None else nodes.ids
@@ -108,6 +129,9 @@ def guarantee_of(graph: Graph) -> Guarantee | None:
 
     Raises:
         ArtifactError: The metadata of the release is damaged.
+
+    Privacy:
+        Reads: the public metadata of a release. Edges are not read. Charges: nothing.
     """
     released = graph.edge_set.released
     return guarantee_from_plain(_parse_provenance(released)["guarantee"]) if released else None

@@ -21,6 +21,10 @@ def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: 
         private_fraction: rho, in [0, 1].
         seed: Seed of the draw.
 
+    Privacy:
+        Reads: the edges, exactly. Charges: nothing. There is no guarantee for the edges in the result, which
+        is treated as public.
+
     >>> ring = Adjacency.from_edges(range(6), [1, 2, 3, 4, 5, 0], num_nodes=6, directed=False)
     >>> sample_public_edges(ring, 0.5, seed=2).num_nodes
     6
@@ -35,6 +39,10 @@ def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
     """Return the edges that are not between two members; those between members are private.
 
     For experiments only: it reads the edges without privacy. Members may have private edges.
+
+    Privacy:
+        Reads: the edges, exactly. Charges: nothing. There is no guarantee for the edges in the result, which
+        is treated as public.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> public_edges_outside(path, torch.tensor([True, True, False])).edge_index()

@@ -165,6 +165,7 @@ class Guarantee:
             The guarantee.
 
         Raises:
+            ConfigError: If delta or the slack is outside [0, 1].
             UnitError: If a prediction reads edges that the unit protects as part of other records.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
@@ -174,7 +175,7 @@ class Guarantee:
         >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
         ('0.7256', True)
         """
-        checks.within(0, 1, delta=delta)
+        checks.within(0, 1, delta=delta, slack=slack)
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
                 "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "

@@ -46,6 +46,21 @@ def method_class(name: str) -> "type[Estimator]":
     return METHODS[name]
 
 
+def check_parameters(cls: "type[Estimator]", parameters: Mapping[str, Any]) -> None:
+    """Raise an error for a keyword that a method does not have, or for a value of another type.
+
+    >>> from graphveil.estimators import METHODS
+    >>> check_parameters(METHODS["gap"], {"hops": "two"})
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: hops='two' must be a whole number, and is of type str.
+    """
+    from graphveil.estimators.saved import parameter_types
+
+    check_names(cls, parameters)
+    for name, value in parameters.items():
+        checks.fitting(name, value, parameter_types(cls)[name])
+
+
 def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
     """Raise an error for names that are not constructor keywords of a method, with the nearest match.
 

@@ -15,7 +15,7 @@ from graphveil._util import checks
 from graphveil.errors import ConfigError, UnitError
 from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.parameters import check_names, method_class
+from graphveil.runs.parameters import check_parameters, method_class
 from graphveil.runs.run import BASELINE_METHOD
 from graphveil.runs.source import PublicFlags, Source
 
@@ -134,8 +134,12 @@ class Sweep:
     def __post_init__(self) -> None:
         """Check the whole grid by building every cell once."""
         _check_choices("METHOD", self.methods)
-        for method in self.methods:
-            method_class(method)
+        for method in self.methods:  # before any value is compared, which arrays cannot be
+            cls = method_class(method)
+            check_parameters(cls, self.parameters)
+            for key, values in self.settings.items():
+                for value in values if _has(method, key) else ():
+                    check_parameters(cls, {key: value})
         if self.epsilons:
             _check_choices("epsilon", self.epsilons)
         for key, values in self.settings.items():
@@ -166,7 +170,6 @@ class Sweep:
 
     def _private(self) -> Iterator[_Configuration]:
         for method in self.methods:
-            check_names(method_class(method), self.parameters)
             for settings in _combinations(method, self.settings):
                 for epsilon in self._epsilons_of(method):
                     budget = {} if epsilon is None else {"epsilon": epsilon}

@@ -71,6 +71,10 @@ def fit_discriminator(
 
     Raises:
         ConfigError: If a shape or a setting does not fit.
+
+    Privacy:
+        Reads: the given rows and classes, exactly, without a guarantee. Charges: nothing. The result is
+        internal.
     """
     checks.shape((-1, -1), x=x)
     checks.shape((len(x),), kind=kind)

@@ -107,6 +107,9 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
 
     Raises:
         ConfigError: If the influences are not those of the pairs' nodes.
+
+    Privacy:
+        Reads: the given influences only. Charges: nothing. The result is internal.
     """
     checks.one_of(DIRECTIONS, direction=direction)
     if found.shape != (len(pairs.nodes),) * 2:

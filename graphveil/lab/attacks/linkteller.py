@@ -132,6 +132,9 @@ class LinkReport:
         theoretical_bound: Attack bound that the guarantee implies for one edge (``theoretical_bound_of``).
         edge_source: Edges that the model's predictions read (``ServedModel``).
         settings: Settings of the attack.
+
+    Privacy:
+        Computed from the true state of node pairs, without a guarantee. Internal.
     """
 
     pairs: Pairs
@@ -288,6 +291,9 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
 
     Returns:
         One score per pair.
+
+    Privacy:
+        Reads: the given rows only. Charges: nothing. The result is as private as the rows.
     """
     drawn = dense_rows(rows, pairs.nodes)
     centered = drawn - drawn.mean(axis=1, keepdims=True)
@@ -306,6 +312,9 @@ class AdversaryKnowledge:
     Args:
         rows: Matrices (n, d) by name: features, public labels, posteriors, released aggregates.
         influence: Influence of each sampled node on each other (n, n), if it was measured.
+
+    Privacy:
+        Contains what an attacker is assumed to know, which may include private features. Internal.
     """
 
     rows: Mapping[str, Floats]
@@ -352,6 +361,10 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
     Args:
         graph: Training graph.
         pairs: Sampled pairs.
+
+    Privacy:
+        Reads: features and labels, which are public under edge-level units and private under others. Edges
+        are not read. Charges: nothing. The result is internal.
     """
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
@@ -385,6 +398,9 @@ def full_knowledge(
         answers: Served model.
         pairs: Sampled pairs.
         influence: Influences of the sampled nodes (n, n); None if they were not measured.
+
+    Privacy:
+        Reads: predictions and released aggregates. Charges: nothing. The result is internal.
     """
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
     released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}

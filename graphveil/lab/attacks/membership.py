@@ -76,6 +76,9 @@ class MembershipReport:
         unit: Privacy unit.
         judged: Number of scored nodes.
         settings: Settings of the attack.
+
+    Privacy:
+        Computed from the true split, without a guarantee. Internal.
     """
 
     attackers: Mapping[str, RocCurve]
@@ -251,6 +254,9 @@ class Ensemble:
     Args:
         members: Which nodes each model was trained on (K, N).
         confidences: Each model's confidence in every node's class, log p / (1 - p), standardized (K, N).
+
+    Privacy:
+        Contains the true members of each shadow model's training set. Internal.
     """
 
     members: Bools
@@ -370,6 +376,9 @@ def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
 
     Raises:
         ConfigError: If the confidences are not those of the ensemble's nodes.
+
+    Privacy:
+        Reads: confidences, and the true members of shadow models. Charges: nothing. The result is internal.
     """
     checks.shape(ensemble.confidences.shape[1:], confidences=confidences)
     return ensemble.laws().ratio(confidences)

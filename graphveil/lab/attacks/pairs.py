@@ -47,6 +47,9 @@ class SecretEdges:
 
         Args:
             adjacency: Adjacency of the graph.
+
+        Privacy:
+            Reads: the exact edges. Charges: nothing. The result is internal.
         """
         count = adjacency.num_nodes
         indices, indptr = adjacency.indices.numpy(), adjacency.indptr.numpy()
@@ -64,12 +67,20 @@ class SecretEdges:
 
     @property
     def degrees(self) -> Integers:
-        """The number of neighbors of each node (N)."""
+        """The number of neighbors of each node (N).
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
+        """
         return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
 
     @property
     def keys(self) -> Integers:
-        """The edges as numbers, smaller end times N plus larger end, ascending."""
+        """The edges as numbers, smaller end times N plus larger end, ascending.
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
+        """
         rows = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.matrix.indptr))
         lower = rows < self.matrix.indices
         return np.asarray(rows[lower] * self.nodes + self.matrix.indices[lower])
@@ -80,6 +91,9 @@ class SecretEdges:
 
         Args:
             one, other: Nodes of each pair (m).
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
         """
         low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)
         wanted, keys = low * self.nodes + high, self.keys
@@ -101,6 +115,9 @@ class Pairs:
         nodes: The sampled nodes, in the order of the draw.
         one, other: Indices into ``nodes``, the earlier drawn first.
         joined: Whether the pair is an edge.
+
+    Privacy:
+        Contains the true state of node pairs. Internal.
     """
 
     nodes: Integers

@@ -50,6 +50,9 @@ class PoisoningReport:
         checked: Accuracy of a server that rejects impossible LDP reports.
         robust: Accuracy of a server that also decodes robustly (``attack_collection``).
         unpoisoned_robust: Accuracy of robust decoding without malicious clients.
+
+    Privacy:
+        Computed from true test labels, without a guarantee. Internal.
     """
 
     strategy: str
@@ -193,7 +196,9 @@ def attack_collection(
         Unit: ``local-attributes``. Reads: LDP reports, and the true test labels for the accuracies. Charges:
         one collection. The result is internal.
     """
+    # Before the collection is charged, because the checks of ``with_malicious_clients`` come after it.
     checks.one_of(POISONING_STRATEGIES, strategy=strategy)
+    checks.within(0, 0.5, share=share)
     return PoisonedCollection.from_model(model, graph).with_malicious_clients(
         strategy, share=share, hubs=hubs, seed=seed
     )

@@ -63,6 +63,9 @@ class ReconstructionReport:
         qualities: Measures by attacker (``quality``).
         drawn: Reconstructions by attacker (records, d).
         epsilon: Budget of one record.
+
+    Privacy:
+        Computed from true records, without a guarantee. Internal.
     """
 
     qualities: Mapping[str, Mapping[str, float | None]]

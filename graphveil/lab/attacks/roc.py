@@ -41,6 +41,9 @@ class RocCurve:
         tp: Number of positives with a score of at least each threshold, ascending to all of them.
         fp: Number of negatives with a score of at least each threshold.
 
+    Privacy:
+        Computed from the true kind of each candidate, without a guarantee. Internal.
+
     >>> ranking = RocCurve.from_scores([0.9, 0.8, 0.8, 0.1], [True, True, False, False])
     >>> ranking.auc, round(ranking.average_precision, 4), ranking.tpr(0.5)
     (0.875, 0.8333, 1.0)
@@ -66,6 +69,9 @@ class RocCurve:
 
         Raises:
             ConfigError: If positives or negatives are missing, or the shapes differ.
+
+        Privacy:
+            Reads: the true kind of each candidate. Charges: nothing. The result is internal.
         """
         values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
         checks.shape((-1,), scores=values)
@@ -171,6 +177,9 @@ def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
     Raises:
         ConfigError: If positives or negatives are missing, or the shapes differ.
+
+    Privacy:
+        Reads: the true kind of each candidate. Charges: nothing. The result is internal.
 
     >>> roc_auc([3.0, 1.0, 2.0], [True, False, False])
     1.0

@@ -38,6 +38,10 @@ class ServedModel:
             Perturbations then change no prediction, and every influence is zero by construction.
         proba: Probabilities for the graph's own features.
         released: Additional published aggregates by name.
+
+    Privacy:
+        Contains a fitted model and, if it predicts from edges, access to them. Internal. Use it to measure
+        attacks.
     """
 
     predict: Predict
