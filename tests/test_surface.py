@@ -1,16 +1,19 @@
 """The front door: which names it has, that they are there, and that opening it costs nothing."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import graphveil as gv
 from graphveil import estimators
+from graphveil._util.backend_names import BACKENDS
 
 PUBLIC = {
     "ClassCode",
@@ -52,35 +55,37 @@ PUBLIC = {
     "split",
     "sweep",
 }
+_BOTH_LISTS = "__all__ in graphveil/__init__.py, or PUBLIC in tests/test_surface.py"
 
 
 def test_the_list_of_public_names() -> None:
-    assert sorted(gv.__all__) == sorted(PUBLIC)  # a name that is listed twice fails
-    assert len(gv.__all__) <= 38
+    # A name that is listed twice fails.
+    assert sorted(gv.__all__) == sorted(PUBLIC), f"edit {_BOTH_LISTS}"
+    assert len(gv.__all__) <= 38, "remove a public name from graphveil/__init__.py before you add one"
 
 
 def test_a_star_import_gives_the_public_names_and_dir_shows_them_alone() -> None:
     imported = run("from graphveil import *; print(*(n for n in dir() if not n.startswith('__')))")
-    assert set(imported.split()) == PUBLIC
+    assert set(imported.split()) == PUBLIC, f"edit {_BOTH_LISTS}"
     shown = run("import graphveil; print(*(n for n in dir(graphveil) if not n.startswith('_')))")
-    assert set(shown.split()) == PUBLIC
+    assert set(shown.split()) == PUBLIC, f"edit __dir__ in graphveil/__init__.py, or {_BOTH_LISTS}"
 
 
 def test_type_checkers_see_the_names_that_are_there() -> None:
     tree = ast.parse(Path(gv.__file__).read_text())
     for_types = next(n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
     seen = {(a.name, node.module) for node in for_types.body for a in node.names}  # type: ignore[attr-defined]
-    assert {name for name, _ in seen} == PUBLIC
+    assert {name for name, _ in seen} == PUBLIC, "edit the TYPE_CHECKING imports in graphveil/__init__.py"
     for name, module in seen:
         home = import_module(module)
         found = getattr(home, name) if hasattr(home, name) else import_module(f"{module}.{name}")
-        assert found is getattr(gv, name)
+        assert found is getattr(gv, name), f"edit the home of {name} in graphveil/__init__.py"
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_every_public_name_is_there_and_documented(name: str) -> None:
-    assert getattr(gv, name).__doc__
-    assert name in dir(gv)
+    assert getattr(gv, name).__doc__, f"write a docstring for {name} in {getattr(gv, name).__module__}"
+    assert name in dir(gv), "edit __dir__ in graphveil/__init__.py"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -99,11 +104,27 @@ def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
         "spectral",
         *local,
         *own,
-    ]
+    ], "edit _CLASSES in graphveil/estimators/__init__.py, and this list"
     for name, cls in gv.METHODS.items():
-        assert cls.method == name
+        assert cls.method == name, f"edit method of {cls.__name__} in {cls.__module__}"
     with pytest.raises(KeyError):
         gv.METHODS["os.system"]
+
+
+def test_help_documentation_and_public_names_have_every_backend() -> None:
+    from graphveil.cli import options
+
+    table, documented = "BACKENDS in graphveil/_util/backend_names.py", gv.backends.__doc__
+    (text,) = (part.help for part in get_args(options.AggregationBackend) if hasattr(part, "help"))
+    homes = {
+        f"{kind.__module__}:{kind.__name__}" for kind in vars(gv.backends).values() if isinstance(kind, type)
+    }
+    for name, home in BACKENDS.items():
+        assert re.search(rf"\b{name}\b", text), (
+            f"{name} of {table} is not in the help of graphveil/cli/options.py"
+        )
+        assert f'"{name}"' in str(documented), f"document {name} of {table} in graphveil/backends.py"
+        assert home in homes, f"import {home} of {table} in graphveil/backends.py"
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from graphveil._util.backend_names import BACKENDS
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 
@@ -410,7 +411,7 @@ AggregationBackend = Annotated[
     flag(
         _RUN,
         "--backend",
-        "Aggregation backend: memory, disk (with --graph) or ray. Does not affect results.",
+        f"Aggregation backend: {', '.join(BACKENDS)} (disk needs --graph). Does not affect results.",
         metavar="NAME",
     ),
 ]

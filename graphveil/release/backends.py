@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.backend_names import BACKENDS
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, Ids, blocks, check_unchanged, in_edges
 from graphveil.data.stored_graph import read_ahead, sources_of
@@ -88,7 +89,12 @@ class InMemoryBackend(AggregationBackend):
         checks.integer_at_least(1, block_rows=self.block_rows)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield views of the edges in memory."""
+        """Yield views of the edges in memory.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The blocks are private: only queries of a charged
+            release may read them.
+        """
         return blocks(adjacency, self.block_rows, first)
 
 
@@ -108,7 +114,11 @@ class DiskBackend(AggregationBackend):
         checks.integer_at_least(1, block_rows=self.block_rows)
 
     def check(self, adjacency: Adjacency) -> None:
-        """Raise ``ConfigError`` if the edges are not on disk."""
+        """Raise ``ConfigError`` if the edges are not on disk.
+
+        Privacy:
+            Reads: where the edges are stored, which is public. Charges: nothing.
+        """
         if adjacency.folder is None:
             raise ConfigError(
                 "backend='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
@@ -116,7 +126,12 @@ class DiskBackend(AggregationBackend):
             )
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield views of the mapped edges."""
+        """Yield views of the mapped edges.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The blocks are private: only queries of a charged
+            release may read them.
+        """
         self.check(adjacency)
         check_unchanged(adjacency)
         with sources_of(adjacency) as file:
@@ -169,12 +184,6 @@ class RowRange(AggregationBackend):
         """Delegate to the inner backend."""
         return self.inner.in_edges(adjacency, nodes)
 
-
-BACKENDS = {  # module and class names, so that a backend is imported only if it is chosen
-    "memory": "graphveil.release.backends:InMemoryBackend",
-    "disk": "graphveil.release.backends:DiskBackend",
-    "ray": "graphveil.cluster.backend:RayBackend",
-}
 
 _chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)
 
