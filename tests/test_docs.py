@@ -1,5 +1,6 @@
 """The pages: Python blocks run and print what is shown, links work, and generated parts are current."""
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -100,6 +101,21 @@ def test_reference_pages_are_current() -> None:
         )
     found = {path.relative_to(DOCS / "reference").as_posix() for path in (DOCS / "reference").glob("*/*.md")}
     assert found == set(pages)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "graphveil").rglob("*.py")), ids=named)
+def test_arguments_of_a_docstring_are_on_the_line_of_their_description(path: Path) -> None:
+    """The generator of the reference pages omits an entry whose names are on two lines."""
+    entry, found = re.compile(r"[\w*,. `]+( \([^)]*\))?:"), []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        for part in re.findall(
+            r"^(?:Args|Raises|Keys):\n((?: .*\n?)+)", ast.get_docstring(node) or "", re.MULTILINE
+        ):
+            entries = [line[4:] for line in part.splitlines() if re.match(r" {4}\S", line)]
+            found += [f"{node.name}: {line}" for line in entries if not entry.match(line)]
+    assert found == []
 
 
 def test_every_public_name_has_a_page() -> None:

@@ -302,6 +302,9 @@ def neighbor_test(
     Raises:
         ConfigError: If the claim is incomplete, or the unit is unknown.
 
+    Privacy:
+        Reads: random small graphs, and none of your data. Charges: nothing.
+
     >>> def degrees(graph, noise):
     ...     noise.laplace(graph.a.sum(axis=0), scale=1.0)
     >>> found = neighbor_test(degrees, unit="undirected-edge", epsilon=1.0, pairs=50)

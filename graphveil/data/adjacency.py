@@ -213,12 +213,20 @@ class Adjacency:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes N."""
+        """The number of nodes N.
+
+        Privacy:
+            The number of nodes is public. Edges are not read.
+        """
         return self.indptr.shape[0] - 1
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """All arrays that contain the edges."""
+        """All arrays that contain the edges.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private.
+        """
         edges = self.indptr, self.indices
         return edges if self.weights is None else (*edges, self.weights)
 
@@ -348,6 +356,9 @@ class Adjacency:
 
         Returns:
             An adjacency with the same edge set, and therefore the same budget.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget.
         """
         return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
@@ -364,6 +375,10 @@ class Adjacency:
 
         Raises:
             GraphError: Weights of another type, length or range.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. No
+            guarantee covers the entries of weight zero.
 
         >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
         >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
@@ -405,6 +420,10 @@ class Adjacency:
         Raises:
             GraphError: Mask of another type or length.
 
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
+            mask is treated as public, so it must not be computed from protected data.
+
         >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
         >>> path.subgraph(torch.tensor([True, False, True, True])).edge_index()
         tensor([[2, 1],
@@ -430,6 +449,10 @@ class Adjacency:
 
         Raises:
             GraphError: Mask of another type or length.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
+            mask is treated as public, so it must not be computed from protected data.
 
         >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=True)
         >>> path.without_crossing(torch.tensor([True, True, False, False])).edge_index()

@@ -181,7 +181,12 @@ class Graph:
 
     @property
     def labeled(self) -> Tensor:
-        """The nodes that have a label, bool (N)."""
+        """The nodes that have a label, bool (N).
+
+        Privacy:
+            Reads: which nodes have a label. Node-level units protect this. Charges: nothing. The result is
+            private under these units.
+        """
         return self.y != UNLABELED
 
     @property
@@ -191,7 +196,11 @@ class Graph:
 
     @property
     def masks(self) -> dict[str, Tensor]:
-        """The masks of the split by the names of their fields; empty if there is no split."""
+        """The masks of the split by the names of their fields; empty if there is no split.
+
+        Privacy:
+            Reads: the split, which is public. Charges: nothing.
+        """
         given = {f"{part}_mask": getattr(self, f"{part}_mask") for part in SPLITS}
         return {name: mask for name, mask in given.items() if mask is not None}
 
@@ -235,6 +244,10 @@ class Graph:
 
         Raises:
             GraphError: Invalid field, as for a new graph.
+
+        Privacy:
+            Reads: the graph, exactly. Charges: nothing. The result is as private as the graph and the new
+            fields. With the same edge set, both share one budget; another ``adjacency`` brings its own.
         """
         return dataclasses.replace(self, **changes)
 
@@ -249,6 +262,10 @@ class Graph:
 
         Raises:
             GraphError: Masks that overlap, or of another type or length.
+
+        Privacy:
+            Reads: the masks, which are treated as public. Charges: nothing. The result is as private as the
+            graph.
         """
         return self.replace(train_mask=train, val_mask=val, test_mask=test)
 
@@ -264,6 +281,11 @@ class Graph:
 
         Raises:
             GraphError: List that does not match the nodes, or directed edges.
+
+        Privacy:
+            Unit: ``edge-subset``. Charges: nothing. The public edges and the list of nodes are not protected,
+            and you assert that both are public: neither may be computed from private edges. The result is as
+            private as the graph.
 
         >>> path = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
         >>> one = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
@@ -283,6 +305,10 @@ class Graph:
 
         Raises:
             GraphError: Mask of another type or length.
+
+        Privacy:
+            Reads: features, labels and edges, exactly. Charges: nothing. The result is private. The mask is
+            treated as public, so it must not be computed from protected data, such as degrees.
 
         >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 2], [1, 3], directed=False)
         >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
@@ -473,8 +499,9 @@ class Graph:
 
         Args:
             nodes, edges: Frames, or mappings of columns.
-            id, source, target, directed, label, split, features, drop, categories, missing, unknown_ids,
-                null_values, encoding, classes, weight, max_weight: As for ``read_graph``.
+            id, source, target, directed, label, split, weight, max_weight: As for ``read_graph``.
+            features, drop, categories, missing, unknown_ids: As for ``read_graph``.
+            null_values, encoding, classes: As for ``read_graph``.
             name: Name of the graph.
 
         Returns:

@@ -95,8 +95,8 @@ def prepare(
         nodes: Parquet or CSV file.
         edges: Files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
         out: Output folder, readable by its owner only.
-        id, source, target, directed, label, split, features, drop, categories, missing, null_values,
-            delimiter, decimal, classes: As for ``read_graph``.
+        id, source, target, directed, label, split, classes: As for ``read_graph``.
+        features, drop, categories, missing, null_values, delimiter, decimal: As for ``read_graph``.
         unknown_ids: Treatment of edges to ids that no node has: ``"refuse"`` or ``"drop"``.
         memory: Memory limit of the sort, such as ``"1GB"``; the rest is temporarily stored in the folder.
         block_rows: Number of rows per block; does not affect results.

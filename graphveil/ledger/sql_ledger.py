@@ -170,6 +170,9 @@ class Ledger:
 
         Returns:
             Names in alphabetical order.
+
+        Privacy:
+            Reads: keyed fingerprints of the data, which are internal. Charges: nothing.
         """
         found = self._store.read(lambda connection: shared_with(connection, tags))
         return sorted(other for other, share in found.items() if share >= SAME_NODES_SHARE and other != name)
@@ -238,6 +241,10 @@ class Ledger:
 
         Returns:
             The ledger of the dataset.
+
+        Privacy:
+            Stores: keyed fingerprints of the data, which are internal: an attacker with the key can test
+            guesses. Charges: nothing.
         """
 
         def task(connection: sa.Connection) -> str:
@@ -255,6 +262,10 @@ class Ledger:
 
         Raises:
             ConfigError: If the dataset is bound to other data.
+
+        Privacy:
+            Stores: keyed fingerprints of the data, which are internal: an attacker with the key can test
+            guesses. Charges: nothing.
         """
         self.data_set(name, fingerprints).bind_data()
 
@@ -381,6 +392,10 @@ class Ledger:
         Raises:
             ConfigError: If there is no such dataset.
             LedgerError: If an entry is damaged.
+
+        Privacy:
+            Reads: events, labels and keyed fingerprints, never the data. Charges: nothing. The result is
+            internal.
         """
         self.data_set(name)
 

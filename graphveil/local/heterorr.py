@@ -129,6 +129,9 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
         Fit it to ``with_reported_features(graph)``. It reads no edge and does not spend privacy budget
         (post-processing).
+
+        Privacy:
+            Reads: no data. Charges: nothing.
         """
         return MLP(
             unit=self.unit,
@@ -149,6 +152,10 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         """Return the fitted graph with its perturbed features, as the network reads them.
 
         The edges are unchanged. The released edges are ``aggregates_["graph"]``, as numbers of node pairs.
+
+        Privacy:
+            Reads: released LDP reports, labels and edges. Charges: nothing (post-processing). The features of
+            the result have eps_x-LDP. Its labels and edges are those of ``graph``: they are not covered.
         """
         method = self.fitted.method
         assert isinstance(method, HeteroMethod)

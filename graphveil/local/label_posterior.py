@@ -90,6 +90,9 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
         Fit it to the same reports, with ``fit_same_reports`` or ``fit_from_collector``. A node without a
         reported label gets the most frequent class.
 
+        Privacy:
+            Reads: no data. Charges: nothing.
+
         >>> LabelPosterior(unit="local-attributes", eps_y=1.0).no_graph_baseline().prior
         'nothing'
         """

@@ -54,6 +54,9 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estim
         privacy budget (post-processing). The model is P(y'|x) = softmax(MLP(X')) T. Width, training
         parameters and the selection of the epoch are those of this model.
 
+        Privacy:
+            Reads: no data. Charges: nothing.
+
         >>> baseline = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
         >>> baseline.backbone, baseline.x_steps, baseline.y_steps, baseline.hidden, baseline.eps_x
         ('mlp', 0, 0, 8, 1.0)

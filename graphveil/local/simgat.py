@@ -76,7 +76,11 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
     max_union_degree: int | None = None
 
     def no_graph_baseline(self) -> LPGNN:
-        """Return the unfitted no-graph baseline; see ``LPGNN.no_graph_baseline``."""
+        """Return the unfitted no-graph baseline; see ``LPGNN.no_graph_baseline``.
+
+        Privacy:
+            Reads: no data. Charges: nothing.
+        """
         return baseline_of(self)
 
     def _build_method(self) -> LocalMethod:

@@ -91,6 +91,10 @@ class ServedRun:
 
         Returns:
             One row for each id, with the columns of ``predictions.parquet``.
+
+        Privacy:
+            Reads: released predictions. Charges: nothing. Under node-level units a row is only for people
+            authorized to access its node's record.
         """
         return [self.row_of(one, self.proba[self.places[one]]) for one in ids]
 

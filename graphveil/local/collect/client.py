@@ -259,6 +259,10 @@ def client_secret(path: Path | None = None) -> bytes:
 
     Raises:
         ConfigError: The file cannot be read or created, or is not a secret.
+
+    Privacy:
+        Charges: nothing. The secret is as private as the record itself, and is never part of a
+        report.
     """
     try:
         if path is None:

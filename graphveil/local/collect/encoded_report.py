@@ -57,6 +57,9 @@ def encode(protocol: CollectionProtocol, node: Node, answer: LDPReport) -> bytes
 
     Raises:
         ConfigError: It has other features than the protocol and the node id choose.
+
+    Privacy:
+        Reads: a report that is randomized already. Charges: nothing.
     """
     labels = None if answer.label is None else np.array([answer.label])
     return encode_all(protocol, [node], answer.features, labels)[0]
@@ -110,6 +113,10 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
         LDPReportError: It is truncated, damaged, of another version, protocol or node, or has values that no
             client produces.
         ConfigError: The id is neither text nor a whole number.
+
+    Privacy:
+        Reads: one LDP report, never a record. Charges: nothing. The result is randomized, and may be
+        published.
 
     >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
@@ -306,6 +313,9 @@ class Collector:
         Raises:
             LDPReportError: As for ``decode``, or this node has already reported. The collector is unchanged
                 then.
+
+        Privacy:
+            Reads: one LDP report, never a record. Charges: nothing; the client was charged.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise LDPReportError(
@@ -317,7 +327,11 @@ class Collector:
         self._answers[int(node)] = answer
 
     def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:
-        """Store the valid LDP reports, and return why the others were rejected, by node."""
+        """Store the valid LDP reports, and return why the others were rejected, by node.
+
+        Privacy:
+            Reads: LDP reports, never records. Charges: nothing; the clients were charged.
+        """
         refused = {}
         for node, encoded_report in encoded_reports.items():
             try:
@@ -328,7 +342,11 @@ class Collector:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which nodes have reported, shape (nodes,)."""
+        """Which nodes have reported, shape (nodes,).
+
+        Privacy:
+            Not covered: which nodes have reported, unless a node decides this independently of its record.
+        """
         answered = np.zeros(self.nodes, dtype=bool)
         answered[list(self._answers)] = True
         return answered
@@ -338,6 +356,9 @@ class Collector:
 
         Raises:
             ConfigError: The protocol does not collect features.
+
+        Privacy:
+            Reads: LDP reports only. Charges: nothing (post-processing). Public: the estimates.
         """
         reports, law = self.reports(), self.protocol.features
         assert law is not None  # or there are no reports
@@ -348,6 +369,9 @@ class Collector:
 
         Raises:
             ConfigError: The protocol does not collect features.
+
+        Privacy:
+            Reads: LDP reports only. Charges: nothing (post-processing). Public: the result.
         """
         if self.protocol.features is None:
             raise ConfigError("the protocol does not collect features")
@@ -365,6 +389,9 @@ class Collector:
 
         Raises:
             ConfigError: The protocol does not collect labels.
+
+        Privacy:
+            Reads: LDP reports only. Charges: nothing (post-processing). Public: the randomized labels.
         """
         if self.protocol.label is None:
             raise ConfigError("the protocol does not collect labels")
