@@ -193,7 +193,7 @@ def rejected(answer: Answer, words: str) -> None:
     assert "Traceback" not in answer.err
 
 
-def assert_refused(answer: Answer, words: str) -> None:
+def assert_rejected(answer: Answer, words: str) -> None:
     """One clear line, exit code 2, no traceback, nothing spent or written, nothing secret repeated."""
     assert answer.code == 2, answer.err
     assert not recorded()

@@ -49,13 +49,13 @@ def load_checked_bytes(path: Path, content: bytes) -> object:
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", save(TENSORS), save(TENSORS, {"sha256": "0" * 64})])
-def test_other_files_are_refused(path: Path, content: bytes) -> None:
+def test_other_files_are_rejected(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(ArtifactError, match="is damaged"):
         load_checked(path)
 
 
-def test_a_file_that_is_cut_is_refused(path: Path) -> None:
+def test_a_file_that_is_cut_is_rejected(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ArtifactError, match="is damaged"):
         load_checked(path)

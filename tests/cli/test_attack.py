@@ -60,7 +60,7 @@ def test_a_release_folder_alone_cannot_be_attacked(invoke: Invoke, run: Path) ->
     assert "has no internal/ part" in done.err
 
 
-def test_misuse_is_refused(invoke: Invoke, run: Path) -> None:
+def test_misuse_is_rejected(invoke: Invoke, run: Path) -> None:
     assert invoke("attack linkteller", run, "--sampling", "some").code == 2
     assert invoke("attack linkteller", run, "--step", 0).code == 2
     done = invoke("attack linkteller", run, "--nodes", "nowhere.csv")

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_misuse_is_refused(invoke: Invoke, files: Files, released: Path, case: str) -> None:
+def test_misuse_is_rejected(invoke: Invoke, files: Files, released: Path, case: str) -> None:
     given, words = REFUSED[case]
     places = {"EDGES": files.edges, "NODES": files.nodes, "OUT": released}
     done = invoke("compare", *(places.get(str(word), word) for word in given))

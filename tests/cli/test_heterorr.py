@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files, case: str) -> None:
+def test_misuse_is_rejected_before_anything_is_spent(invoke: Invoke, files: Files, case: str) -> None:
     flags, words = REFUSED[case]
     done = invoke("train", *flags, *files.flags, "--out", "run")
     assert (done.code, done.out) == (2, "")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command import PRIVATE, QUICK, Files, Invoke, assert_refused, other_of
+from command import PRIVATE, QUICK, Files, Invoke, assert_rejected, other_of
 
 
 def test_explain_reads_a_release_folder(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_unequal_shares_of_releases_are_explained(invoke: Invoke, files: Files) 
 
 
 def test_explain_rejects_other_folders(invoke: Invoke) -> None:
-    assert_refused(invoke("explain nowhere"), "holds no saved model")
+    assert_rejected(invoke("explain nowhere"), "holds no saved model")
 
 
 def test_an_unspent_rest_of_the_budget_is_reported(invoke: Invoke, files: Files) -> None:
@@ -98,7 +98,7 @@ def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke,
     ],
 )
 def test_calibrate_rejects_invalid_arguments(invoke: Invoke, flags: list[str], words: str) -> None:
-    assert_refused(invoke("calibrate gap", *flags), words)
+    assert_rejected(invoke("calibrate gap", *flags), words)
 
 
 def test_datasets_lists_and_describes(invoke: Invoke) -> None:
@@ -106,4 +106,4 @@ def test_datasets_lists_and_describes(invoke: Invoke) -> None:
     assert {"name", "nodes", "features", "classes", "local"} <= set(listed[0])
     assert "synthetic/demo" in invoke("datasets").out
     assert invoke("datasets synthetic/tiny --json").json["nodes"] == 300
-    assert_refused(invoke("datasets synthetic/tony"), "did you mean")
+    assert_rejected(invoke("datasets synthetic/tony"), "did you mean")

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_misuse_is_refused_before_anything_is_spent(
+def test_misuse_is_rejected_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path, case: str
 ) -> None:
     flags, words = REFUSED[case]
@@ -84,7 +84,7 @@ def test_misuse_is_refused_before_anything_is_spent(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_mechanism_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+def test_an_unknown_mechanism_is_rejected(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke("perturb edge-rnd --dataset cora", *UNIT, "--epsilon", 1, "--out", tmp_path / "out")
     assert done.code == 2 and "edge-rand" in done.err
 

@@ -72,7 +72,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_misuse_is_refused_before_anything_is_read(case: str, invoke: Invoke, files: Files) -> None:
+def test_misuse_is_rejected_before_anything_is_read(case: str, invoke: Invoke, files: Files) -> None:
     (method, *flags), words = REFUSED[case]
     budget = [] if "--epsilon" in flags else ["--epsilon", "1"]
     Path("theta.json").write_text("[0.5, 0.5]")

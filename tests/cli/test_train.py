@@ -13,7 +13,7 @@ from command import (
     SECRET,
     Files,
     Invoke,
-    assert_refused,
+    assert_rejected,
     edit,
     environment,
     read,
@@ -338,27 +338,27 @@ BAD_DATA = {
 def test_an_invalid_table_is_rejected(invoke: Invoke, files: Files, case: str) -> None:
     change, words = BAD_TABLES[case]
     edit(getattr(files, case.partition(":")[0]), change)
-    assert_refused(invoke("train gap", *files.flags, *PRIVATE), words)
+    assert_rejected(invoke("train gap", *files.flags, *PRIVATE), words)
 
 
 @pytest.mark.parametrize("flags", BAD_BUDGETS)
 def test_an_invalid_budget_is_rejected(invoke: Invoke, files: Files, flags: str) -> None:
-    assert_refused(invoke(f"train gap {flags}", *files.flags), BAD_BUDGETS[flags])
+    assert_rejected(invoke(f"train gap {flags}", *files.flags), BAD_BUDGETS[flags])
 
 
 @pytest.mark.parametrize("flags", BAD_FLAGS)
 def test_an_invalid_option_is_rejected(invoke: Invoke, files: Files, flags: str) -> None:
-    assert_refused(invoke(f"train gap {flags}", *files.flags, *PRIVATE), BAD_FLAGS[flags])
+    assert_rejected(invoke(f"train gap {flags}", *files.flags, *PRIVATE), BAD_FLAGS[flags])
 
 
 @pytest.mark.parametrize("words", BAD_DATA)
 def test_an_invalid_choice_of_method_or_data_is_rejected(invoke: Invoke, words: str) -> None:
-    assert_refused(invoke(f"train {words}", *PRIVATE), BAD_DATA[words])
+    assert_rejected(invoke(f"train {words}", *PRIVATE), BAD_DATA[words])
 
 
 def test_a_missing_file_is_rejected(invoke: Invoke, files: Files) -> None:
     files.edges.unlink()
-    assert_refused(invoke("train gap", *files.flags, *PRIVATE), "there is no file")
+    assert_rejected(invoke("train gap", *files.flags, *PRIVATE), "there is no file")
     answer = invoke("train gap --json")
     assert answer.code == answer.json["error"]["exit_code"] == 2
 

@@ -14,8 +14,8 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 import torch
-from release.test_disk_engine import drawn, stored
-from release.test_engines import ASKED, NODES, THREE, asked, star, works
+from release.test_disk_backend import drawn, stored
+from release.test_memory_backend import NODES, QUERIES, THREE, answer_of, star, works
 
 import graphveil as gv
 from cluster.on_ray import DeadlyRay, Kill, by_value, found
@@ -36,11 +36,11 @@ TWO = {"workers": 2, "wait": 300.0}
 
 def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_path: Path) -> None:
     many, few = RayBackend(**TWO, block_rows=7), RayBackend(**TWO)
-    for name in ASKED:
-        here = asked(name, InMemoryBackend())
-        assert torch.equal(asked(name, many), here), name
+    for name in QUERIES:
+        here = answer_of(name, InMemoryBackend())
+        assert torch.equal(answer_of(name, many), here), name
     assert torch.equal(
-        asked("target_weighted", RowRange(9, many)), asked("target_weighted", InMemoryBackend())[9:]
+        answer_of("target_weighted", RowRange(9, many)), answer_of("target_weighted", InMemoryBackend())[9:]
     )
     graph = star(5)
     for work in works():
@@ -50,7 +50,7 @@ def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_p
         )
         assert torch.equal(one, other), type(work)
     on_disk = stored(tmp_path, drawn()).adjacency
-    for name in ("target_weighted", "push", "SigmoidCos", "counted"):
+    for name in ("target_weighted", "out_edges", "SigmoidCos", "counted"):
         here = _pending(name, drawn().adjacency, InMemoryBackend())
         assert torch.equal(_pending(name, on_disk, many), here), name
         assert torch.equal(_pending(name, on_disk, RowRange(9, few)), here[9:]), name
@@ -59,7 +59,7 @@ def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_p
 
 
 def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
-    unit, query, data = ASKED[name]
+    unit, query, data = QUERIES[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
     key = ReleaseKey.from_seed(5, "backends")
     release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
 def test_killed_workers_do_not_affect_results_and_no_key_is_in_a_file(ray_here: Path, tmp_path: Path) -> None:
     by_value()
     backend = DeadlyRay(**TWO, block_rows=5, kill=Kill.prepare(tmp_path / "kill", "end", 7))
-    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))
+    assert torch.equal(answer_of("target_weighted", backend), answer_of("target_weighted", InMemoryBackend()))
     assert not list((tmp_path / "kill").iterdir()), "no worker was killed"
     assert len(backend.sent_keys()) == 2
     assert not [file for key in backend.sent_keys() for file in found(key, ray_here)]
@@ -77,7 +77,7 @@ def test_killed_workers_do_not_affect_results_and_no_key_is_in_a_file(ray_here: 
 
 def test_a_block_that_kills_every_worker_fails_and_stays_charged(ray_here: Path, tmp_path: Path) -> None:
     by_value()
-    unit, query, data = ASKED["target_weighted"]
+    unit, query, data = QUERIES["target_weighted"]
     plan, ledger = ReleasePlan(unit, (query,), delta=1e-3), MemoryLedger()
     kill = Kill.prepare(tmp_path / "kill", "start", 7)
     backend = DeadlyRay(**TWO, block_rows=5, losses=0, kill=kill)
@@ -86,7 +86,9 @@ def test_a_block_that_kills_every_worker_fails_and_stays_charged(ray_here: Path,
         release.answer(data)
     assert len(ledger.entries) == 1
     remaining = RayBackend(**TWO, block_rows=5)
-    assert torch.equal(asked("target_weighted", remaining), asked("target_weighted", InMemoryBackend()))
+    assert torch.equal(
+        answer_of("target_weighted", remaining), answer_of("target_weighted", InMemoryBackend())
+    )
 
 
 class FailingWork(BlockWork):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from release.test_disk_engine import drawn, stored
-from release.test_engines import SourceIds, star, works
+from release.test_disk_backend import drawn, stored
+from release.test_memory_backend import SourceIds, star, works
 
 from graphveil._util.sealed import SecretBox, seal_to
 from graphveil.cluster import worker_pool

@@ -91,10 +91,10 @@ def test_reported_groups_have_the_distribution_of_their_hash() -> None:
     nodes = [f"n{number}" for number in range(count)]
     hashes = label_hashes(protocol, nodes)
     encoded_reports = randomize_records(protocol, nodes=nodes, secret=SECRET, labels=np.full(count, 4))
-    said = np.array([encoded_report[37] >> 6 for encoded_report in encoded_reports])
+    sent_values = np.array([encoded_report[37] >> 6 for encoded_report in encoded_reports])
     among = protocol.label.among_groups
     law = np.array([among.keep, among.change, among.change])
-    fits(np.bincount((said - hashes[:, 4]) % 3, minlength=3), law, seen=0.5)
+    fits(np.bincount((sent_values - hashes[:, 4]) % 3, minlength=3), law, seen=0.5)
 
 
 def test_words_beyond_the_first_have_the_distribution() -> None:
@@ -102,9 +102,9 @@ def test_words_beyond_the_first_have_the_distribution() -> None:
     law = FeatureRR(epsilon=4.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
     answers = drawn(CollectionProtocol(features=law), 12_000, {"features": [0.2, 0.9]})
     for column, z in enumerate((0.2, 0.9)):
-        said = np.array([one.features.values[0, column] for one in answers])
+        sent_values = np.array([one.features.values[0, column] for one in answers])
         bins = law.features[column]
-        fits(np.bincount(said, minlength=bins.k), bins.distribution(z).masses, seen=2)
+        fits(np.bincount(sent_values, minlength=bins.k), bins.distribution(z).masses, seen=2)
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -145,7 +145,7 @@ BITS = CollectionProtocol(
 HALF = {"features": [0.5] * 64, "label": 7, "node": "ann", "secret": SECRET}
 
 
-def told(protocol: CollectionProtocol = BITS, **changes: Any) -> tuple[tuple[int, ...], int]:
+def reported(protocol: CollectionProtocol = BITS, **changes: Any) -> tuple[tuple[int, ...], int]:
     given = HALF | changes
     back = decode(protocol, given["node"], randomize_record(protocol, **given))
     return tuple(back.features.values[0].tolist()), back.label
@@ -161,16 +161,23 @@ def test_random_words_are_distinct() -> None:
 def test_noise_depends_on_protocol_record_node_and_secret() -> None:
     # equal noise on two records would tell their difference; it depends on all that an answer is about
     again = replace(BITS, purpose="again")
-    others = [told(secret=SECRET[::-1]), told(node="bob"), told(again), told(features=[0.5] * 63 + [0.6])]
-    assert len({bits for bits, _ in [told(), *others]}) == 5
-    assert told(features=[0.5] * 63 + [0.6])[1] == told()[1]  # the label did not change, and says the same
-    assert told(label=8)[0] == told()[0]
-    shifts = {(told(label=label)[1] - label) % 2**16 for label in range(20)}
+    others = [
+        reported(secret=SECRET[::-1]),
+        reported(node="bob"),
+        reported(again),
+        reported(features=[0.5] * 63 + [0.6]),
+    ]
+    assert len({bits for bits, _ in [reported(), *others]}) == 5
+    assert (
+        reported(features=[0.5] * 63 + [0.6])[1] == reported()[1]
+    )  # the label did not change, and says the same
+    assert reported(label=8)[0] == reported()[0]
+    shifts = {(reported(label=label)[1] - label) % 2**16 for label in range(20)}
     assert len(shifts) > 15, "the noise of a label must not be the same for all labels"
 
 
 def test_equal_clipped_values_give_equal_reports() -> None:
-    assert told(features=[-0.0] * 64) == told(features=[0.0] * 64) == told(features=[-3] * 64)
+    assert reported(features=[-0.0] * 64) == reported(features=[0.0] * 64) == reported(features=[-3] * 64)
 
 
 @pytest.mark.parametrize("bounds", [Bounds(0.0, 1.0), Bounds(-0.3, 0.7)])
@@ -200,10 +207,10 @@ def test_rejects_invalid_ids(node: object) -> None:
 def test_a_record_without_a_label_reports_a_random_class() -> None:
     protocol = CollectionProtocol(label=LabelRR(epsilon=6.0, classes=4))
     given = {"secret": SECRET, "label": -1}
-    said = [
+    sent_values = [
         decode(protocol, node, randomize_record(protocol, node=node, **given)).label for node in range(2000)
     ]
-    fits(np.bincount(said, minlength=4), np.full(4, 0.25), seen=2)
+    fits(np.bincount(sent_values, minlength=4), np.full(4, 0.25), seen=2)
     protocol = CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=1), label=LabelRR(epsilon=math.inf, classes=4)
     )
@@ -350,12 +357,12 @@ def test_reports_the_largest_share_of_a_feature() -> None:
     [{}, {"features": [0.0] * 11}, {"label": 1}, {"features": None, "label": None}],
 )
 def test_rejects_records_without_the_collected_parts(given: dict) -> None:
-    whose = {"node": "ann", "secret": SECRET}
+    owner = {"node": "ann", "secret": SECRET}
     with pytest.raises(ConfigError, match="exactly where the protocol collects"):
-        randomize_record(SURVEYS["multi-bit"], **given, **whose)
+        randomize_record(SURVEYS["multi-bit"], **given, **owner)
     if "label" in given and given["label"] is not None:
         with pytest.raises(ConfigError, match="exactly where the protocol collects"):
-            randomize_record(SURVEYS["one bit"], **given, **whose)
+            randomize_record(SURVEYS["one bit"], **given, **owner)
 
 
 @pytest.mark.parametrize(
@@ -382,8 +389,8 @@ def test_rejects_invalid_labels(label: object) -> None:
 
 
 def test_rejects_features_and_labels_of_different_lengths() -> None:
-    whose = {"nodes": range(3), "secret": SECRET}
+    owner = {"nodes": range(3), "secret": SECRET}
     with pytest.raises(GraphError, match="same records"):
-        randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int), **whose)
+        randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int), **owner)
     with pytest.raises(ConfigError, match="exactly where the protocol collects"):
-        randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), **whose)
+        randomize_records(SURVEYS["multi-bit"], features=np.zeros((3, 11)), **owner)

@@ -25,7 +25,7 @@ def signed(body: bytes) -> bytes:
     return body + zlib.crc32(body).to_bytes(4, "big")
 
 
-def said(one: LDPReport) -> tuple:
+def parts(one: LDPReport) -> tuple:
     report = one.features
     if report is None:
         return (one.label,)
@@ -58,7 +58,7 @@ def test_decoding_inverts_encoding(name: str) -> None:
         encoded_report = randomize_record(protocol, **record(protocol, node))
         back = decode(protocol, node, encoded_report)
         assert encode(protocol, str(node), back) == encoded_report
-        assert said(decode(protocol, node, bytearray(encoded_report))) == said(back)
+        assert parts(decode(protocol, node, bytearray(encoded_report))) == parts(back)
 
 
 # -- whose it is -------------------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ def test_protocol_and_node_choose_the_reported_features() -> None:
     again = chosen_features(CollectionProtocol(features=law, purpose="why"), range(3000))
     assert abs((chosen == again).mean() - 1 / 3) < 0.05
     fits(np.bincount(chosen[:, 0]), np.full(3, 1 / 3), seen=2)
-    honest = decode(protocol, 5, randomize_record(protocol, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
-    assert honest.features.indices.tolist() == [chosen[5].tolist()]
-    other = LDPReports(honest.features.values, (honest.features.indices + 1) % 3)
+    sent = decode(protocol, 5, randomize_record(protocol, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
+    assert sent.features.indices.tolist() == [chosen[5].tolist()]
+    other = LDPReports(sent.features.values, (sent.features.indices + 1) % 3)
     with pytest.raises(ConfigError, match="that the protocol and the node's id choose"):
         encode(protocol, 5, LDPReport(other, None))
 
@@ -187,10 +187,10 @@ def test_the_format_of_several_classes_is_frozen() -> None:
     assert decode(SEVERAL, "ann", encoded_report).label == (1, 4)
 
 
-@pytest.mark.parametrize("said", [(), (3,), (0, 1, 2), tuple(range(7))])
-def test_rejects_another_number_of_classes(said: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("parts", [(), (3,), (0, 1, 2), tuple(range(7))])
+def test_rejects_another_number_of_classes(parts: tuple[int, ...]) -> None:
     body = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))[:HEADER]
-    bits = sum(1 << (7 - one) for one in said)
+    bits = sum(1 << (7 - one) for one in parts)
     with pytest.raises(LDPReportError, match="another number of classes than the protocol's 2"):
         decode(SEVERAL, "ann", signed(body + bytes([bits])))
 
@@ -206,10 +206,10 @@ def test_the_format_of_a_group_is_frozen() -> None:
     assert label_hashes(HASHED, ["ann"]).tolist() == [OF_ANN]
     for group in range(3):
         classes = tuple(number for number in range(7) if OF_ANN[number] == group)
-        said = classes + (-1,) * (3 - len(classes))
-        encoded_report = encode(HASHED, "ann", LDPReport(None, said))
+        parts = classes + (-1,) * (3 - len(classes))
+        encoded_report = encode(HASHED, "ann", LDPReport(None, parts))
         assert encoded_report[HEADER:-4] == bytes([group << 6])
-        assert decode(HASHED, "ann", encoded_report).label == said
+        assert decode(HASHED, "ann", encoded_report).label == parts
 
 
 def test_rejects_groups_outside_the_range() -> None:
@@ -222,6 +222,6 @@ def test_protocol_and_node_choose_the_groups_of_classes() -> None:
     other = CollectionProtocol(label=HASHED.label, purpose="another")
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(HASHED, ["bob"])).any()
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(other, ["ann"])).any()
-    said = decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))).label
+    parts = decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))).label
     with pytest.raises(GraphError, match="one group of its hash"):
-        encode(HASHED, "bob", LDPReport(None, said))
+        encode(HASHED, "bob", LDPReport(None, parts))

@@ -88,17 +88,17 @@ def random_graph(nodes: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.
 # -- sensitivity -------------------------------------------------------------------------------------------
 
 
-def hops_cost_what_they_are_booked_with() -> None:
+def hops_cost_what_they_are_charged() -> None:
     """Neighbor replay of three hops of weight one."""
     replay.of_method(ONE, UndirectedEdge(), pairs=60)
 
 
-def steered_rows_and_counts_cost_what_they_are_booked_with() -> None:
+def steered_rows_and_counts_cost_what_they_are_charged() -> None:
     """Neighbor replay of the steered release with counts."""
     replay.of_method(STEERED, UndirectedEdge(), pairs=150, seed=5)
 
 
-def few_labels_cost_what_they_are_booked_with() -> None:
+def few_labels_cost_what_they_are_charged() -> None:
     """Neighbor replay of the release for few labels, directed too."""
     for unit in (UndirectedEdge(), DirectedEdge()):
         replay.of_method(FEW_LABELS, unit, pairs=60, seed=6)
@@ -130,15 +130,15 @@ def a_long_row_counts_for_nothing() -> None:
 def a_row_one_step_over_its_bound_counts_for_nothing() -> None:
     """A bound is a bound to the grid step: by the row's group, and however little is too much."""
     steps = 2.0**10
-    for heard, weights in ((0, GroupWeights.unit_weights()), (2, GroupWeights.target_weighted())):
+    for received_group, weights in ((0, GroupWeights.unit_weights()), (2, GroupWeights.target_weighted())):
         query = NeighborSumQuery(weights, (1.0,) * weights.groups, 2, grid_bits=10)
         assert query.unit_steps == steps
         rows = torch.tensor([[steps, 0.0], [steps, 1.0], [-steps, 1.0], [0.0, 0.0]], dtype=torch.float64)
         star = Adjacency.from_edges(range(3), [3] * 3, num_nodes=4, directed=True)
-        groups = torch.tensor([0, 0, 0, heard])
+        groups = torch.tensor([0, 0, 0, received_group])
         release = Release.open(zero_noise_plan(DirectedEdge(), (query,)), star, groups, budget=MemoryLedger())
         answer = release.answer(NeighborSumData(rows / steps))
-        assert answer[3].tolist() == [1.0, 0.0], "a row that is longer than its bound was heard"
+        assert answer[3].tolist() == [1.0, 0.0], "a row that is longer than its bound was received"
 
 
 def inputs_are_never_longer_than_one() -> None:
@@ -153,29 +153,29 @@ def inputs_are_never_longer_than_one() -> None:
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def records_cost_what_they_are_booked_with() -> None:
+def records_cost_what_they_are_charged() -> None:
     """Record replay of two pushes, with groups, levels and budgets: null every record."""
     replay.no_change_exceeds_its_price(pushes(), OWNER)
 
 
-def replaced_records_cost_what_they_are_booked_with() -> None:
+def replaced_records_cost_what_they_are_charged() -> None:
     """The same where another record takes the place of one."""
     replay.no_change_exceeds_its_price(pushes(), REPLACED)
 
 
-def a_mutual_edge_moves_pushes_by_what_is_stated() -> None:
+def a_mutual_edge_moves_out_edge_sums_by_what_is_stated() -> None:
     """Both ends list each other, or neither does."""
     for query in pushes():
         replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=100))
 
 
-def promised_nodes_cost_what_they_are_booked_with() -> None:
+def nodes_of_bounded_degree_cost_what_they_are_charged() -> None:
     """Hops under a promised degree: delete nodes with all their edges; a node's own row is its own."""
     unit = NodeBoundedDegree(max_degree=3)
     replay.no_change_exceeds_its_price(hops(0.5, 1, 3, unit), unit, pairs=100)
 
 
-def a_broken_promise_is_refused() -> None:
+def a_violated_assumption_is_rejected() -> None:
     """A degree above the promised one, in either direction, books and computes nothing."""
     for ends in (([0, 0, 1], [1, 2, 3]), ([1, 2, 3], [0, 0, 1])):
         graph, budget = Adjacency.from_edges(*ends, num_nodes=4, directed=True), MemoryLedger()
@@ -185,7 +185,7 @@ def a_broken_promise_is_refused() -> None:
         assert not budget.entries
 
 
-def tallies_cost_what_they_are_booked_with() -> None:
+def tallies_cost_what_they_are_charged() -> None:
     """Null or replace a record's row of a tally: the counts move by at most its price, which is attained."""
     query = AccuracyCountQuery(candidates=5, sigma=4.0)
     correct = torch.from_numpy(np.random.default_rng(0).random((6, 5)) < 0.5)
@@ -204,7 +204,7 @@ def tallies_cost_what_they_are_booked_with() -> None:
         assert largest == pytest.approx(plan.mu)
 
 
-def outcomes_cost_what_they_are_booked_with() -> None:
+def outcomes_cost_what_they_are_charged() -> None:
     """Null a counted record, or turn a right one into a wrong one: the price is what they move, attained."""
     query, none = OutcomeCountQuery(sigma=4.0), torch.zeros(1).bool()
     rest = (torch.tensor([True, False, False]), torch.tensor([False, True, False]))
@@ -219,7 +219,7 @@ def outcomes_cost_what_they_are_booked_with() -> None:
 # -- noise -------------------------------------------------------------------------------------------------
 
 
-def every_pushed_row_has_its_noise() -> None:
+def every_out_edge_sum_has_its_noise() -> None:
     """Released rows have noise sigma whatever their level, and the others are zeros."""
     levels, sigma = (0, 4, 16, 100), 2.0
     query = OutEdgeSumQuery(dim=DIM, sigma=sigma, levels=levels)
@@ -350,7 +350,7 @@ def neighbors_share_no_noise_under_one_key() -> None:
         assert (answers[first] != answers[second]).all()
 
 
-def pushes_share_no_noise_under_one_key() -> None:
+def out_edge_sums_share_no_noise_under_one_key() -> None:
     """A key that meets two matrices of levels, or two inputs, draws two noises."""
     plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
     rows, levels = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 0, 0, 1])
@@ -367,11 +367,11 @@ def training_noise_is_bound_to_its_data() -> None:
     query = DPSGDQuery(parameters=200, steps=2, noise_multiplier=1.0, sampling_rate=0.5)
     plan = ReleasePlan(NodeRecord(), (query, query), delta=1e-5)
     data, schedule, drawn = torch.arange(6.0)[:, None], PrivateSchedule(epochs=1, batch_size=3), []
-    nobody = torch.full((6,), -1)  # of whom a step is noise alone
+    no_labels = torch.full((6,), -1)  # of whom a step is noise alone
     for records_read in (data, data, data + 1):
         release = Release.open(plan, edgeless(3), budget=MemoryLedger(), key=KEY)
         for _ in plan.queries:
-            gradients = clipped_sum(torch.nn.Linear(1, 100), records_read, nobody)
+            gradients = clipped_sum(torch.nn.Linear(1, 100), records_read, no_labels)
             gradients.weights.zero_()
             drawn.append(release.answer(DPSGDData(gradients=gradients, schedule=schedule)))
     assert (drawn[0] == drawn[2]).all()
@@ -382,7 +382,7 @@ def training_noise_is_bound_to_its_data() -> None:
 # -- exact sums --------------------------------------------------------------------------------------------
 
 
-def pushes_depend_on_nothing_but_the_edges() -> None:
+def out_edge_sums_depend_on_nothing_but_the_edges() -> None:
     """Bit for bit the same for every order of the edges, size of blocks and number of threads."""
     nodes = 300
     source, target = random_graph(nodes, 4000)
@@ -468,7 +468,7 @@ def _one_character_off(digest: str) -> Iterator[str]:
         yield digest[:place] + ("1" if digit == "0" else "0") + digest[place + 1 :]
 
 
-def a_digest_tells_256_bits() -> None:
+def a_digest_distinguishes_256_bits() -> None:
     """Digests of what a release reads are 32 bytes, and thousands of near inputs share none."""
     digests = {KEY.digest(torch.tensor([number])) for number in range(3000)}
     assert len(digests) == 3000, "two inputs have one digest"
@@ -477,7 +477,7 @@ def a_digest_tells_256_bits() -> None:
     assert len(edges) == 1198, "two graphs have one digest"
 
 
-def a_journal_refuses_a_descriptor_that_is_one_character_off() -> None:
+def a_journal_rejects_a_descriptor_that_is_one_character_off() -> None:
     """A committed query takes the same descriptor again, and no other, in memory and on disk."""
     digest = KEY.digest(torch.zeros(1))
     with tempfile.TemporaryDirectory() as folder:
@@ -505,7 +505,7 @@ def a_journal_recognizes_data_by_every_character_of_their_fingerprint() -> None:
             journal.close()
 
 
-def a_known_graph_is_told_by_every_byte_of_its_tag() -> None:
+def a_known_graph_is_identified_by_every_byte_of_its_tag() -> None:
     """A model's own graph is free; another one is not, however much of its tag agrees."""
     graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
     own = GraphFingerprint.from_graph(graph)
@@ -577,8 +577,8 @@ class Broken(AggregationBackend):
         raise MemoryError
 
 
-def a_release_is_booked_before_it_is_computed() -> None:
-    """A failing engine leaves the booking in place, with the whole plan's event."""
+def a_release_is_charged_before_it_is_computed() -> None:
+    """A failing backend leaves the ledger entry in place, with the event of the whole plan."""
     budget, plan = MemoryLedger(), plan_of(3)
     release = Release.open(plan, path(), budget=budget, backend=Broken())
     assert [entry.release_id for entry in budget.entries] == [release.release_id]
@@ -725,7 +725,7 @@ def a_finished_release_answers_its_own_data_only() -> None:
                 assert name == "the input" or not budget.entries, name
 
 
-def a_seeded_release_says_so_after_a_resume() -> None:
+def a_seeded_release_is_marked_after_a_resume() -> None:
     """Noise from a seed stays marked, also when the resume asks for none."""
     with tempfile.TemporaryDirectory() as folder:
         run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
@@ -735,21 +735,21 @@ def a_seeded_release_says_so_after_a_resume() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    hops_cost_what_they_are_booked_with,
-    steered_rows_and_counts_cost_what_they_are_booked_with,
-    few_labels_cost_what_they_are_booked_with,
+    hops_cost_what_they_are_charged,
+    steered_rows_and_counts_cost_what_they_are_charged,
+    few_labels_cost_what_they_are_charged,
     the_path_is_the_same_for_neighbors,
     a_long_row_counts_for_nothing,
     a_row_one_step_over_its_bound_counts_for_nothing,
     inputs_are_never_longer_than_one,
-    records_cost_what_they_are_booked_with,
-    replaced_records_cost_what_they_are_booked_with,
-    a_mutual_edge_moves_pushes_by_what_is_stated,
-    promised_nodes_cost_what_they_are_booked_with,
-    a_broken_promise_is_refused,
-    tallies_cost_what_they_are_booked_with,
-    outcomes_cost_what_they_are_booked_with,
-    every_pushed_row_has_its_noise,
+    records_cost_what_they_are_charged,
+    replaced_records_cost_what_they_are_charged,
+    a_mutual_edge_moves_out_edge_sums_by_what_is_stated,
+    nodes_of_bounded_degree_cost_what_they_are_charged,
+    a_violated_assumption_is_rejected,
+    tallies_cost_what_they_are_charged,
+    outcomes_cost_what_they_are_charged,
+    every_out_edge_sum_has_its_noise,
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,
     every_row_has_its_groups_noise,
@@ -759,22 +759,22 @@ CHECKS: tuple[Callable[[], None], ...] = (
     hops_share_no_noise,
     releases_share_no_noise,
     neighbors_share_no_noise_under_one_key,
-    pushes_share_no_noise_under_one_key,
+    out_edge_sums_share_no_noise_under_one_key,
     training_noise_is_bound_to_its_data,
-    pushes_depend_on_nothing_but_the_edges,
+    out_edge_sums_depend_on_nothing_but_the_edges,
     sums_depend_on_nothing_but_the_edges,
     a_hub_is_summed_exactly,
-    a_digest_tells_256_bits,
-    a_journal_refuses_a_descriptor_that_is_one_character_off,
+    a_digest_distinguishes_256_bits,
+    a_journal_rejects_a_descriptor_that_is_one_character_off,
     a_journal_recognizes_data_by_every_character_of_their_fingerprint,
-    a_known_graph_is_told_by_every_byte_of_its_tag,
+    a_known_graph_is_identified_by_every_byte_of_its_tag,
     a_folder_knows_its_data_by_every_byte_of_their_digest,
     calibrated_plans_cost_at_most_their_target,
-    a_release_is_booked_before_it_is_computed,
+    a_release_is_charged_before_it_is_computed,
     a_refused_release_computes_nothing,
     two_splits_add_up,
     a_resume_finishes_the_same_release_only,
     a_closed_release_forgets_its_key,
     a_finished_release_answers_its_own_data_only,
-    a_seeded_release_says_so_after_a_resume,
+    a_seeded_release_is_marked_after_a_resume,
 )

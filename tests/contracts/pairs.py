@@ -95,7 +95,7 @@ def directed(nodes: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
     return Adjacency.from_edges(*zip(*edges, strict=True), num_nodes=nodes, directed=True)
 
 
-def every_weight_costs_what_it_is_booked_with() -> None:
+def every_weight_costs_what_it_is_charged() -> None:
     """Replay of the whole catalog, and of a user's own weights."""
     for weight in WEIGHTS:
         for unit in UNITS:
@@ -201,7 +201,7 @@ def a_hub_is_summed_exactly() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    every_weight_costs_what_it_is_booked_with,
+    every_weight_costs_what_it_is_charged,
     a_user_cannot_misstate_a_bound,
     weights_that_differ_by_direction_are_charged_for_both,
     one_edge_changes_no_other_edges_contribution,

@@ -49,7 +49,7 @@ BUGS = [
             ),
             ("graphveil._native:", "grid[c] = trunc(", "grid[c] = rint("),
         ],
-        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -61,12 +61,12 @@ BUGS = [
                 "max(forward, backward)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
     ),
     dict(
         name="three_hops_are_charged_as_one",
         edits=[("graphveil.privacy.accountant:_worst_pair", "np.sum([table", "np.max([table")],
-        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
     ),
     dict(
         name="the_steered_table_is_completed",
@@ -77,7 +77,7 @@ BUGS = [
                 "weights = np.where(np.array(query.weights.table) == 0, 1.0, query.weights.table) * query.vector_steps",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_charged]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -89,7 +89,7 @@ BUGS = [
                 "np.where(np.eye(classes, dtype=bool), 2, 1)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_charged]",
     ),
     dict(
         name="counts_are_not_charged",
@@ -100,7 +100,7 @@ BUGS = [
                 "cost = 0.0",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_charged]",
     ),
     dict(
         name="the_weight_back_is_not_charged",
@@ -111,7 +111,7 @@ BUGS = [
                 "unit.pair_sensitivity((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[few_labels_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[few_labels_cost_what_they_are_charged]",
     ),
     dict(
         name="contributions_are_divided_by_the_senders_degree",
@@ -122,7 +122,7 @@ BUGS = [
                 "vectors, public = data.arrays[0], data.public\n        degrees = torch.bincount(private._adjacency.indices, minlength=len(vectors))\n        vectors = vectors / degrees.clamp_min(1)[:, None]",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
         paths=("torch", "compiled"),
     ),
     dict(
@@ -175,7 +175,7 @@ BUGS = [
                 "np.zeros(len(vectors), dtype=np.int64)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_charged]",
     ),
     dict(
         name="a_sources_budget_is_divided_by_who_sends_to_it",
@@ -186,7 +186,7 @@ BUGS = [
                 "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_charged]",
     ),
     dict(
         name="a_sources_budget_is_divided_without_the_levels",
@@ -197,7 +197,7 @@ BUGS = [
                 "out_neighbor_sums(private, np.array([LEVEL]))",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_charged]",
     ),
     dict(
         name="every_group_may_send_what_the_largest_may",
@@ -208,7 +208,7 @@ BUGS = [
                 "Fraction(max(self.bounds))",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_charged]",
     ),
     dict(
         name="long_vectors_are_pushed_as_they_are",
@@ -219,12 +219,12 @@ BUGS = [
                 "10_000 * math.floor(LEVEL *",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_charged]",
     ),
     dict(
         name="a_replaced_record_is_charged_as_a_nulled_one",
         edits=[("graphveil.privacy.unit:NodeUnit.change", "2.0 if self.replace_one else 1.0", "1.0")],
-        test="tests/contracts/test_checks.py::test_a_release[replaced_records_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[replaced_records_cost_what_they_are_charged]",
     ),
     dict(
         name="short_lists_are_weighed_up",
@@ -235,7 +235,7 @@ BUGS = [
                 "np.maximum(listed, LEVEL)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_mutual_edge_moves_pushes_by_what_is_stated]",
+        test="tests/contracts/test_checks.py::test_a_release[a_mutual_edge_moves_out_edge_sums_by_what_is_stated]",
     ),
     dict(
         name="a_promised_node_is_charged_for_one_row",
@@ -246,7 +246,7 @@ BUGS = [
                 "max(forward, backward)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[promised_nodes_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[nodes_of_bounded_degree_cost_what_they_are_charged]",
     ),
     dict(
         name="only_degrees_of_one_direction_are_promised",
@@ -257,7 +257,7 @@ BUGS = [
                 "",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_broken_promise_is_refused]",
+        test="tests/contracts/test_checks.py::test_a_release[a_violated_assumption_is_rejected]",
     ),
     dict(
         name="all_candidates_of_a_tally_are_charged_as_one",
@@ -268,7 +268,7 @@ BUGS = [
                 "1.0",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[tallies_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[tallies_cost_what_they_are_charged]",
     ),
     dict(
         name="a_record_that_goes_from_wrong_to_right_is_charged_once",
@@ -279,7 +279,7 @@ BUGS = [
                 "1.0",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[outcomes_cost_what_they_are_booked_with]",
+        test="tests/contracts/test_checks.py::test_a_release[outcomes_cost_what_they_are_charged]",
     ),
     dict(
         name="heavy_rows_get_the_noise_of_all",
@@ -290,7 +290,7 @@ BUGS = [
                 "public.sampler(self.sigma * self.unit_steps)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[every_pushed_row_has_its_noise]",
+        test="tests/contracts/test_checks.py::test_a_release[every_out_edge_sum_has_its_noise]",
     ),
     dict(
         name="rows_of_no_weight_are_released",
@@ -339,7 +339,7 @@ BUGS = [
                 "self._position, prepared.arrays[:1]",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[pushes_share_no_noise_under_one_key]",
+        test="tests/contracts/test_checks.py::test_a_release[out_edge_sums_share_no_noise_under_one_key]",
     ),
     dict(
         name="training_noise_is_a_function_of_the_key_alone",
@@ -366,7 +366,7 @@ BUGS = [
     dict(
         name="pushed_vectors_stay_off_the_grid",
         edits=[("graphveil.release.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
-        test="tests/contracts/test_checks.py::test_a_release[pushes_depend_on_nothing_but_the_edges]",
+        test="tests/contracts/test_checks.py::test_a_release[out_edge_sums_depend_on_nothing_but_the_edges]",
     ),
     dict(
         name="noise_is_zero",
@@ -720,7 +720,7 @@ BUGS = [
                 "keyed_digest(self.master, *arrays)[:4]",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_digest_tells_256_bits]",
+        test="tests/contracts/test_checks.py::test_a_release[a_digest_distinguishes_256_bits]",
         reason="have one digest",
     ),
     dict(
@@ -732,7 +732,7 @@ BUGS = [
                 "self._adjacency.indptr[:3]",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_digest_tells_256_bits]",
+        test="tests/contracts/test_checks.py::test_a_release[a_digest_distinguishes_256_bits]",
     ),
     dict(
         name="a_journal_compares_two_bytes_of_a_digest",
@@ -743,7 +743,7 @@ BUGS = [
                 "if [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (known,)\n    ] != [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (descriptor,)\n    ]:",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_journal_refuses_a_descriptor_that_is_one_character_off]",
+        test="tests/contracts/test_checks.py::test_a_release[a_journal_rejects_a_descriptor_that_is_one_character_off]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -767,7 +767,7 @@ BUGS = [
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_known_graph_is_told_by_every_byte_of_its_tag]",
+        test="tests/contracts/test_checks.py::test_a_release[a_known_graph_is_identified_by_every_byte_of_its_tag]",
         reason="a part of the tag",
     ),
     dict(
@@ -832,7 +832,7 @@ BUGS = [
                 '            if "_late" in vars(self):\n                ledger, entry = vars(self).pop("_late")\n                ledger.record(entry)\n            return answer',
             ),
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
+        test="tests/contracts/test_checks.py::test_a_release[a_release_is_charged_before_it_is_computed]",
     ),
     dict(
         name="one_hop_of_three_is_booked",
@@ -843,7 +843,7 @@ BUGS = [
                 "event = self._plan.queries[0].event(self._plan.unit)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
+        test="tests/contracts/test_checks.py::test_a_release[a_release_is_charged_before_it_is_computed]",
     ),
     dict(
         name="a_refusal_is_ignored",
@@ -924,7 +924,7 @@ BUGS = [
     dict(
         name="a_resume_forgets_the_seed",
         edits=[("graphveil.release.journal:FolderJournal.resume", 'bool(record["reproducible"])', "False")],
-        test="tests/contracts/test_checks.py::test_a_release[a_seeded_release_says_so_after_a_resume]",
+        test="tests/contracts/test_checks.py::test_a_release[a_seeded_release_is_marked_after_a_resume]",
     ),
     # -- Weights of pairs
     dict(
@@ -992,7 +992,7 @@ BUGS = [
                 'if type(getattr(query, "similarity", None)).__name__ == "SigmoidCos":\n                graph, keys = self._private._adjacency, data.keys\n                into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n                exact = torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n                data = type(data)(data.vectors, keys + exact)\n            prepared = query.prepare(data, self._public)',
             )
         ],
-        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_booked_with]",
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_charged]",
     ),
     dict(
         name="weights_are_a_softmax_over_the_neighbors",
@@ -1003,7 +1003,7 @@ BUGS = [
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
         ],
-        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_booked_with]",
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_charged]",
         paths=("torch",),
     ),
     dict(
@@ -1175,7 +1175,7 @@ BUGS = [
                 "bernoulli_positions(stream, int(0.95 * self.add), start, stop)",
             )
         ],
-        test="tests/mechanisms/test_edge_response.py::test_every_graph_is_drawn_as_often_as_brute_force_says[1.0-1.0]",
+        test="tests/mechanisms/test_edge_response.py::test_every_graph_is_drawn_as_often_as_by_enumeration[1.0-1.0]",
     ),
     dict(
         name="no_edge_is_dropped",
@@ -1279,7 +1279,7 @@ BUGS = [
                 'return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable") | 127',
             )
         ],
-        test="tests/mechanisms/test_noisy_cells.py::test_every_set_is_as_likely_as_brute_force_says[2.0-NoisyCells]",
+        test="tests/mechanisms/test_noisy_cells.py::test_every_set_is_as_likely_as_by_enumeration[2.0-NoisyCells]",
     ),
     dict(
         name="the_number_of_edges_is_released_as_it_is",
@@ -2445,7 +2445,7 @@ BUGS = [
                 "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
         ],
-        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
+        test="tests/release/test_disk_backend.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
     ),
     dict(
         name="rows_have_the_noise_of_their_places",
@@ -4225,7 +4225,7 @@ BUGS = [
                 "()",
             ),
         ],
-        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[data]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_rejected[data]",
     ),
     dict(
         name="a_checkpoint_resumes_with_another_schedule",
@@ -4236,7 +4236,7 @@ BUGS = [
                 "asdict(schedule) and {}",
             ),
         ],
-        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[schedule]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_rejected[schedule]",
     ),
     dict(
         name="a_checkpoint_resumes_with_less_noise",
@@ -4247,7 +4247,7 @@ BUGS = [
                 "[noise.sampling_rate]",
             ),
         ],
-        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[multiplier]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_rejected[multiplier]",
     ),
     dict(
         name="a_resumed_training_takes_its_last_step_twice",

@@ -24,7 +24,7 @@ from graphveil.release.steps.training_steps import noisy_mean
 from graphveil.training.clipped_sums import ClippedSum
 
 KEY = bytes(range(32))
-NOBODY = -1  # the label of a record that contributes nothing
+NO_LABEL = -1  # the label of a record that contributes nothing
 
 Step = Callable[[ClippedSum, float, StepNoise, int], Tensor]
 Make = Callable[[Any, Tensor], ClippedSum]
@@ -76,7 +76,7 @@ def bounds_every_record(step: Step, make: Make, x: Tensor, labels: Tensor, clip:
     moved = []
     for record in range(len(x)):
         without = labels.clone()
-        without[record] = NOBODY
+        without[record] = NO_LABEL
         moved.append(float((whole - sums(step, make(x, without), clip, noise)).norm()))
     bound = clip * (1 + 2 * math.sqrt(noise.parameters) / noise.steps)
     assert max(moved) <= bound, f"a record moves the sum by {max(moved):.6g}, not at most {bound:.6g}"

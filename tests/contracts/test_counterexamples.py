@@ -98,7 +98,7 @@ def sampled_sums(with_hub: bool, rng: np.random.Generator) -> float:
     return float(kept + rng.normal(0, math.sqrt(PEOPLE) / MU))
 
 
-def test_a_hub_empties_the_samples_of_everybody_else() -> None:
+def test_a_hub_empties_the_samples_of_all_others() -> None:
     rng = np.random.default_rng(1)
     is_caught(*(np.array([sampled_sums(hub, rng) for _ in range(RUNS)]) for hub in (True, False)))
 
@@ -114,7 +114,7 @@ def test_a_hubs_own_record_moves_our_rows_by_one() -> None:
     is_not_caught(*(pushes([*PAIRS, *TO_HUB, *own], sent, total) for own in (hub, [])))
 
 
-def test_a_hub_breaks_a_promise_of_small_degrees() -> None:
+def test_a_hub_violates_an_assumption_of_small_degrees() -> None:
     graph = directed([*PAIRS, *mutual(TO_HUB)], PEOPLE + 1)
     with pytest.raises(UnitError, match="assumption"):
         Release.open(
@@ -169,7 +169,7 @@ FRIENDS = 900
 STAR = mutual([(0, v) for v in range(1, FRIENDS + 1)])
 
 
-def promised(edges: Edges) -> Floats:
+def of_bounded_degree(edges: Edges) -> Floats:
     """Return the rows of many hops of weight one, under a promise that the star keeps."""
     unit = NodeBoundedDegree(max_degree=FRIENDS)
     plan = ReleasePlan(unit, hops(MU, 1, 1, unit), delta=DELTA)
@@ -186,7 +186,7 @@ def promised(edges: Edges) -> Floats:
     )
 
 
-def test_a_promise_covers_all_rows_but_the_persons_own() -> None:
-    with_person, without = promised(STAR), promised([])
+def test_an_assumption_covers_all_rows_but_that_of_the_node() -> None:
+    with_person, without = of_bounded_degree(STAR), of_bounded_degree([])
     is_caught(with_person[:, 0], without[:, 0])
     is_not_caught(*(rows[:, 1:].sum(axis=1) / math.sqrt(FRIENDS) for rows in (with_person, without)))

@@ -40,7 +40,7 @@ def test_no_record_of_thousands_exceeds_its_price(unit: NodeUnit) -> None:
 
 
 @pytest.mark.parametrize("replace_one", [False, True], ids=["nulled", "replaced"])
-def test_no_promised_node_exceeds_its_price_and_some_attain_it(replace_one: bool) -> None:
+def test_no_node_of_bounded_degree_exceeds_its_cost_and_some_attain_it(replace_one: bool) -> None:
     unit = NodeBoundedDegree(max_degree=3, replace_one=replace_one)
     attained = replay.no_change_exceeds_its_price(hops(0.5, 1, 3, unit), unit)
     assert attained["0"] > 1 - 2e-3

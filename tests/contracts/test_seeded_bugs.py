@@ -33,7 +33,7 @@ KINDS = {  # kinds of bugs that an outside reader once found past the tests, and
 SAMPLE = ("a_compact_sum_is_written_over_its_noise", "a_resume_compares_nothing")
 RUNNER = str(ROOT / "benchmarks" / "mutations.py")
 PLACE = "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity"
-CHECK = "tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]"
+CHECK = "tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -90,7 +90,7 @@ def test_old_text_must_occur_once(tmp_path: Path) -> None:
         row.sources(ROOT)
 
 
-def test_the_runner_tells_caught_bugs_from_others(tmp_path: Path) -> None:
+def test_the_runner_distinguishes_caught_bugs_from_others(tmp_path: Path) -> None:
     old = "return math.hypot(forward, backward)"
     cases = {
         "caught": old.replace("math.hypot", "max"),

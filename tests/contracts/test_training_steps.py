@@ -24,7 +24,7 @@ def test_a_step_is_divided_by_a_public_size() -> None:
 
 
 def test_a_step_carries_its_noise() -> None:
-    gradients = test_dpsgd.by_ghost(test_dpsgd.X, test_dpsgd.NOBODY)
+    gradients = test_dpsgd.by_ghost(test_dpsgd.X, test_dpsgd.NO_LABEL)
     noise = steps.noise_of(gradients, 0.25)
     steps.carries_the_noise(steps.shipped_step, gradients, test_dpsgd.CLIP, noise)
 

@@ -60,7 +60,7 @@ def test_network_keywords_and_paper_mode_select_the_small_mlp(options: dict[str,
     assert isinstance(MLP(**NODE_RECORD, **options).config, PrivateMLP)
 
 
-def test_the_small_one_can_be_asked_for() -> None:
+def test_the_small_one_can_be_requested() -> None:
     assert isinstance(MLP(**NODE_RECORD, tuned=False).config, PrivateMLP)
 
 

@@ -90,7 +90,7 @@ CASES = {name: Case(partial(made, name), lambda count: [records(count)]) for nam
 }
 
 
-def said(reports: Any) -> Arrays:
+def reported_arrays(reports: Any) -> Arrays:
     """Return the parts of LDP reports: values, and the indices of sampled features."""
     parts = [getattr(reports, "values", reports), getattr(reports, "indices", None)]
     return [part for part in parts if part is not None]

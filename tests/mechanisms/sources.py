@@ -21,10 +21,10 @@ def in_child(work: Callable[[], bytes]) -> bytes:
         finally:
             os._exit(0)
     os.close(send)
-    said = os.read(receive, 1 << 12)
+    message = os.read(receive, 1 << 12)
     os.close(receive)
     os.waitpid(child, 0)
-    return said
+    return message
 
 
 def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None:
@@ -46,22 +46,22 @@ def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None
 
 def keys_follow_the_system(draw: Callable[[], bytes], patch: pytest.MonkeyPatch, every: int = 1) -> None:
     """Each key is drawn from the operating system when it is made, and 256 bits of that decide what it is."""
-    entropy, asked = os.urandom(1 << 10), 0
+    entropy, taken = os.urandom(1 << 10), 0
 
     def system(size: int) -> bytes:
-        nonlocal asked
-        asked += size
-        return entropy[asked - size : asked]
+        nonlocal taken
+        taken += size
+        return entropy[taken - size : taken]
 
     patch.setattr(os, "urandom", system)
     patch.setattr(random, "_urandom", system)  # where `secrets` takes it from
-    asked = 0
+    taken = 0
     same = draw()
-    wanted, decisive = 8 * asked, 0
+    wanted, decisive = 8 * taken, 0
     for bit in range(0, wanted, every):
         flipped = bytearray(entropy)
         flipped[bit // 8] ^= 1 << bit % 8
-        entropy, kept, asked = bytes(flipped), entropy, 0
+        entropy, kept, taken = bytes(flipped), entropy, 0
         decisive += draw() != same
         entropy = kept
     assert every * decisive >= 256, f"{decisive} bits of the operating system's decide a key of 256"

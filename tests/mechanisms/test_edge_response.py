@@ -83,7 +83,7 @@ def test_all_of_epsilon_is_used(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, 1.0), (2.0, 0.5), (0.3, 1.0), (1.0, 0.05)])
-def test_every_graph_is_drawn_as_often_as_brute_force_says(epsilon: float, share: float) -> None:
+def test_every_graph_is_drawn_as_often_as_by_enumeration(epsilon: float, share: float) -> None:
     """Compare with the product of all node pairs' probabilities, over all graphs of four nodes."""
     repeats = 20_000
     response, stream = EdgeRandomizedResponse(epsilon, share), RowStream(bytes(31) + b"g")
@@ -124,9 +124,9 @@ def test_any_partition_draws_the_same() -> None:
 def test_the_estimate_of_a_node_pair_is_unbiased_with_the_stated_variance() -> None:
     q = EdgeRandomizedResponse(1.3).flip
     for truth in (0, 1):
-        said = np.array([0.0, 1.0])
+        reported = np.array([0.0, 1.0])
         chance = np.array([1 - q, q]) if truth == 0 else np.array([q, 1 - q])
-        estimates = (said - q) / (1 - 2 * q)
+        estimates = (reported - q) / (1 - 2 * q)
         mean = float((chance * estimates).sum())
         assert mean == pytest.approx(truth)
         deviation = float(np.sqrt((chance * (estimates - mean) ** 2).sum()))

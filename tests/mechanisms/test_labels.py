@@ -65,8 +65,8 @@ def test_missing_labels_report_uniform_classes_and_affect_no_other_record() -> N
     whole, some = (law.perturb(given, stream=stream(3)) for given in (labels, gaps))
     fits(np.bincount(some[gaps == -1], minlength=5), np.full(5, 0.2), seen=2)
     assert (some[gaps != -1] == whole[gaps != -1]).all()
-    said = np.bincount(some, minlength=5)
-    fits(said, np.full(5, 0.2) @ law.transition_with(0.5), seen=2)
+    drawn_labels = np.bincount(some, minlength=5)
+    fits(drawn_labels, np.full(5, 0.2) @ law.transition_with(0.5), seen=2)
     kept = LabelRR(epsilon=math.inf, classes=5).perturb(gaps[:10], stream=stream())
     assert (kept == gaps[:10]).all()  # nothing is hidden there
 
@@ -99,8 +99,8 @@ def test_the_first_and_the_last_words_of_each_shift() -> None:
 def test_labels_follow_the_transition(epsilon: float) -> None:
     law = LabelRR(epsilon=epsilon, classes=5)
     for label, row in enumerate(law.transition):
-        said = law.perturb(np.full(800_000, label), stream=stream(label))
-        fits(np.bincount(said, minlength=5), row, seen=0.1)
+        drawn_labels = law.perturb(np.full(800_000, label), stream=stream(label))
+        fits(np.bincount(drawn_labels, minlength=5), row, seen=0.1)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])

@@ -32,13 +32,13 @@ from .cases import (
     Case,
     made,
     records,
-    said,
+    reported_arrays,
 )
 from .fits import stream
 
 
 def same(one: LDPReports, other: LDPReports) -> bool:
-    pairs = zip(said(one), said(other), strict=True)
+    pairs = zip(reported_arrays(one), reported_arrays(other), strict=True)
     return all(part.tolist() == again.tolist() for part, again in pairs)
 
 
@@ -60,11 +60,11 @@ def test_estimates_have_mean_and_variance(name: str) -> None:
 def test_any_partition_of_the_records_gives_the_same_reports(case: Case) -> None:
     law, count = case.make(3.0), case.many
     given = case.records(count)
-    whole = said(law.perturb(*given, stream=stream()))
+    whole = reported_arrays(law.perturb(*given, stream=stream()))
     order = np.random.default_rng(1).permutation(count)
     for rows in (np.arange(count), order):
         parts = [
-            said(law.perturb(*(some[part] for some in given), stream=stream(), rows=part))
+            reported_arrays(law.perturb(*(some[part] for some in given), stream=stream(), rows=part))
             for part in np.split(rows, [1, 7, count // 2])
         ]
         for reports, wanted in zip(zip(*parts, strict=True), whole, strict=True):

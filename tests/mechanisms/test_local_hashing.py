@@ -47,12 +47,12 @@ def _nats(epsilon: float, groups: Sequence[int]) -> float:
 @pytest.mark.parametrize(("classes", "epsilon"), [(5, 0.3), (6, 1.0), (7, 2.0), (11, 1.5), (9, 6.0)])
 def test_no_other_number_of_groups_has_more_information(classes: int, epsilon: float) -> None:
     law = LocalHashing(epsilon=epsilon, classes=classes)
-    told = {
+    expected_information = {
         number: _nats(epsilon, [place % number for place in range(classes)])
         for number in range(2, classes + 1)
     }
-    assert law.information == pytest.approx(told[law.groups])
-    assert max(told.values()) <= law.information + 1e-9
+    assert law.information == pytest.approx(expected_information[law.groups])
+    assert max(expected_information.values()) <= law.information + 1e-9
 
 
 def test_two_groups_of_two_classes_are_randomized_response() -> None:
@@ -89,14 +89,14 @@ def _law(law: LocalHashing, label: int, hashes: np.ndarray) -> dict[int, Fractio
     if label < 0:
         ends = [-(-number * WORDS // groups) for number in range(groups + 1)]
     edges = sorted({word for end in ends for word in (end - 1, end) if 0 <= word < WORDS})
-    said = law.perturb_with_hashes(
+    reported = law.perturb_with_hashes(
         np.full(len(edges), label), np.tile(hashes, (len(edges), 1)), stream=Counted(edges)
     )
-    heard = law.groups_of(np.tile(hashes, (len(edges), 1)), said).tolist()
+    groups_reported = law.groups_of(np.tile(hashes, (len(edges), 1)), reported).tolist()
     found = dict.fromkeys(range(groups), Fraction(0))
     for first, after in pairwise(ends):
-        inside = {group for word, group in zip(edges, heard, strict=True) if first <= word < after}
-        assert len(inside) == 1, "what is said changes elsewhere"
+        inside = {group for word, group in zip(edges, groups_reported, strict=True) if first <= word < after}
+        assert len(inside) == 1, "what is reported changes elsewhere"
         found[inside.pop()] += Fraction(after - first, WORDS)
     return found
 
@@ -127,8 +127,8 @@ def test_for_every_fixed_hash_no_group_is_more_than_e_to_the_epsilon_times_as_li
 def test_groups_follow_the_law_by_the_hashes_of_rows(label: int) -> None:
     law, count = LocalHashing(epsilon=1.0, classes=7), 250_000
     hashes = law.hashes_of_rows(np.arange(count))
-    said = law.perturb(np.full(count, label), stream=stream(label + 1))
-    moved = law.groups_of(hashes, said) - (0 if label < 0 else hashes[:, label])
+    reported = law.perturb(np.full(count, label), stream=stream(label + 1))
+    moved = law.groups_of(hashes, reported) - (0 if label < 0 else hashes[:, label])
     among = law.among_groups
     exact = [1 / 3] * 3 if label < 0 else [among.keep, among.change, among.change]
     fits(np.bincount(moved % 3, minlength=3), np.array(exact), seen=0.3)

@@ -43,8 +43,8 @@ def test_one_batch_does_not_reveal_the_noise_of_another() -> None:
     stream = LocalNoise(unsafe_noise_seed=2).stream("labels")
     shift = LABEL.perturb(known, stream=stream) - known
     with pytest.raises(ReleaseError):
-        said = LABEL.perturb(secret, stream=stream)
-        assert ((said - shift) % 5 != secret).any()
+        reported = LABEL.perturb(secret, stream=stream)
+        assert ((reported - shift) % 5 != secret).any()
 
 
 def test_used_rows_are_stored_exactly() -> None:

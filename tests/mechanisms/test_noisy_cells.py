@@ -119,7 +119,7 @@ def top(cells: NoisyCells, stream: RowStream, ones: np.ndarray, rest: bytes = by
 
 @pytest.mark.parametrize("kind", [NoisyCells, Tiered])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_every_set_is_as_likely_as_brute_force_says(epsilon: float, kind: type[NoisyCells]) -> None:
+def test_every_set_is_as_likely_as_by_enumeration(epsilon: float, kind: type[NoisyCells]) -> None:
     expected, cells, repeats = brute_force(epsilon), kind(epsilon, CELLS, WANTED), 4000
     assert sum(expected.values()) == pytest.approx(1, abs=1e-6)
     seen = Counter[tuple[int, ...]]()

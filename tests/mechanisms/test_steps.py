@@ -121,23 +121,23 @@ def test_the_last_16_bits_decide_where_the_first_leave_it_open() -> None:
 def test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate(own: int) -> None:
     # Bits of exactly q 2^32 are out. They come once in 2^32 coins, so the stream is given here.
     first, step, record = 0x1234, 3, 7
-    noise, asked = noise_of(sampling_rate=0.5), list[tuple[int, int]]()
+    noise, positions = noise_of(sampling_rate=0.5), list[tuple[int, int]]()
 
-    class Said:
+    class FixedStream:
         def words(self, steps: np.ndarray, *, words_per_row: int) -> np.ndarray:
             return np.full((len(steps), words_per_row), first * 0x0001_0001_0001_0001, dtype=np.uint64)
 
         def blocks(self, steps: np.ndarray, places: np.ndarray) -> np.ndarray:
-            asked.extend(zip(steps.tolist(), places.tolist(), strict=True))
+            positions.extend(zip(steps.tolist(), places.tolist(), strict=True))
             return np.full((len(places), 2), own << 48 | 0xFFFF, dtype=np.uint64)
 
-    noise._batch_stream = Said()  # type: ignore[assignment]
+    noise._batch_stream = FixedStream()  # type: ignore[assignment]
     for multiple, is_in in ((-1, False), (0, False), (1, True), (2, True)):
         noise.sampling_rate = ((first << 16 | own) + multiple) / 2**32
-        asked.clear()
+        positions.clear()
         assert (record in noise.batch(step, 10).tolist()) is is_in, f"multiple {multiple}"
         # Of a block of its own, beyond those that first bits are drawn from.
-        assert asked in ([], [(step, 2**31 + record) for record in range(10)])
+        assert positions in ([], [(step, 2**31 + record) for record in range(10)])
 
 
 def test_a_batch_is_a_function_of_key_and_step() -> None:

@@ -97,8 +97,8 @@ def test_no_set_is_more_than_e_to_the_epsilon_times_as_likely(classes: int, epsi
     with localcontext(prec=60):
         most = Decimal(epsilon).exp()
         for one, other in product(laws, repeat=2):
-            for said, chance in one.items():
-                ratio = chance / other[said]
+            for reported, chance in one.items():
+                ratio = chance / other[reported]
                 assert Decimal(ratio.numerator) <= most * Decimal(ratio.denominator)
     if epsilon < 40:
         inside, outside = laws[1][frozenset(range(law.size))], laws[1][frozenset(range(1, law.size + 1))]
@@ -132,13 +132,13 @@ def test_one_class_of_few_is_randomized_response() -> None:
 def test_sets_follow_the_law(label: int) -> None:
     law = SubsetSelection(epsilon=1.0, classes=7)
     assert law.size == 2
-    said = law.perturb(np.full(400_000, label), stream=stream(label + 1))
-    assert (np.diff(said, axis=1) > 0).all(), "a class is said twice"
+    reported = law.perturb(np.full(400_000, label), stream=stream(label + 1))
+    assert (np.diff(reported, axis=1) > 0).all(), "a class is reported twice"
     exact = _law(law, None if label < 0 else label)
     sets = [sorted(one) for one in exact]
     code = np.array([10, 1])
     places = {int(np.array(one) @ code): place for place, one in enumerate(sets)}
-    counts = np.bincount([places[each] for each in (said @ code).tolist()], minlength=len(sets))
+    counts = np.bincount([places[each] for each in (reported @ code).tolist()], minlength=len(sets))
     fits(counts, np.array([float(one) for one in exact.values()]), seen=0.1)
 
 
@@ -152,7 +152,9 @@ def test_each_class_is_reported_with_the_transition_probability(missing: float) 
         own, blind = _law(law, label), _law(law, None)
         shares = [
             sum(
-                (1 - missing) * float(own[said]) + missing * float(blind[said]) for said in own if one in said
+                (1 - missing) * float(own[reported]) + missing * float(blind[reported])
+                for reported in own
+                if one in reported
             )
             for one in range(6)
         ]

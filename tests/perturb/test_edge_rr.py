@@ -54,8 +54,8 @@ def test_the_public_tree_reads_no_private_edge() -> None:
 
 
 def test_without_public_edges_the_tree_is_a_balanced_one() -> None:
-    nobody = Domain.within(Adjacency.from_edges([], [], num_nodes=NODES, directed=False), ALL)
-    assert np.sort(EdgeRR(epsilon=1.0).public_tree(nobody).size)[-3:].tolist() == [10, 10, 20]
+    without_public = Domain.within(Adjacency.from_edges([], [], num_nodes=NODES, directed=False), ALL)
+    assert np.sort(EdgeRR(epsilon=1.0).public_tree(without_public).size)[-3:].tolist() == [10, 10, 20]
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

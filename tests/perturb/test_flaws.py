@@ -37,7 +37,7 @@ from perturb.chosen_total import edges_given_total
 NODES = 40
 EDGES = {"unit": "undirected-edge"}
 PAPER = {**EDGES, "mode": "paper"}
-EVERYBODY = torch.ones(NODES, dtype=torch.bool)
+ALL_NODES = torch.ones(NODES, dtype=torch.bool)
 PATH, DENSE = 0b1000110001, 0b1111011111  # graphs of five nodes, by the bits of their slots
 Pairs = set[tuple[int, int]]
 
@@ -202,13 +202,13 @@ def test_15_a_density_for_every_chunk_costs_more_than_its_share(chunk: int) -> N
 # -- 16: EdgeRand and LapGraph in the code of LinkTeller ---------------------------------------------------
 
 
-def told(mode: str) -> tuple[Pairs, Pairs]:
+def released_pairs(mode: str) -> tuple[Pairs, Pairs]:
     """Return the ones that are released of the empty graph and of the complete one, under one seed."""
     found = []
     for pairs in (set[tuple[int, int]](), COMPLETE):
         mechanism = perturb.EdgeRand(epsilon=1.0)
-        asked = {**EDGES, "mode": mode, "unsafe_noise_seed": 42}
-        adjacency = perturb.release_graph(graph_of(pairs), mechanism, **asked).graph.adjacency  # type: ignore[arg-type]
+        given = {**EDGES, "mode": mode, "unsafe_noise_seed": 42}
+        adjacency = perturb.release_graph(graph_of(pairs), mechanism, **given).graph.adjacency  # type: ignore[arg-type]
         ones = torch.ones(len(adjacency.indices)) if adjacency.weights is None else adjacency.weights
         source, target = adjacency.edge_index()[:, ones > 0].tolist()
         found.append({(u, v) for u, v in zip(source, target, strict=True) if u < v})
@@ -216,11 +216,11 @@ def told(mode: str) -> tuple[Pairs, Pairs]:
 
 
 def test_16_one_seed_for_two_graphs_reveals_their_difference() -> None:
-    empty, complete = told("paper")
+    empty, complete = released_pairs("paper")
     assert empty < complete  # a slot that differs was 0 in one and is 1 in the other, without exception
     q = EdgeRandomizedResponse(1.0).flip
     assert len(complete - empty) / len(COMPLETE) == pytest.approx(1 - 2 * q, abs=0.05)  # 0.462
-    empty, complete = told("strict")
+    empty, complete = released_pairs("strict")
     wrong = len(empty - complete) / len(COMPLETE)
     assert wrong == pytest.approx(q**2, abs=0.04)  # so nothing is certain, under one seed even
 
@@ -274,11 +274,11 @@ def test_16_a_negative_number_leaves_nearly_all_pairs() -> None:
 
 def test_18_public_edges_between_private_nodes_stay() -> None:
     public = Adjacency.from_edges(*zip(*sorted(RING), strict=True), num_nodes=NODES, directed=False)
-    asked = {"unit": "edge-subset", "public_edges": public, "private_nodes": EVERYBODY}
+    given = {"unit": "edge-subset", "public_edges": public, "private_nodes": ALL_NODES}
     for mode in ("strict", "paper"):  # the text of the source takes the union, and so do both
-        released = perturb.edge_rr(graph_of(RING), epsilon=1.0, mode=mode, **asked).graph.adjacency  # type: ignore[arg-type]
+        released = perturb.edge_rr(graph_of(RING), epsilon=1.0, mode=mode, **given).graph.adjacency  # type: ignore[arg-type]
         assert pairs_of(public) <= pairs_of(released)
         drawn = pairs_of(released) - pairs_of(public)
-        inside = {(u, v) for u, v in pairs_of(public) if EVERYBODY[u] and EVERYBODY[v]}
+        inside = {(u, v) for u, v in pairs_of(public) if ALL_NODES[u] and ALL_NODES[v]}
         overwritten = (pairs_of(public) - inside) | drawn  # what Algorithm 2 of the source leaves
         assert not pairs_of(public) <= overwritten

@@ -1,4 +1,4 @@
-"""What mechanisms share: public edges stay, nobody unlisted gets one, and what is asked is booked."""
+"""What mechanisms share: public edges stay, only listed nodes get edges, and each query is charged."""
 
 import math
 
@@ -63,8 +63,8 @@ def test_edges_are_public_or_between_listed_nodes(name: str) -> None:
 def test_private_nodes_may_be_any_sequence(name: str, listed: object) -> None:
     found = []
     for nodes in (listed, LISTED):
-        asked = PRIVATE | {"private_nodes": nodes, "unsafe_noise_seed": 1}
-        found.append(pairs(release_graph(graph_of(), mechanism(name), **asked).graph.adjacency))  # type: ignore[arg-type]
+        given = PRIVATE | {"private_nodes": nodes, "unsafe_noise_seed": 1}
+        found.append(pairs(release_graph(graph_of(), mechanism(name), **given).graph.adjacency))  # type: ignore[arg-type]
     assert found[0] == found[1]
 
 
@@ -82,10 +82,10 @@ FEW = Adjacency.from_edges([0], [1], num_nodes=5, directed=False)
     ],
 )
 def test_rejects_invalid_options_before_a_charge(name: str, changes: dict[str, object], words: str) -> None:
-    graph, asked = graph_of(), {"unit": "undirected-edge", "epsilon": 2.0} | changes
-    epsilon = asked.pop("epsilon")
+    graph, given = graph_of(), {"unit": "undirected-edge", "epsilon": 2.0} | changes
+    epsilon = given.pop("epsilon")
     with pytest.raises(InputError, match=words):
-        release_graph(graph, MECHANISMS[name](epsilon=epsilon), **asked)  # type: ignore[arg-type]
+        release_graph(graph, MECHANISMS[name](epsilon=epsilon), **given)  # type: ignore[arg-type]
     assert ledger_of(graph.edge_set).entries == ()
 
 

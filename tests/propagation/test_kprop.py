@@ -114,7 +114,7 @@ def test_work_counts_products() -> None:
         ({"isolated": "drop"}, "isolated='drop' is not one of zero, keep"),
     ],
 )
-def test_wrong_parameters_are_refused(wrong, message) -> None:
+def test_wrong_parameters_are_rejected(wrong, message) -> None:
     with pytest.raises(ConfigError, match=message):
         KProp(**{"adjacency": SLIDE, "steps": 1, **wrong})
 

@@ -167,8 +167,8 @@ def receivers_first(edges: Pairs, nodes: int) -> np.ndarray:
     """Each node keeps one source that lists it; then each source keeps one of these nodes."""
     pairs = sorted(edges, key=lambda edge: edge[1])
     owner, listed = np.array([v for _, v in pairs]), np.array([u for u, _ in pairs])
-    heard = cut_lists(owner, listed, nodes, 1, bytes(32)).numpy()[:, 0]
-    listeners = sorted((int(u), v) for v, u in enumerate(heard) if u != NO_NODE)
+    received_from = cut_lists(owner, listed, nodes, 1, bytes(32)).numpy()[:, 0]
+    listeners = sorted((int(u), v) for v, u in enumerate(received_from) if u != NO_NODE)
     sources, targets = (np.array([pair[end] for pair in listeners], dtype=np.int64) for end in (0, 1))
     kept = cut_lists(sources, targets, nodes, 1, bytes([1]) * 32).numpy()[:, 0]
     out = np.full((nodes, 1), NO_NODE)
@@ -266,9 +266,12 @@ def test_noise_is_bound_to_the_owner_of_each_list_entry() -> None:
 def test_list_bounds_and_caps_are_met() -> None:
     edges = with_hubs(3, 30)
     trees = trees_of(edges, 30, 2, 3, 1)
-    heard = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NO_NODE]
-    assert set(heard) <= set(edges)
-    assert np.bincount([u for u, _ in heard]).max() <= 2 and np.bincount([v for _, v in heard]).max() == 3
+    received_from = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NO_NODE]
+    assert set(received_from) <= set(edges)
+    assert (
+        np.bincount([u for u, _ in received_from]).max() <= 2
+        and np.bincount([v for _, v in received_from]).max() == 3
+    )
 
 
 # -- what they cost ----------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_the_certified_epsilon_is_that_of_the_fine_curve_with_slack() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(epsilon: float) -> None:
+def test_gaussian_plans_with_scale_mu_stay_in_closed_form(epsilon: float) -> None:
     scales: list[float] = []
 
     def recipe(mu: float) -> tuple[Query, ...]:

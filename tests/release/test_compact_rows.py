@@ -159,7 +159,7 @@ def test_a_release_is_bit_identical_without_the_c_extension(weights: GroupWeight
     )
     rows = safe_unit(torch.from_numpy(np.random.default_rng(4).normal(size=(NODES, 16))))
 
-    def asked() -> list[Tensor]:
+    def answers() -> list[Tensor]:
         key = ReleaseKey.from_seed(0, "compact")
         release = Release.open(plan, adjacency, groups, budget=MemoryLedger(), key=key)
         return [
@@ -167,10 +167,10 @@ def test_a_release_is_bit_identical_without_the_c_extension(weights: GroupWeight
             release.answer(NeighborSumData(safe_unit(rows[:, :5]))),
         ]
 
-    fast = asked()
+    fast = answers()
     with no_kernels():
         assert not can_compact(16, 10)
-        slow = asked()
+        slow = answers()
     assert all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
 
 

@@ -58,10 +58,10 @@ def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: obj
 class FixedKey(ReleaseKey):
     """A key that draws the same noise whatever the edges are, as no release does."""
 
-    asked: ClassVar[list[bytes]] = []
+    descriptors: ClassVar[list[bytes]] = []
 
     def query_key(self, descriptor: bytes) -> bytes:
-        self.asked.append(descriptor)
+        self.descriptors.append(descriptor)
         return bytes(31) + b"n"
 
 
@@ -99,19 +99,19 @@ def of_triangle(query: Query, data: NodePairData, nodes: int = 3, key: ReleaseKe
 
 
 def test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree() -> None:
-    FixedKey.asked.clear()
+    FixedKey.descriptors.clear()
     key = FixedKey(KEY.release_id, KEY.nonce, KEY.master)
-    everybody, some = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, True, False])
+    all_nodes, some = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, True, False])
     none = Adjacency.from_edges([], [], num_nodes=4, directed=False)
     public = Adjacency.from_edges([0], [1], num_nodes=4, directed=False)
-    domains = [Domain.within(none, everybody), Domain.within(none, some), Domain.within(public, everybody)]
+    domains = [Domain.within(none, all_nodes), Domain.within(none, some), Domain.within(public, all_nodes)]
     for domain, number in product(domains, (0.5, 1.0)):
         of_triangle(EdgeResponseQuery(1.0), EdgeResponseData(domain, number), nodes=4, key=key)
     parents = [[4, 4, 5, 5, 6, 6, -1], [5, 5, 4, 4, 6, 6, -1], [5, 4, 5, 4, 6, 6, -1]]
     for one in parents:
         tree = Dendrogram.from_parents(np.array(one))
         of_triangle(BlockCountQuery(1.0), BlockCountData(domains[0], tree=tree), nodes=4, key=key)
-    assert len(set(FixedKey.asked)) == 6 + len(parents)
+    assert len(set(FixedKey.descriptors)) == 6 + len(parents)
 
 
 @pytest.mark.parametrize("kind", [EdgeResponseQuery, TopNodePairsQuery])

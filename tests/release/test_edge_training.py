@@ -147,7 +147,7 @@ def loss_of(
     return cross_entropy(logits, LABELS[target])
 
 
-def test_a_target_whose_gradient_is_not_finite_contributes_nothing() -> None:
+def test_a_target_with_a_gradient_that_is_not_finite_contributes_nothing() -> None:
     rows = ROWS.clone()
     rows[3] = math.nan
     adjacency = graph({(0, 1), (1, 2), (3, 4)}, directed=True)
@@ -220,8 +220,8 @@ def test_two_clips_are_declared_and_attained() -> None:
 def test_every_step_has_its_own_noise() -> None:
     """Without contributions, steps are independent draws of the multiplier's noise, over q n."""
     query = replace(QUERY, steps=400, sampling_rate=0.5)
-    nobody = torch.full_like(ROWS, math.nan)
-    examples = edge_training.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
+    unused = torch.full_like(ROWS, math.nan)
+    examples = edge_training.Examples(PrivateEdges(graph(random_pairs(0))), unused, ALL, LABELS)
     answer = edge_training.NoisyGradients(examples, query, KEY)
     drawn = [answer(START) for _ in range(query.steps)]
     law = query.randomness(KEY)

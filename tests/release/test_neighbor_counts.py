@@ -59,15 +59,15 @@ def test_edges_count_at_the_end_of_the_higher_rank() -> None:
 def test_without_ranks_edges_count_at_both_ends() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
-    heard = counts(star, groups, classes, BOTH_ENDS)
-    assert heard.tolist() == [[0, 0, 1]] * 3 + [[1, 2, 0]]
+    counted = counts(star, groups, classes, BOTH_ENDS)
+    assert counted.tolist() == [[0, 0, 1]] * 3 + [[1, 2, 0]]
 
 
 def test_edges_between_equal_ranks_count_at_one_end_evenly() -> None:
     clique = [(u, v) for u in range(40) for v in range(u)]
-    heard = counts(clique, torch.zeros(40, dtype=torch.int64), torch.arange(40) % 3)
-    assert float(heard.sum()) == 40 * 39 / 2
-    assert bool((heard.sum(dim=1) > 5).all())
+    counted = counts(clique, torch.zeros(40, dtype=torch.int64), torch.arange(40) % 3)
+    assert float(counted.sum()) == 40 * 39 / 2
+    assert bool((counted.sum(dim=1) > 5).all())
 
 
 def noisy(adjacency: Adjacency, backend: Any = None, seed: int = 1) -> torch.Tensor:

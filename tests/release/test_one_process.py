@@ -112,18 +112,18 @@ def in_a_fork(act: Callable[[], object]) -> str:
     if child == 0:
         try:
             act()
-            said = "answered"
+            outcome = "answered"
         except ReleaseError as refusal:
-            said = str(refusal)
+            outcome = str(refusal)
         except BaseException as other:
-            said = repr(other)
-        os.write(into, said.encode())
+            outcome = repr(other)
+        os.write(into, outcome.encode())
         os._exit(0)
     os.close(into)
     with os.fdopen(out) as pipe:
-        said = pipe.read()
+        outcome = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return outcome
 
 
 @forks

@@ -5,11 +5,11 @@ import numpy as np
 from graphveil.release.steps.orientation import select_one_direction
 
 UP, DOWN = np.triu_indices(200, k=1)
-EVERYBODY = np.ones(200, dtype=bool)
+ALL_NODES = np.ones(200, dtype=bool)
 
 
 def test_exactly_one_direction_of_an_undirected_edge_is_used() -> None:
-    for learns in (EVERYBODY, ~EVERYBODY, np.arange(200) % 3 == 0):
+    for learns in (ALL_NODES, ~ALL_NODES, np.arange(200) % 3 == 0):
         assert (select_one_direction(UP, DOWN, learns) ^ select_one_direction(DOWN, UP, learns)).all()
 
 
@@ -21,7 +21,7 @@ def test_an_undirected_edge_counts_at_the_training_node() -> None:
 
 
 def test_directions_between_equal_nodes_are_balanced() -> None:
-    used = select_one_direction(UP, DOWN, EVERYBODY)
+    used = select_one_direction(UP, DOWN, ALL_NODES)
     assert abs(used.mean() - 0.5) < 5 * 0.5 / len(used) ** 0.5
     received = np.bincount(DOWN[used], minlength=200) + np.bincount(UP[~used], minlength=200)
     assert np.abs(received - 199 / 2).max() < 5 * (199 / 4) ** 0.5
@@ -29,6 +29,6 @@ def test_directions_between_equal_nodes_are_balanced() -> None:
 
 def test_a_direction_depends_on_its_own_two_ends_only() -> None:
     one_by_one = [
-        select_one_direction(UP[i : i + 1], DOWN[i : i + 1], EVERYBODY)[0] for i in range(0, len(UP), 97)
+        select_one_direction(UP[i : i + 1], DOWN[i : i + 1], ALL_NODES)[0] for i in range(0, len(UP), 97)
     ]
-    assert (select_one_direction(UP, DOWN, EVERYBODY)[::97] == one_by_one).all()
+    assert (select_one_direction(UP, DOWN, ALL_NODES)[::97] == one_by_one).all()

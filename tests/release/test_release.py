@@ -259,7 +259,7 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
     secret = {len(graph.indices), len(graph.indices) // 2, hub, hub + 1, hub - 1}
     run = tmp_path / "run"
     release = opened(plan_of(), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys")))
-    said = [repr(release), str(release), repr(release._plan), repr(graph), repr(vars(release))]
+    shown = [repr(release), str(release), repr(release._plan), repr(graph), repr(vars(release))]
     for act in (
         lambda: release.answer(EdgeCountData(torch.zeros(nodes))),
         lambda: release.answer(NeighborSumData(torch.zeros(3, 2))),
@@ -270,10 +270,10 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
     ):
         with pytest.raises(GraphveilError) as caught:
             act()
-        said.append(str(caught.value))
+        shown.append(str(caught.value))
     release.answer(NeighborSumData(torch.zeros(nodes, 2)))
-    said.append((run / "release.json").read_text())
-    for text in said:
+    shown.append((run / "release.json").read_text())
+    for text in shown:
         assert not secret & {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
 
 
@@ -352,10 +352,10 @@ def test_a_key_cannot_open_two_releases_on_a_ledger_that_deduplicates(tmp_path: 
     key, plan = ReleaseKey.fresh(), ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.init("friends", "undirected-edge")
-    book = ledger.data_set("friends")
-    Release.open(plan, TRIPLE, budget=book, key=key)
+    friends = ledger.data_set("friends")
+    Release.open(plan, TRIPLE, budget=friends, key=key)
     with pytest.raises(BudgetError, match="a key serves one release"):
-        Release.open(plan, TRIPLE, budget=book, key=key)
+        Release.open(plan, TRIPLE, budget=friends, key=key)
     ledger.close()
 
 
@@ -385,7 +385,7 @@ def test_releases_of_different_units_do_not_compose() -> None:
     budget = MemoryLedger(epsilon=10.0, delta=1e-5)
     Release.open(ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), TRIPLE, budget=budget)
     assert [entry.unit for entry in budget.entries] == [UndirectedEdge()]
-    promise = NodeBoundedDegree(2)
-    records = ReleasePlan(promise, hops(0.1, 1, 2, promise), delta=1e-5)
+    bounded_degree = NodeBoundedDegree(2)
+    records = ReleasePlan(bounded_degree, hops(0.1, 1, 2, bounded_degree), delta=1e-5)
     with pytest.raises(BudgetError, match="different units"):
         Release.open(records, TRIPLE, budget=budget)

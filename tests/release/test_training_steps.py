@@ -82,8 +82,8 @@ def test_only_groups_that_are_read_are_charged() -> None:
     assert ReleasePlan(NodeRecord(), (steps, tally), delta=1e-5).mu == pytest.approx(
         0.3
     )  # no group is charged twice
-    everybody = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
-    assert ReleasePlan(NodeRecord(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
+    all_groups = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
+    assert ReleasePlan(NodeRecord(), (steps, all_groups), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
 
 
 def test_a_record_is_charged_for_all_gradients_that_read_it() -> None:
@@ -149,8 +149,8 @@ def test_rejects_noise_too_large_for_the_grid() -> None:
 
 def training(data: torch.Tensor = DATA, **how: Any) -> DPSGDData:
     """A training of three weights on four records without labels, whose steps are noise alone."""
-    nobody = torch.full((len(data),), -1)
-    gradients = clipped_sum(OneLogit(), data, nobody)
+    no_labels = torch.full((len(data),), -1)
+    gradients = clipped_sum(OneLogit(), data, no_labels)
     return DPSGDData(gradients=gradients, schedule=PrivateSchedule(epochs=12, batch_size=1), **how)
 
 

@@ -17,7 +17,7 @@ def locked(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_folder_that_a_process_has_is_refused(locked: RunFolder) -> None:
+def test_a_folder_that_a_process_has_is_rejected(locked: RunFolder) -> None:
     other = RunFolder(locked.root).locked(CONFIGURATION, resume=True)
     refused = pytest.raises(ConfigError, match="another process is at work")
     with locked.locked(CONFIGURATION, resume=True), refused, other:
@@ -53,7 +53,7 @@ def test_resuming_needs_the_same_configuration(locked: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "x", "version": 1, "configuration": {}}'])
-def test_a_damaged_lock_is_refused(locked: RunFolder, content: str) -> None:
+def test_a_damaged_lock_is_rejected(locked: RunFolder, content: str) -> None:
     locked.lock.write_text(content)
     with pytest.raises(ConfigError, match="damaged"):
         locked.check(CONFIGURATION, resume=True)

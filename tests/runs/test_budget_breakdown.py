@@ -27,7 +27,7 @@ def pipeline(*queries: Query) -> tuple[Stage, ...]:
     return stages_of(ReleasePlan(NodeRecord(), queries, delta=1e-5))
 
 
-def test_a_pipeline_says_who_spends_what() -> None:
+def test_a_pipeline_states_the_cost_of_each_group() -> None:
     tally = AccuracyCountQuery(candidates=2, sigma=9.0, pays=OTHERS)
     found = pipeline(steps(2.0), push(4.0), push(4.0), steps(2.0), tally)
     assert [(stage.kind, stage.count, stage.pays) for stage in found] == [
@@ -86,7 +86,7 @@ def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
     assert pipeline(unnamed)[0].pays == ("group 2",)
 
 
-def test_edges_have_nobody_to_name() -> None:
+def test_edges_have_no_group_to_name() -> None:
     budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
     found = stages_of(ReleasePlan(UndirectedEdge(), budget_allocation.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
@@ -124,7 +124,7 @@ def test_training_on_edges_has_a_share_too() -> None:
     assert 0.2 < training.share < 0.3
 
 
-def test_a_card_tells_training_on_edges_from_the_sums() -> None:
+def test_a_card_distinguishes_training_on_edges_from_the_sums() -> None:
     config = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
     training, hop = release_rows(config.plan(1.0, 1e-5, num_nodes=22_470))
     assert (training.kind, training.steps, training.sensitivity, training.noise_std) == (

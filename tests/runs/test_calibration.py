@@ -64,7 +64,7 @@ def test_delta_auto_needs_a_public_bound() -> None:
     assert gv.calibrate("gap", "undirected-edge", 1.0, max_units=10**8).delta == 1e-9
 
 
-def test_what_cannot_be_calibrated_is_refused() -> None:
+def test_what_cannot_be_calibrated_is_rejected() -> None:
     with pytest.raises(UnitError, match="nothing to calibrate"):
         gv.calibrate("gap", "none", 1.0, 1e-7)
     with pytest.raises(ConfigError, match="is needed, and both are given"):
@@ -87,7 +87,7 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         ("classcode", "undirected-edge", {}),
     ],
 )
-def test_the_noise_that_is_told_is_that_of_a_fit_with_the_sizes_that_are_told(
+def test_the_stated_noise_is_that_of_a_fit_with_the_stated_sizes(
     method: str, unit: str, config: dict[str, Any]
 ) -> None:
     graph = gv.load_dataset("synthetic/tiny", by_id=True)

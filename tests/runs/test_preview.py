@@ -64,7 +64,7 @@ def test_a_record_may_train_in_one_run_and_validate_in_another() -> None:
     assert two > of_records(RECORDS).epsilon
 
 
-def test_releases_of_two_methods_may_tell_other_groups_apart() -> None:
+def test_releases_of_two_methods_may_distinguish_other_groups() -> None:
     other = ByGroup("records", (Gaussian(0.1), Gaussian(0.5)))  # the name alone says nothing
     assert combined_guarantee([of_records(RECORDS), of_records(other)]).epsilon > of_records(RECORDS).epsilon
 
@@ -80,7 +80,7 @@ def test_together_is_only_as_valid_as_its_parts() -> None:
     assert (both.valid, both.deviations) == (False, ("a flaw",))
 
 
-def test_runs_that_would_use_up_delta_are_refused() -> None:
+def test_runs_that_would_use_up_delta_are_rejected() -> None:
     one = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-7, releases=1, slack=4e-8)
     with pytest.raises(PrivacyError, match="fewer --runs"):
         combined_guarantee([one] * 3)
@@ -94,7 +94,7 @@ def test_a_recipe_that_reads_protected_edges_voids_the_guarantee() -> None:
     assert any("isolated nodes were dropped" in deviation for deviation in found.deviations)
 
 
-def test_a_recipe_that_drops_edges_says_so() -> None:
+def test_a_recipe_that_drops_edges_states_it() -> None:
     weighted = Experiment("gap", TINY, {"unit": "undirected-edge", "epsilon": 1.0}, recipe="weighted")
     found = preview(weighted, weighted.load()).guarantee
     assert "left out before anything is computed" in found.formal_statement()

@@ -60,14 +60,14 @@ def test_names_authorized_readers_and_keeps_exact_accuracies_internal(
     assert "Accuracies: internal, because no guarantee covers exact accuracies." in page
 
 
-def test_the_fingerprint_is_what_sha256sum_says(tmp_path: Path) -> None:
+def test_the_fingerprint_is_that_of_sha256sum(tmp_path: Path) -> None:
     for name in ("b", "A"):
         (tmp_path / name).write_text(name)
     listed = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in ("A", "b"))
     assert fingerprint(tmp_path) == hashlib.sha256(listed.encode()).hexdigest()
 
 
-def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
+def test_an_invalid_guarantee_states_that_it_protects_nothing() -> None:
     void = Guarantee.from_event(
         UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",)
     )

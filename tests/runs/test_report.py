@@ -93,7 +93,7 @@ def test_text_from_outside_is_escaped() -> None:
     assert "&lt;b&gt;mine" in page
 
 
-def test_it_says_what_matters() -> None:
+def test_it_states_what_matters() -> None:
     page = report_page(metrics(private()), HISTORY, private(), notice(private()))
     for words in (
         "mlp (no-graph baseline)",
@@ -128,7 +128,7 @@ def test_a_void_guarantee_is_marked() -> None:
     assert "(not valid)" not in report_page(metrics(private()), HISTORY, private(), notice(private()))
 
 
-def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
+def test_what_was_accounted_for_is_shown_and_not_the_claim_of_a_paper() -> None:
     paper = private(mode="paper", deviations=("a flaw",))
     page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper, notice(paper))
     assert f">{format_upper_bound(paper.epsilon)} (not valid)</td>" in page

@@ -59,7 +59,7 @@ def swept(graph: Graph, out: Path, **given: Any) -> Any:
     return gv.sweep(["gap", "mlp"], graph, out=out, **{**usual, **given})
 
 
-def test_one_account_has_the_receipts_of_every_graph_that_a_grid_asks(tmp_path: Path) -> None:
+def test_one_account_has_the_receipts_of_every_graph_that_a_grid_queries(tmp_path: Path) -> None:
     plan, place = plan_sweep(grid(methods=("gap",))), f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     other = gv.Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
     plan = replace(plan, graphs=(other, *plan.graphs[1:]))
@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_a_grid_is_refused_before_any_data(case: str) -> None:
+def test_what_cannot_be_a_grid_is_rejected_before_any_data(case: str) -> None:
     given, error, words = REFUSED[case]
     with pytest.raises(error, match=words):
         grid(**given)
@@ -128,7 +128,7 @@ def test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to() 
     assert all(len(ledger_of(graph.edge_set)) == 0 for graph in plan.graphs)
 
 
-def test_what_is_booked_is_what_was_shown(graph: Graph, tmp_path: Path) -> None:
+def test_what_is_charged_is_what_was_shown(graph: Graph, tmp_path: Path) -> None:
     shown: list[sweeps.SweepPlan] = []
 
     def look(plan: sweeps.SweepPlan) -> None:
@@ -212,7 +212,7 @@ def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> Non
     assert booked[0] == booked[1] and len(booked[0]) == 2
 
 
-def test_workers_share_a_limit_and_keep_their_own_bookings_apart() -> None:
+def test_workers_share_a_limit_and_have_separate_entries() -> None:
     limit = MemoryLedger(epsilon=2.0, delta=1e-7)
     shown: list[tuple[str, int, int]] = []
     ask = request_handler([limit], lambda *told: shown.append(told))
@@ -287,7 +287,7 @@ def test_jobs_are_a_number_and_a_grown_graph_is_not_sent(graph: Graph, tmp_path:
     assert not (tmp_path / "s").exists()
 
 
-def test_a_cell_that_was_killed_before_its_configuration_is_begun_anew(graph: Graph, tmp_path: Path) -> None:
+def test_a_cell_that_was_killed_before_its_configuration_starts_again(graph: Graph, tmp_path: Path) -> None:
     one = {"epsilon": [1], "runs": 1, "settings": {"epochs": [2]}}
     whole = swept(graph, tmp_path / "s", **one)
     root = tmp_path / "s" / "cells" / whole.grid[0].name
@@ -298,7 +298,7 @@ def test_a_cell_that_was_killed_before_its_configuration_is_begun_anew(graph: Gr
     assert RunFolder(kept).complete
 
 
-def test_a_folder_of_another_sweep_is_refused_and_nothing_is_spent(graph: Graph, tmp_path: Path) -> None:
+def test_a_folder_of_another_sweep_is_rejected_and_nothing_is_spent(graph: Graph, tmp_path: Path) -> None:
     one = {"epsilon": [1], "runs": 1, "settings": {"epochs": [2]}}
     swept(graph, tmp_path / "s", **one)
     booked = len(ledger_of(graph.edge_set))

@@ -82,7 +82,7 @@ def test_nearest_is_the_definition(top: int | None, above: float) -> None:
         (Factorized, {"negative": 0}),
     ],
 )
-def test_parameters_out_of_range_are_refused(law: type[Embedding], wrong: dict[str, object]) -> None:
+def test_parameters_out_of_range_are_rejected(law: type[Embedding], wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         law(**wrong)  # type: ignore[arg-type]
 

@@ -72,6 +72,6 @@ def test_rejects_too_many_walks() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"delta": 0.0}, {"delta": 1.5}, {"delta": float("nan")}])
-def test_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_parameters_out_of_range_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         MultiHop(**wrong)  # type: ignore[arg-type]

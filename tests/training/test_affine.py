@@ -18,14 +18,14 @@ class Wide(nn.Module):
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()
-        self.first, self.heard = nn.Linear(inputs, 20), nn.Linear(inputs, 20, bias=False)
+        self.first, self.from_neighbors = nn.Linear(inputs, 20), nn.Linear(inputs, 20, bias=False)
         self.out, self.scale = nn.Linear(20, classes), nn.Parameter(torch.linspace(0.5, 1.5, 20))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         source, target = edge_index
-        told = torch.tanh(self.first(x) + self.first(x.flip(-1)))
-        heard = torch.zeros_like(told).index_add(0, target, self.heard(x)[source])
-        return self.out(self.scale * told + heard)
+        from_own = torch.tanh(self.first(x) + self.first(x.flip(-1)))
+        from_neighbors = torch.zeros_like(from_own).index_add(0, target, self.from_neighbors(x)[source])
+        return self.out(self.scale * from_own + from_neighbors)
 
 
 class Tied(Wide):
@@ -40,14 +40,16 @@ class Shared(Wide):
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__(inputs, classes)
-        self.heard.weight = self.first.weight
+        self.from_neighbors.weight = self.first.weight
 
 
 class Alike(Wide):
     """Calls a wide map with rows that are the same for all records."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.out(self.first(torch.ones(WIDTH, INPUTS, dtype=x.dtype)) * self.heard(x) * self.scale)
+        return self.out(
+            self.first(torch.ones(WIDTH, INPUTS, dtype=x.dtype)) * self.from_neighbors(x) * self.scale
+        )
 
 
 def stars(count: int) -> Any:
@@ -74,7 +76,7 @@ def sums(module: nn.Module, route: Any, clip: float, x: Any = None) -> Tensor:
 def test_sums_are_those_of_a_loop(kind: type[nn.Module], clip: float) -> None:
     torch.manual_seed(0)
     module = kind(INPUTS, CLASSES).double()
-    assert set(affine_parts(module, WIDTH)) == ({"first", "heard"} if kind is Wide else set())
+    assert set(affine_parts(module, WIDTH)) == ({"first", "from_neighbors"} if kind is Wide else set())
     looped = sums(module, "loop", clip)
     for route in ("ghost", "vmap"):
         torch.testing.assert_close(sums(module, route, clip), looped, rtol=1e-11, atol=1e-12)

@@ -90,8 +90,8 @@ def test_noise_reaches_the_weights_at_the_stated_scale() -> None:
             drawn = np.random.default_rng(step).normal(size=self.parameters)
             return np.rint(drawn * 4.0 * self.steps).astype(np.int64)
 
-    nobody = Affine(torch.zeros(799, 50), torch.zeros(50))
-    gradients = clipped_sum(nobody, torch.zeros(10, 799), torch.full((10,), -1))
+    untrained = Affine(torch.zeros(799, 50), torch.zeros(50))
+    gradients = clipped_sum(untrained, torch.zeros(10, 799), torch.full((10,), -1))
     noise = Normal(KEY, parameters=40_000, noise_multiplier=1.0)
     weights = take_steps(DPSGDData(gradients=gradients, schedule=schedule), noise)
     expected = 4.0 / 10 * schedule.averaged_noise

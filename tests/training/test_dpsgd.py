@@ -70,7 +70,7 @@ def by_vmap(x: Any, labels: Tensor) -> ClippedSum:
 
 
 ROUTES = [by_ghost, by_vmap]
-NOBODY = torch.full_like(Y, checks.NOBODY)
+NO_LABEL = torch.full_like(Y, checks.NO_LABEL)
 
 
 def noise_of(schedule: PrivateSchedule, multiplier: float = 1.0, key: bytes = checks.KEY) -> StepNoise:
@@ -99,7 +99,7 @@ def test_the_grid_costs_no_more_than_its_share() -> None:
     bound = CLIP * (1 + 2 * math.sqrt(P) / noise.steps)
     for record in range(len(X)):
         labels = Y.clone()
-        labels[record] = checks.NOBODY
+        labels[record] = checks.NO_LABEL
         assert (whole - checks.sums(checks.shipped_step, by_ghost(X, labels), CLIP, noise)).norm() <= bound
 
 
@@ -109,8 +109,8 @@ def test_the_sum_is_divided_by_the_expected_batch_size(make: checks.Make) -> Non
 
 
 @pytest.mark.parametrize("multiplier", [0.8, 3.0])
-def test_where_nobody_contributes_a_step_is_noise(multiplier: float) -> None:
-    gradients = by_ghost(X, NOBODY)
+def test_where_no_record_contributes_a_step_is_noise(multiplier: float) -> None:
+    gradients = by_ghost(X, NO_LABEL)
     checks.carries_the_noise(
         checks.shipped_step, gradients, CLIP, checks.noise_of(gradients, 0.25, multiplier)
     )
@@ -193,7 +193,7 @@ def test_dividing_by_the_realized_size_is_caught() -> None:
 
 @pytest.mark.parametrize(("law", "share"), [(Silent, 1.0), (StepNoise, 0.97), (StepNoise, 1.03)])
 def test_noise_that_is_missing_or_three_percent_off_is_caught(law: type[StepNoise], share: float) -> None:
-    gradients = by_ghost(X, NOBODY)
+    gradients = by_ghost(X, NO_LABEL)
     wrong = law(checks.KEY, parameters=P, noise_multiplier=share, sampling_rate=0.25)
     wrong.noise_multiplier = 1.0  # what is claimed
     with pytest.raises(AssertionError, match="variance"):
@@ -201,7 +201,7 @@ def test_noise_that_is_missing_or_three_percent_off_is_caught(law: type[StepNois
 
 
 def test_the_same_noise_in_every_step_is_caught() -> None:
-    gradients = by_ghost(X, NOBODY)
+    gradients = by_ghost(X, NO_LABEL)
     wrong = Repeating(checks.KEY, parameters=P, noise_multiplier=1.0, sampling_rate=0.25)
     with pytest.raises(AssertionError, match=r"variance|correlation"):
         checks.carries_the_noise(checks.shipped_step, gradients, CLIP, wrong)
@@ -299,7 +299,7 @@ def test_a_run_killed_at_every_checkpoint_changes_no_bit(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("change", ["schedule", "key", "multiplier", "data"])
-def test_a_checkpoint_of_another_training_is_refused(change: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_training_is_rejected(change: str, tmp_path: Path) -> None:
     schedule, path = SCHEDULES[0], tmp_path / "state.safetensors"
     trained(schedule, checkpoint=path)
     other = PrivateSchedule(epochs=4, batch_size=6, learning_rate=0.02) if change == "schedule" else schedule
@@ -310,14 +310,14 @@ def test_a_checkpoint_of_another_training_is_refused(change: str, tmp_path: Path
         train_private(ghost(module()), x, Y, other, noise=noise, checkpoint=path)
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     path.write_bytes(b"nonsense")
     with pytest.raises(ArtifactError, match="no checkpoint"):
         trained(SCHEDULES[0], checkpoint=path)
 
 
-def test_a_checkpoint_tells_nothing_of_the_data_but_through_the_noisy_weights(tmp_path: Path) -> None:
+def test_a_checkpoint_depends_on_the_data_through_the_noisy_weights_alone(tmp_path: Path) -> None:
     from safetensors import safe_open
 
     path = tmp_path / "state.safetensors"
@@ -406,7 +406,9 @@ MIXING: list[Callable[[], nn.Module]] = [
 
 
 @pytest.mark.parametrize("mixing", MIXING)
-def test_a_module_that_mixes_records_is_refused_with_its_replacement(mixing: Callable[[], nn.Module]) -> None:
+def test_a_module_that_mixes_records_is_rejected_with_its_replacement(
+    mixing: Callable[[], nn.Module],
+) -> None:
     network = nn.Sequential(nn.Linear(5, 4), nn.Sequential(mixing()), nn.Linear(4, 3))
     with pytest.raises(ConfigError, match=r"at '1\.0'.*LayerNorm or GroupNorm"):
         train_private(network, X, Y, SCHEDULES[0], noise=undrawn())
@@ -445,7 +447,7 @@ def test_parameters_that_are_frozen_stay() -> None:
     ],
 )
 @pytest.mark.parametrize("route", [ghost, lambda network: network])
-def test_what_does_not_fit_is_refused_before_anything_is_drawn(
+def test_what_does_not_fit_is_rejected_before_anything_is_drawn(
     route: Callable[[Any], Any],
     inputs: Tensor,
     schedule: PrivateSchedule,
@@ -457,13 +459,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
         train_private(route(module()), inputs, Y, schedule, noise=noise)
 
 
-def test_dropout_of_torch_is_refused() -> None:
+def test_dropout_of_torch_is_rejected() -> None:
     network = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5), nn.Linear(4, 3))
     with pytest.raises(ConfigError, match="set its p to 0"):
         train_private(network, X, Y, SCHEDULES[0], noise=undrawn())
 
 
-def test_sparse_records_of_a_torch_module_are_refused() -> None:
+def test_sparse_records_of_a_torch_module_are_rejected() -> None:
     from scipy import sparse
 
     with pytest.raises(ConfigError, match="dense records"):

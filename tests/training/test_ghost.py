@@ -267,7 +267,7 @@ def test_factors_clip_below_the_norm_and_drop_what_is_not_finite() -> None:
     assert clip_factors(squares[:3], 1.0)[1] is None
 
 
-def test_maps_that_share_a_parameter_are_refused() -> None:
+def test_maps_that_share_a_parameter_are_rejected() -> None:
     layer = nn.Linear(4, 4)
     with pytest.raises(ConfigError, match="share a parameter"):
         GhostClippedSum(
@@ -288,7 +288,7 @@ def test_weights_go_back_to_the_model_in_its_own_precision() -> None:
     )
 
 
-def test_an_unknown_activation_is_refused() -> None:
+def test_an_unknown_activation_is_rejected() -> None:
     with pytest.raises(ConfigError, match="did you mean 'selu'"):
         Activation("sleu")
 
@@ -303,12 +303,14 @@ def test_an_unknown_activation_is_refused() -> None:
         ([X, X[:-1]], Y, GraphError, "must agree"),
     ],
 )
-def test_records_of_the_wrong_shape_are_refused(inputs: Any, labels: Tensor, error: type, words: str) -> None:
+def test_records_of_the_wrong_shape_are_rejected(
+    inputs: Any, labels: Tensor, error: type, words: str
+) -> None:
     module, _ = built("selu")
     with pytest.raises(error, match=words):
         GhostClippedSum(module.ghost(), inputs, labels)
 
 
-def test_a_network_without_parameters_is_refused() -> None:
+def test_a_network_without_parameters_is_rejected() -> None:
     with pytest.raises(ConfigError, match="no parameters"):
         GhostClippedSum(GhostSequential(UnitRows()), X, Y)

@@ -172,6 +172,6 @@ def test_a_finished_checkpoint_is_returned_at_once(tmp_path):
         ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
     ],
 )
-def test_schedule_refuses(wrong, message):
+def test_schedule_rejects(wrong, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         TrainingSchedule(**wrong)

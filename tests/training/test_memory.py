@@ -27,5 +27,5 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep memory by other rules")
 def test_memory_of_a_chunk_is_not_new_for_the_next() -> None:
-    told = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
-    assert int(told.stdout) < 55_296 / 4  # pages that four chunks would request
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 55_296 / 4  # pages that four chunks would request

@@ -57,8 +57,8 @@ class Difference(nn.Module):
         self.register_buffer("last", torch.randn(20, CLASSES, generator=torch.Generator().manual_seed(3)))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        told = self.wide(x)
-        return (told - told.roll(-1, 0)) @ self.last  # type: ignore[operator]
+        hidden = self.wide(x)
+        return (hidden - hidden.roll(-1, 0)) @ self.last  # type: ignore[operator]
 
 
 def some(count: int = COUNT) -> tuple[Tensor, Tensor]:
@@ -131,8 +131,8 @@ class Overhears(nn.Module):
         self.wide, self.out = nn.Linear(INPUTS, 20), nn.Linear(20, CLASSES)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        told = self.wide(x)
-        return self.out(torch.tanh(told + told.detach().roll(-1, 0)))
+        hidden = self.wide(x)
+        return self.out(torch.tanh(hidden + hidden.detach().roll(-1, 0)))
 
 
 def test_rows_that_are_read_without_a_gradient_pass_the_map() -> None:
@@ -243,9 +243,9 @@ class Pairs(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         source, target = edge_index
-        heard, own = x.index_select(0, source), x.index_select(0, target)
-        told = torch.tanh(self.wide(heard) * self.wide(own))
-        there = told.new_zeros(len(x), 20).index_add(0, target, told * heard[:, :20] * own[:, 20:])
+        sent, own = x.index_select(0, source), x.index_select(0, target)
+        hidden = torch.tanh(self.wide(sent) * self.wide(own))
+        there = hidden.new_zeros(len(x), 20).index_add(0, target, hidden * sent[:, :20] * own[:, 20:])
         return self.out(there)
 
 

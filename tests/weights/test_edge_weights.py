@@ -38,12 +38,12 @@ def query(unit: Unit):
 
 def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
     """Return the shipped sums without their noise."""
-    asked = query(unit)
-    table = neighbor_sums.grid_table(vectors, None, asked)
-    pairs = asked.similarity.prepare(vectors)
-    sums = row_sums.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
+    the_query = query(unit)
+    table = neighbor_sums.grid_table(vectors, None, the_query)
+    pairs = the_query.similarity.prepare(vectors)
+    sums = row_sums.Sums(table, FLOAT32_EXACT >> the_query.contribution_bits, stride=NODES, pairs=pairs)
     (block,) = blocks(adjacency, NODES)
-    return row_sums.exact_sum(block, sums, None).to(torch.float64) / asked.unit_steps
+    return row_sums.exact_sum(block, sums, None).to(torch.float64) / the_query.unit_steps
 
 
 @BY_UNIT

@@ -348,11 +348,11 @@ def test_rows_longer_than_one_count_as_one() -> None:
 
 
 def test_rejects_a_weight_above_its_bound() -> None:
-    class Liar(SigmoidCos):
+    class FalseBound(SigmoidCos):
         bound = 0.5
 
     with pytest.raises(ConfigError, match="passes its bound"):
-        answer(Liar(), torch.ones(2, 3))
+        answer(FalseBound(), torch.ones(2, 3))
 
 
 # -- asking ------------------------------------------------------------------------------------------------

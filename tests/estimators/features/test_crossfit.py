@@ -88,6 +88,6 @@ def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, tri
         session = Session(streams=PublicStreams(0), on_progress=lambda stage, *_: stages.add(stage))
         return crossfitted(graph, session, candidates).log, stages
 
-    (alone, _), (beside, stages) = log_of(usual), log_of(usual, worse)
+    (alone, _), (both, stages) = log_of(usual), log_of(usual, worse)
     assert ("posterior candidate for few labels" in stages) is tried
-    assert torch.equal(alone, beside)
+    assert torch.equal(alone, both)

@@ -71,7 +71,7 @@ class TestBudgets:
 
 class TestUnits:
     @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "gat", "classcode"])
-    def test_methods_that_read_raw_records_refuse(self, method) -> None:
+    def test_methods_that_read_raw_records_raise_errors(self, method) -> None:
         with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
             gv.METHODS[method](unit="local-attributes", epsilon=1.0)
 
@@ -332,7 +332,7 @@ class TestFiles:
         assert f"rm -r '{folder / 'reports.safetensors'}'" in str(refused.value)
 
     @pytest.mark.parametrize("changed", ["order", "edges"])
-    def test_reports_of_other_nodes_are_refused(self, graph, tmp_path, changed) -> None:
+    def test_reports_of_other_nodes_are_rejected(self, graph, tmp_path, changed) -> None:
         named = graph.replace(ids=np.array([f"n{number}" for number in range(graph.num_nodes)], dtype=object))
         model().fit(named, workspace=tmp_path / "w")
         model().fit(named, workspace=tmp_path / "w")
@@ -375,12 +375,12 @@ class TestFiles:
         ({"scaling": "rows"}, "did you mean 'row'"),
     ],
 )
-def test_wrong_parameters_are_refused(wrong, message) -> None:
+def test_wrong_parameters_are_rejected(wrong, message) -> None:
     with pytest.raises(ConfigError, match=message):
         model(**wrong)
 
 
-def test_an_empty_part_of_the_split_is_refused(graph) -> None:
+def test_an_empty_part_of_the_split_is_rejected(graph) -> None:
     none = torch.zeros(graph.num_nodes, dtype=torch.bool)
     with pytest.raises(GraphError, match="no val nodes"):
         model().fit(graph.replace(val_mask=none))

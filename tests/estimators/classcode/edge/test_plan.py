@@ -49,7 +49,7 @@ def test_no_pair_of_groups_is_ever_charged_more(
         assert (total_mu(event) or 0) <= mu * (1 + 1e-9)
 
 
-def test_a_pair_with_a_target_costs_what_the_proof_says_with_few_labels() -> None:
+def test_a_pair_with_a_target_costs_what_is_proved_with_few_labels() -> None:
     rho, target_to_labeled_weight = 0.05, 0.3
     costs = pair_costs(
         BudgetAllocation.choose(UndirectedEdge(), rho, True, target_to_labeled_weight), 1.0, UndirectedEdge()

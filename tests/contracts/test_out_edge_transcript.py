@@ -79,7 +79,7 @@ def log_ratio(answer: Tensor, sent: Tensor, levels: Tensor, query: OutEdgeSumQue
 
 
 @pytest.mark.parametrize("present", [True, False])
-def test_the_log_likelihood_ratio_of_steered_pushes_is_that_of_one_gaussian(present: bool) -> None:
+def test_the_log_likelihood_ratio_of_weighted_out_edge_sums_is_that_of_one_gaussian(present: bool) -> None:
     ratio = ratios(present=present, seed=21)
     mean = MU**2 / 2 if present else -(MU**2) / 2
     assert ratio.mean() == pytest.approx(mean, abs=Z * MU / math.sqrt(COPIES) + 1e-3)

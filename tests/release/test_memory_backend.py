@@ -169,10 +169,10 @@ NETWORK = (ROWS.float(), ROWS.float(), torch.ones(DIM), torch.tensor(0.2))
 KEYS: dict[str, Any] = {"attention": NETWORK, "features": (ROWS > 0).float()}
 WEIGHTS = (SigmoidCos(), Landmarks(ReluCos(), 4), Jaccard(), Attention(), ClassAgree(0.2), GivenWeight())
 TARGET_WEIGHTED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 2.0, 1.0), DIM)
-PUSH = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
-ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
+OUT_EDGE_SUM = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
+QUERIES: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
     "target_weighted": (UndirectedEdge(), TARGET_WEIGHTED, NeighborSumData(ROWS)),
-    "push": (NodeRecord(), PUSH, OutEdgeSumData(ROWS, THREE)),
+    "out_edges": (NodeRecord(), OUT_EDGE_SUM, OutEdgeSumData(ROWS, THREE)),
     "counted": (
         UndirectedEdge(),
         NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, 3),
@@ -189,9 +189,9 @@ ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
 }
 
 
-def asked(name: str, backend: AggregationBackend | None, graph: Adjacency | None = None) -> torch.Tensor:
+def answer_of(name: str, backend: AggregationBackend | None, graph: Adjacency | None = None) -> torch.Tensor:
     """Return the answer to a query, by default on a random graph."""
-    unit, query, data = ASKED[name]
+    unit, query, data = QUERIES[name]
     rng = np.random.default_rng(1)
     if graph is None:
         weights = {"weight": rng.random(60), "max_weight": 1.0} if query.reads_edge_weights else {}
@@ -202,20 +202,20 @@ def asked(name: str, backend: AggregationBackend | None, graph: Adjacency | None
     return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend).answer(data)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUERIES)
 def test_serialized_work_is_bit_identical(name: str) -> None:
-    here = asked(name, InMemoryBackend())
+    here = answer_of(name, InMemoryBackend())
     for block_rows in (1, 7, 100):
-        assert torch.equal(asked(name, Sent(block_rows)), here)
+        assert torch.equal(answer_of(name, Sent(block_rows)), here)
 
 
 def test_another_process_gives_the_same_bytes() -> None:
-    assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryBackend()))
+    assert torch.equal(answer_of("SigmoidCos", Spawned(12)), answer_of("SigmoidCos", InMemoryBackend()))
 
 
 @pytest.mark.parametrize("backend", [Lending(7), Lending(100), RowRange(0, Lending(7))])
 def test_borrowed_memory_is_copied_before_it_is_reused(backend: AggregationBackend) -> None:
-    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))
+    assert torch.equal(answer_of("target_weighted", backend), answer_of("target_weighted", InMemoryBackend()))
     here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryBackend(), backend))
     assert torch.equal(here, there)
 
@@ -259,11 +259,11 @@ def test_a_serialized_block_contains_only_its_own_edges() -> None:
 
 
 def test_rows_from_one_on_keep_their_noise() -> None:
-    whole = asked("target_weighted", InMemoryBackend())
-    assert torch.equal(asked("target_weighted", RowRange(9, Sent(4))), whole[9:])
-    assert asked("target_weighted", RowRange(NODES)).numel() == 0
+    whole = answer_of("target_weighted", InMemoryBackend())
+    assert torch.equal(answer_of("target_weighted", RowRange(9, Sent(4))), whole[9:])
+    assert answer_of("target_weighted", RowRange(NODES)).numel() == 0
 
 
 def test_a_range_of_rows_still_reads_whole_lists() -> None:
-    whole = asked("push", InMemoryBackend())
-    assert torch.equal(asked("push", RowRange(9)), whole[9:])
+    whole = answer_of("out_edges", InMemoryBackend())
+    assert torch.equal(answer_of("out_edges", RowRange(9)), whole[9:])

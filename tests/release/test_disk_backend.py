@@ -1,4 +1,4 @@
-"""The backend is a choice of where edges lie: every query answers with the same bytes."""
+"""The disk backend answers every query as the memory backend does, and rejects files that change."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleasePlan
 from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
-from release.test_engines import ASKED, NODES, THREE, asked
+from release.test_memory_backend import NODES, QUERIES, THREE, answer_of
 
 
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
@@ -34,14 +34,14 @@ def drawn(edges: int = 60, nodes: int = NODES) -> Graph:
     return Graph.from_edges(x, np.arange(nodes) % 3, *ends, directed=False)
 
 
-@pytest.mark.parametrize("name", [name for name in ASKED if name != "GivenWeight"])
+@pytest.mark.parametrize("name", [name for name in QUERIES if name != "GivenWeight"])
 def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> None:
     graph = drawn()
-    here = asked(name, InMemoryBackend(), graph.adjacency)
+    here = answer_of(name, InMemoryBackend(), graph.adjacency)
     found = stored(tmp_path, graph).adjacency
     for backend in (None, InMemoryBackend(), DiskBackend(), DiskBackend(5), DiskBackend(1)):
-        assert torch.equal(asked(name, backend, found), here)
-    assert torch.equal(asked(name, RowRange(9, DiskBackend(4)), found), here[9:])
+        assert torch.equal(answer_of(name, backend, found), here)
+    assert torch.equal(answer_of(name, RowRange(9, DiskBackend(4)), found), here[9:])
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])
@@ -91,12 +91,12 @@ def test_files_that_change_after_opening_are_rejected(tmp_path: Path, name: str,
     edges = found.adjacency
     list(DiskBackend().blocks(edges))  # a graph that is one block is kept, and must not be believed either
     list(InMemoryBackend().blocks(edges))
-    unit, query, data = ASKED["push"]
+    unit, query, data = QUERIES["out_edges"]
     plan, ledgers = ReleasePlan(unit, (query, query), delta=1e-3), (MemoryLedger(), MemoryLedger())
     release = Release.open(plan, edges, THREE, budget=ledgers[0])
     release.answer(data)
     changed(tmp_path / name, how)
-    asks: list[Callable[[], object]] = [
+    reads: list[Callable[[], object]] = [
         lambda: release.answer(data),
         lambda: Release.open(plan, edges, THREE, budget=ledgers[1]),
         lambda: list(DiskBackend().blocks(edges)),
@@ -104,9 +104,9 @@ def test_files_that_change_after_opening_are_rejected(tmp_path: Path, name: str,
         lambda: InMemoryBackend().in_edges(edges, np.array([1, 2])),
         lambda: gv.GAP(unit="none", epochs=1).fit(gv.split(found)),
     ]
-    for ask in asks:
+    for read in reads:
         with pytest.raises(GraphError, match=f"{name} was changed, replaced or removed"):
-            ask()
+            read()
     assert not ledgers[1].entries
 
 
@@ -120,9 +120,12 @@ def test_a_folder_may_be_opened_by_a_relative_name(tmp_path: Path, monkeypatch: 
 
 def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn()).adjacency
-    with pytest.raises(ConfigError, match="backend='dask'"):
+    with pytest.raises(ConfigError, match=rf"backend='dask' is not one of {', '.join(BACKENDS)}"):
         backend_for("dask", found)
-    assert set(BACKENDS) == {"memory", "disk", "ray"}
+    assert set(BACKENDS) == {"memory", "disk", "ray"}, (
+        "a new backend in graphveil/_util/backend_names.py needs a test like those of "
+        "tests/release/test_disk_backend.py, and its name here"
+    )
     assert {name: type(backend_for(name, found)) for name in ("memory", "disk")} == {
         "memory": InMemoryBackend,
         "disk": DiskBackend,
