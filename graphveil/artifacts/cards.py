@@ -272,7 +272,7 @@ def mlmodel(snapshot: "Snapshot") -> str:
 
     guarantee = snapshot.guarantee
     about = {"method": snapshot.method, "unit": guarantee.unit, "valid": guarantee.valid}
-    figures = {"epsilon": _finite(guarantee.epsilon), "delta": guarantee.delta}
+    figures = {"epsilon": _rounded_up(guarantee.epsilon), "delta": guarantee.delta}
     own = {"version": __version__, **about, **figures}
     return render("mlmodel.yaml", flavor=own, loader=LOADER, metadata={**about, **figures})
 
@@ -286,7 +286,7 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "privacy": {
             "unit": guarantee.unit,
             "protects": protected_parts(guarantee),
-            "epsilon": _finite(guarantee.epsilon),
+            "epsilon": _rounded_up(guarantee.epsilon),
             "delta": guarantee.delta,
             "valid": guarantee.valid,
         },
@@ -303,5 +303,6 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
     return found | {"model-index": [{"name": f"graphveil {snapshot.method}", "results": [result]}]}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _rounded_up(epsilon: float) -> float | None:
+    """Return an epsilon as it is printed; None if it is infinite."""
+    return float(format_upper_bound(epsilon)) if math.isfinite(epsilon) else None

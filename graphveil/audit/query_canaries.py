@@ -74,11 +74,10 @@ RowQuery = Callable[[Any, Coins], Floats]
 
 BLUR = 0.08  # how far below mu its bound may lie on average, relative
 _MAX_ROUNDS = 64
-_PAPER = "it is as published, and known not to keep its claim"
+_PAPER = "the published mechanism is known to violate its claim"
 WITHOUT_CANARIES = {  # kinds of queries without canaries, and the reasons
     "TreeSearchQuery": (
-        "a random walk over trees, which hides an edge far better than its bound states: no count of runs "
-        "comes near"
+        "the random walk over trees reveals far less than its bound, so canaries cannot come near the bound"
     ),
     "ChunkDensityQuery": _PAPER,
     "ChunkResponseQuery": _PAPER,
@@ -356,7 +355,7 @@ def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> CanaryResu
     pays = [group for group, counted in enumerate(query.labeled) if counted]
     here, there = context.pair
     if query.groups > 1 and not (query.labeled[here] and query.labeled[there]):
-        return "the dearest pair of groups is not counted"
+        return "the pair of groups with the largest privacy cost is not counted"
     directed = isinstance(context.unit, DirectedEdge)
     wide = replace(query, classes=_CLASSES)
     every = np.indices((_CLASSES, _CLASSES)).reshape(2, -1)
@@ -514,15 +513,13 @@ _COORDINATES, _MAX_SCORES = 1 << 11, 1 << 24  # canaries in one step, and in all
 def _of_records(query: DPSGDQuery, context: CanaryContext) -> CanaryResult | str:
     """Records whose clipped gradients are the axes."""
     if isinstance(query, TreeStepsQuery) and query.sampling_rate < 1:
-        return (
-            "its price is that of opposite gradients at several roots, of which a batch holds a random number"
-        )
+        return "the claim assumes opposite gradients at several root nodes, whose number in a batch is random"
     if query.groups > 1 and not query.pays[context.group]:
         return "records of this group are not trained on"
     if query.reach and query.sampling_rate < 1:
         return (
-            "its price counts every batch as if it held all gradients that read a record, and no sampled "
-            "batch comes near that"
+            "the claim assumes that every batch contains all gradients that read a record, and sampled "
+            "batches contain fewer"
         )
     wide = replace(query, parameters=_COORDINATES)  # the same law, with room for canaries
     noise = wide.randomness(context.key().query_key(canonical({"audit": query.stage})))
@@ -544,7 +541,7 @@ def _of_edges(query: EdgeAttentionQuery, context: CanaryContext) -> CanaryResult
     claimed = query.event(context.unit)
     assert isinstance(claimed, PoissonGaussian)
     if claimed.steps > query.steps:
-        return "both ends learn, and are priced as if in batches of their own"
+        return "both endpoints are training nodes, and the claim assumes that they are in separate batches"
     return _of_samples(query, context, noise, claimed)
 
 

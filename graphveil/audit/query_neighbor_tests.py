@@ -98,15 +98,15 @@ ROUNDING = 1e-6  # relative: answers are float32
 _WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)  # lengths of vectors, in units of their bound
 _LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
 NOT_NEIGHBOR_TESTED = {  # kinds of queries without a neighbor test on small graphs, and the reasons
-    "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
-    "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
-    "TopNodePairsQuery": "cells compete for places, which no single cell's law describes",
-    "TreeSearchQuery": "a random walk, whose law is enumerated elsewhere",
-    "ChunkDensityQuery": "as published, and known not to keep its claim",
-    "ChunkResponseQuery": "as published, and known not to keep its claim",
-    "SeededCellsQuery": "as published, and known not to keep its claim",
-    "SeededResponseQuery": "as published, and known not to keep its claim",
-    "SeededTotalQuery": "as published, and known not to keep its claim",
+    "DPSGDQuery": "the method decides what the steps read; its own tests cover them",
+    "TreeStepsQuery": "the method decides what the steps read; tests of sampled ego graphs cover them",
+    "TopNodePairsQuery": "node pairs compete for the top places, so no pair has a distribution of its own",
+    "TreeSearchQuery": "a random walk; unit tests enumerate its distribution",
+    "ChunkDensityQuery": "the published mechanism is known to violate its claim",
+    "ChunkResponseQuery": "the published mechanism is known to violate its claim",
+    "SeededCellsQuery": "the published mechanism is known to violate its claim",
+    "SeededResponseQuery": "the published mechanism is known to violate its claim",
+    "SeededTotalQuery": "the published mechanism is known to violate its claim",
 }
 
 

@@ -44,8 +44,8 @@ def linkteller(
         flag(
             _ATTACK,
             "--sampling",
-            "Pairs to attack: all pairs of the sampled nodes (unbalanced), as many non-edges as edges "
-            "(balanced), or nodes of low (lo) or high (hi) degree.",
+            "Node pairs to attack: unbalanced (all pairs of the sampled nodes), balanced (as many non-edges "
+            "as edges), lo or hi (all pairs of sampled nodes with low or high degree).",
         ),
     ] = "unbalanced",
     cutoff: Annotated[

@@ -38,6 +38,7 @@ def audit(
 
 def _show(found: "RunAudit", screen: Screen) -> None:
     from graphveil.privacy.statements import counted
+    from graphveil.runs.calibration import stage_text
     from graphveil.runs.run_audit import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")
@@ -45,12 +46,12 @@ def _show(found: "RunAudit", screen: Screen) -> None:
     if found.canaries is not None:
         plan = found.canaries
         screen.print_line(
-            f"Certified: epsilon is at least {plan.epsilon:.4g} at delta {plan.delta:g}, with "
+            f"Canaries: epsilon is at least {plan.epsilon:.4g} at delta {plan.delta:g}, with "
             f"{100 * plan.confidence:g} % confidence ({100 * plan.share:.0f} % of the claim)"
         )
         rows = [
             (
-                one.stage,
+                stage_text(one.stage),
                 f"{one.canaries:,}",
                 f"{one.bound.epsilon:.4g}",
                 f"{one.claimed:.4g}",
@@ -59,17 +60,17 @@ def _show(found: "RunAudit", screen: Screen) -> None:
             )
             for one in plan.planted
         ]
-        head = ("stage", "canaries", "lower bound", "claim", "certifiable", "method")
+        head = ("stage", "canaries", "lower bound", "claim", "max. certifiable", "bound")
         screen.table(head, rows, right=(1, 2, 3, 4))
     for one in found.reports:
-        most = f", largest certifiable value {one['max_certifiable_epsilon']:.4g}"
+        most = f", max. certifiable {one['max_certifiable_epsilon']:.4g}"
         screen.print_line(
             f"LDP reports of the {one['part']}: epsilon is at least {one['epsilon_at_least']:.4g} (claim "
             f"{one['claimed']:.4g}{most if one['max_certifiable_epsilon'] < _ANY else ''})"
         )
     for stage, report in found.replays:
         words = "VIOLATED" if report.broken else "passed"
-        screen.print_line(f"Neighbor test of {stage}: {words} on {counted(report.pairs, 'pair')}")
+        screen.print_line(f"Neighbor test of {stage_text(stage)}: {words} on {counted(report.pairs, 'pair')}")
     screen.print_line("Not examined", style="bold")
     for line in found.unseen:
         screen.print_paragraph(f"  {line}")

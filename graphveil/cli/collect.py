@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
-_BY_LIST = "one number for all, or a,b,c"
+_BY_LIST = "one number for all, or a comma-separated list"
 EpsX = Annotated[
     float | None, flag(_PRIVACY, "--eps-x", "Privacy budget epsilon of all features of a record.")
 ]
@@ -38,7 +38,9 @@ EpsY = Annotated[
     float | None,
     flag(_PRIVACY, "--eps-y", "Privacy budget epsilon of a record's label, or inf for no protection."),
 ]
-Columns = Annotated[str | None, flag(_SURVEY, "--columns", "Feature names, a,b,c.", metavar="NAME,...")]
+Columns = Annotated[
+    str | None, flag(_SURVEY, "--columns", "Comma-separated feature names.", metavar="NAME,...")
+]
 Dim = Annotated[int | None, flag(_SURVEY, "--dim", "Number of features, instead of --columns.")]
 Low = Annotated[
     str,
@@ -53,7 +55,8 @@ High = Annotated[
     str, flag(_SURVEY, "--high", f"Public upper bound of features: {_BY_LIST}.", metavar="NUMBER,...")
 ]
 Classes = Annotated[
-    str | None, flag(_SURVEY, "--classes", "Class labels, a,b,c, or their number.", metavar="NAME,...")
+    str | None,
+    flag(_SURVEY, "--classes", "Comma-separated class labels, or the number of classes.", metavar="NAME,..."),
 ]
 Purpose = Annotated[str, flag(_SURVEY, "--purpose", "Purpose of the collection, shown to clients.")]
 Mechanism = Annotated[
@@ -64,8 +67,8 @@ LabelMechanismName = Annotated[
     flag(
         _PRIVACY,
         "--label-mechanism",
-        "Mechanism that randomizes the label: reports one class (rr), several classes (subset), or a public "
-        "group of classes (hashing).",
+        "Mechanism that randomizes the label: rr (randomized response), subset (subset selection), or "
+        "hashing (local hashing).",
     ),
 ]
 Theta = Annotated[

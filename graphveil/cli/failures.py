@@ -140,15 +140,19 @@ def explain_resume_on_failure(
 ) -> Iterator[None]:
     """Write the details of a failed run to its internal folder, and print how to resume the run.
 
-    Any error after the ledger was charged is a failure: exit code 2 means that nothing was spent.
+    Any error after this run charged the ledger is a failure: exit code 2 means that it spent nothing. Charges
+    of other processes do not count.
     """
-    known, before = folder if by_flag else None, 0 if budget is None else len(budget)
+    from graphveil.ledger import own_releases
+
+    known = folder if by_flag else None
+    before = frozenset[str]() if budget is None else own_releases(budget)
     try:
         yield
     except CommandError:
         raise
     except _USAGE_ERRORS as error:
-        if budget is None or len(budget) == before:
+        if budget is None or own_releases(budget) == before:
             raise
         message = f"The run failed: {sentence(error)} {_CHARGED_MESSAGE}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
@@ -164,21 +168,23 @@ def explain_resume_on_failure(
 
 @contextmanager
 def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_MESSAGE) -> Iterator[None]:
-    """Let a command that ends early print what was charged by then, and exit with 1.
+    """Let a command that ends early print what it had charged by then, and exit with 1.
 
     Args:
         budget: The ledger that the command charges.
         charged: What to print if it was charged.
     """
-    before = len(budget)
+    from graphveil.ledger import own_releases
+
+    before = own_releases(budget)
     try:
         yield
     except KeyboardInterrupt:
-        if len(budget) == before:
+        if own_releases(budget) == before:
             raise
         raise CommandError(STOPPED, f"Stopped. {charged}", "Stopped") from None
     except Exception as error:
-        if len(budget) == before:
+        if own_releases(budget) == before:
             raise
         failure = _to_command_error(error)
         raise CommandError(FAILED, f"{sentence(failure)} {charged}", failure.kind) from None

@@ -189,6 +189,7 @@ def check_runs(
     json: options.Json = False,
 ) -> None:
     """Verify that the ledger contains the releases of run folders."""
+    from graphveil.privacy.statements import counted
     from graphveil.runs.charges import receipts_below
 
     screen = Screen(as_json=json)
@@ -198,12 +199,19 @@ def check_runs(
     opened_ledger = open_ledger(ledger)
     breaks = opened_ledger.missing_receipts(found)
     _print_breaks(screen, breaks)
-    if breaks:
+    others = sum(one.other_ledger for one in breaks)
+    if len(breaks) > others:
         screen.print_line(
-            f"The ledger {opened_ledger.location} lacks {len(breaks):,} of the {len(found):,} entries of "
-            "these runs."
+            f"The ledger {opened_ledger.location} lacks {len(breaks) - others:,} of the {len(found):,} "
+            "entries of these runs. Restore the newest backup (graphveil ledger restore)."
         )
-    else:
+    if others:
+        screen.print_line(
+            f"{counted(others, 'receipt')} of {len(found):,} belong to another ledger than "
+            f"{opened_ledger.location}, so these runs were not checked. Name their ledger with --ledger, or "
+            "check only the runs of this ledger."
+        )
+    if not breaks:
         screen.print_line(
             f"The ledger {opened_ledger.location} has all {len(found):,} entries of these runs."
         )
@@ -239,11 +247,17 @@ def restore(
     runs: Annotated[
         list[Path] | None,
         typer.Option(
-            "--runs", help="Run folder whose entries the backup must contain. Repeatable.", metavar="FOLDER"
+            "--runs",
+            help="Run folder of this ledger, whose entries the backup must contain. Repeatable.",
+            metavar="FOLDER",
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Accept a backup that lacks releases. They are then not counted.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Restore a backup that lacks releases of this ledger. They are then no longer counted.",
+        ),
     ] = False,
     ledger: LedgerPlace = None,
     json: options.Json = False,

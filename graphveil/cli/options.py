@@ -128,7 +128,8 @@ Classes = Annotated[
     _column(
         _COLUMNS,
         "--classes",
-        "Class labels in order, a,b,c (public). Default: the labels in the data, which become public.",
+        "Comma-separated class labels in order, which are public. Default: the labels in the data, which "
+        "then become public.",
         "NAME,...",
     ),
 ]
@@ -145,20 +146,22 @@ Features = Annotated[
     _column(
         _COLUMNS,
         "--features",
-        "Feature columns, a,b,c. Default: all other columns of the node table.",
+        "Comma-separated feature columns. Default: all other columns of the node table.",
         "COLUMN,...",
     ),
 ]
 Drop = Annotated[
-    str | None, _column(_COLUMNS, "--drop", "Columns of the node table to ignore, a,b,c.", "COLUMN,...")
+    str | None,
+    _column(_COLUMNS, "--drop", "Comma-separated columns of the node table to ignore.", "COLUMN,..."),
 ]
 CategoryColumns = Annotated[
     str | None,
     _column(
         _COLUMNS,
         "--categories",
-        "Categorical columns, a,b,c. Encodings: plan='free|pro' (public list), country=hash:32 (feature "
-        "hashing), plan (values from the data, not for node-level units).",
+        "Comma-separated categorical columns, each with an encoding: NAME='A|B' (one-hot, public list of "
+        "values), NAME=hash:32 (feature hashing), or NAME (one-hot, values from the data; not for node-level "
+        "units).",
         "COLUMN,...",
     ),
 ]
@@ -177,8 +180,8 @@ NullValues = Annotated[
     _column(
         _COLUMNS,
         "--null-values",
-        "Texts that mark missing values, a,b,c. Default: those of pandas (NA, NULL, NaN, None, ...), \\N, ? "
-        "and -.",
+        "Comma-separated strings that mark missing values. Default: those of pandas (NA, NULL, NaN, None, "
+        "...), \\N, ? and -.",
         "TEXT,...",
     ),
 ]
@@ -197,8 +200,8 @@ UnknownIds = Annotated[
     _column(
         _COLUMNS,
         "--unknown-ids",
-        "Handling of edges to unknown node ids: refuse (default), drop, or add (requires --unit none or "
-        "--node-ids; not for `prepare`).",
+        "Handling of edges with an id that is not in the node table: refuse (default, stops with an error), "
+        "drop the edge, or add the node (requires --unit none or --node-ids; not for `prepare`).",
         "RULE",
     ),
 ]
@@ -232,8 +235,8 @@ PrivateWhere = Annotated[
     flag(
         _SUBSET,
         "--private-where",
-        "Column value of the nodes between which edges are private. Other edges and the column are public. "
-        "A named dataset has the column `label`. For experiments.",
+        "Column and value that select nodes. Edges between two selected nodes are private. Other edges and "
+        "the column are public. For experiments; a named dataset has the column `label`.",
         metavar="COLUMN=VALUE",
     ),
 ]
@@ -330,8 +333,8 @@ Theta = Annotated[
     flag(
         _PRIVACY,
         "--theta",
-        "JSON file with one public weight per feature, which divide eps_x and sum to 1. For unit "
-        "local-attributes.",
+        "JSON file with one public weight per feature, the share of eps_x that the feature gets. The "
+        "weights sum to 1. For unit local-attributes.",
         metavar="FILE",
     ),
 ]

@@ -41,7 +41,9 @@ TargetName = Annotated[
 Described = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Target to describe, after `list`.", show_default=False)
 ]
-Datasets = Annotated[str | None, flag("Data", "--datasets", "Datasets to use, a,b,c.", metavar="NAME,...")]
+Datasets = Annotated[
+    str | None, flag("Data", "--datasets", "Comma-separated datasets to use.", metavar="NAME,...")
+]
 PaperFirst = Annotated[
     str | None,
     flag(
@@ -156,7 +158,7 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
 
     if name is None:
         rows = [overview(TARGETS[each], root) for each in TARGETS]
-        head = ("target", "shows", "data", "cells", "minutes: paper, quick, strict")
+        head = ("target", "content", "data", "cells", "minutes: paper, quick, strict")
         keys = ("target", "title", "data", "cells", "minutes")
         screen.table(head, [tuple(str(row[key]) for key in keys) for row in rows], right=(3, 4))
         screen.print_line("Minutes are for three runs and two jobs. Details: graphveil reproduce list TARGET")

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
 
 Fact = tuple[str, str]
-_STAGES = {
-    "push": "out-edge aggregation",
-    "hop": "sum over neighbors",
-    "edge counts": "counts of edges",
-    "graph": "the graph",
-    "neighbor counts": "counts of neighbors by class",
-    "tally": "counts of correct predictions",
-    "outcomes": "counts of correct and wrong predictions",
-}
 _LIKE_IDS_HINT = "the label looks like an id, with more classes than half of the nodes; check --label"
 
 
@@ -138,6 +129,7 @@ def _epsilon(guarantee: "Guarantee") -> str:
 def _stage(stage: "Stage") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil.privacy.statements import format_upper_bound
+    from graphveil.runs.calibration import stage_text
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -148,7 +140,7 @@ def _stage(stage: "Stage") -> str:
         steps = f"{stage.steps:,} steps on {f'all {what}' if stage.sampling_rate == 1 else rate}, "
     charged = f"; charged to {stage.charged_groups}" if stage.charged_groups else ""
     cost = f"epsilon {format_upper_bound(stage.epsilon)} alone"
-    return f"{_STAGES.get(stage.kind, stage.kind)}{times}: {steps}{noise}{charged}; {cost}"
+    return f"{stage_text(stage.kind)}{times}: {steps}{noise}{charged}; {cost}"
 
 
 # -- results ---------------------------------------------------------------------------------------------

@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from graphveil.runs.sweep import SweepPlan, SweepResult
 
 MethodList = Annotated[
-    str, typer.Argument(metavar="METHODS", help="Methods to compare, a,b,c. The no-graph baseline is mlp.")
+    str,
+    typer.Argument(
+        metavar="METHODS", help="Comma-separated methods to compare. The no-graph baseline is mlp."
+    ),
 ]
 Epsilons = Annotated[
-    str | None, flag("Privacy", "--epsilon", "Privacy budgets to compare, a,b,c.", metavar="NUMBER,...")
+    str | None,
+    flag("Privacy", "--epsilon", "Comma-separated privacy budgets to compare.", metavar="NUMBER,..."),
 ]
 Grid = Annotated[
     list[str] | None,

@@ -22,6 +22,7 @@ from graphveil.estimators.requirements import as_graph, check_unit
 from graphveil.estimators.session import Session
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops as equal_hops
@@ -64,7 +65,8 @@ class ReleasedRows:
         """Return a summary in one line."""
         count, dim = self.rows.shape
         kept = self.guarantee
-        return f"ReleasedRows({len(self.hops)} of {count}x{dim}, {kept.unit}, epsilon={kept.epsilon:.4g})"
+        epsilon = format_upper_bound(kept.epsilon)
+        return f"ReleasedRows({len(self.hops)} of {count}x{dim}, {kept.unit}, epsilon={epsilon})"
 
     def save(self, folder: Path | str) -> Path:
         """Write aggregates, guarantee and a guarantee summary to a new folder, atomically.

@@ -236,10 +236,10 @@ def check_magnitudes(graph: Graph) -> None:
         names = column_names(graph)
         found = list(dict.fromkeys(repr(names[at]) if names else str(at) for at in beyond))
         more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
-        shown = ", ".join(found[:_SHOWN] + more) + ("" if names else ", counted from 0")
+        shown = ", ".join(found[:_SHOWN] + more) + ("" if names else " (index from 0)")
         raise GraphError(
-            "features hold numbers beyond 2^63, whose squares, which training forms, do not fit float32: "
-            f"column {shown}; scale them, such as by their largest, or drop them (--drop)"
+            f"Features have values beyond 2^63 in column {shown}. Training would overflow float32. "
+            "Divide the column by its largest value, or drop it (--drop)."
         )
 
 

@@ -16,6 +16,7 @@ from graphveil.ledger.interface import (
     attach_ledger,
     joint_ledger,
     ledger_of,
+    own_releases,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ __all__ = [
     "exact",
     "joint_ledger",
     "ledger_of",
+    "own_releases",
     "restore",
     "split_name",
     "unit_key",

@@ -14,7 +14,7 @@ from graphveil.ledger.chain import Account, unit_delta, unit_key
 from graphveil.ledger.costs import PrivacyCost
 from graphveil.ledger.interface import Entry, attach_ledger
 from graphveil.ledger.locations import split_name
-from graphveil.ledger.reservations import DataSetLedger, Receipt
+from graphveil.ledger.reservations import PLANNED_LABEL, DataSetLedger, Receipt
 from graphveil.ledger.sql_ledger import Ledger
 from graphveil.ledger.tags import fingerprint_parts, id_fingerprint_parts
 from graphveil.privacy import Guarantee
@@ -130,7 +130,7 @@ class RunAccount:
             BudgetError: The total exceeds a limit.
         """
         for one in (guarantee, *guarantee.additional):
-            self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
+            self.ledger.check(Entry("planned", PLANNED_LABEL, one.event, one.slack, one.protected))
 
     def for_next_experiment(self) -> "RunAccount":
         """Return the account for the next of several experiments; it excludes all earlier ledger entries."""

@@ -63,6 +63,7 @@ about = sa.Table(
     sa.Column("value", sa.String(200), nullable=False),
 )
 _VERSION, _KEY_CHECK = "version", "key_check"  # names in it
+_ID_LENGTH = 16  # characters of the key's check value that identify a ledger
 data_sets = sa.Table(
     "graphveil_data_sets",
     _METADATA,
@@ -161,6 +162,7 @@ class Store:
             self._identity = _identity(self._file)
         # Before the tables are checked, a transaction cannot read the key and the number of entries.
         self._prepared = False
+        self.ledger_id = ""
         self.write(lambda connection: self._prepare(connection, create=create))
         self._prepared = True
 
@@ -204,7 +206,7 @@ class Store:
         ):  # in a file of an earlier version, too; a role need not own the tables
             for statement in _APPEND_ONLY[connection.dialect.name]:
                 connection.execute(sa.text(statement))
-        self._checked(connection)
+        self.ledger_id = str(self._checked(connection).checked)[:_ID_LENGTH]
         for table in _METADATA.sorted_tables:
             connection.execute(sa.select(table).limit(1))  # which fails where columns are lacking
 
@@ -253,9 +255,9 @@ class Store:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Which ledger it is, as its mark has it, and how many entries it has."""
+        """The id of the ledger, as in its mark, and the number of its entries."""
         state = self.read(state_of)
-        return str(state.checked)[:16], int(state.size)
+        return str(state.checked)[:_ID_LENGTH], int(state.size)
 
     def back_up(self, file: Path) -> None:
         """Copy a ledger in SQLite to a new file, of one moment, while others may write.

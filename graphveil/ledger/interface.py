@@ -385,6 +385,11 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         refunded = [self._refund(ledger, release_id) for ledger in self._ledgers]
         return all(refunded)
 
+    @property
+    def parts(self) -> tuple[PrivacyLedger, ...]:
+        """The ledgers."""
+        return self._ledgers
+
     def _id_of(self, release_id: str) -> str:
         return release_id if self._reference is None else self._reference
 
@@ -431,6 +436,28 @@ def _curve(entries: list[Entry]) -> Curve:
             "on this data, or attach no limit and account for each unit by hand"
         )
     return privacy_curve(compose(*(entry.event for entry in entries)))
+
+
+def own_releases(ledger: PrivacyLedger) -> frozenset[str]:
+    """Return the ids of releases that were recorded, or found, through this object.
+
+    Other processes may charge a durable ledger at the same time. Their releases are not included.
+
+    Args:
+        ledger: Ledger of this process.
+
+    Returns:
+        Ids of releases; those of all ledgers if it is a ``JointLedger``.
+
+    Privacy:
+        Reads: no protected data. Charges: nothing.
+    """
+    if isinstance(ledger, JointLedger):
+        return frozenset[str]().union(*map(own_releases, ledger.parts))
+    receipts = getattr(ledger, "receipts", None)
+    if receipts is not None:
+        return frozenset(receipt.release for receipt in receipts)
+    return frozenset(entry.release_id for entry in ledger.entries)
 
 
 _ledgers: WeakKeyDictionary[object, PrivacyLedger] = WeakKeyDictionary()

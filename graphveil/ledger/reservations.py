@@ -54,6 +54,8 @@ from graphveil.ledger.interface import Entry
 from graphveil.privacy.serialization import events_to_plain
 from graphveil.privacy.statements import format_delta, format_upper_bound
 
+PLANNED_LABEL = "planned releases"  # label of a check of all releases of a command together
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -65,6 +67,7 @@ class Receipt:
         release: Reference of the release.
         entry: Number of the entry in the chain.
         head: Hash of that entry.
+        ledger: Id of the ledger, which does not reveal its key; empty if the run did not store it.
     """
 
     data_set: str
@@ -72,6 +75,7 @@ class Receipt:
     release: str
     entry: int
     head: str
+    ledger: str = ""
 
 
 class _NeedsCompositionError(Exception):
@@ -175,7 +179,7 @@ class DataSetLedger:
                         f"release {entry.release_id} was given back before anything was drawn, and stays so; "
                         "start a new run"
                     )
-                return _repeated_receipt(known, body, name)
+                return replace(_repeated_receipt(known, body, name), ledger=self._store.ledger_id)
             account = account_in(connection, name, unit)
             if account is None:
                 _check_unlimited(chain, unit)
@@ -193,7 +197,7 @@ class DataSetLedger:
             number, head = chain.add(RESERVE, body)
             changed = {"releases": account.releases + 1, "total": canonical(after.as_plain())}
             update_account(connection, name, unit, **changed)
-            return Receipt(name, unit, entry.release_id, number, head)
+            return Receipt(name, unit, entry.release_id, number, head, self._store.ledger_id)
 
         run = self._store.write if recording else self._store.read
         try:
@@ -245,7 +249,8 @@ class DataSetLedger:
             row = reservation(connection, self.name, release_id)
             if row is None:
                 return None
-            return Receipt(self.name, body_of(row)["unit"], release_id, row.number, row.hash)
+            unit, ledger_id = body_of(row)["unit"], self._store.ledger_id
+            return Receipt(self.name, unit, release_id, row.number, row.hash, ledger_id)
 
         receipt = self._store.read(task)
         if receipt is not None:
@@ -402,25 +407,29 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     """Return why a release does not fit, and the largest one of its kind that does."""
     limit = account.limit
     assert limit is not None
-    delta = format_delta(float(limit.delta))
+    planned, delta = entry.label == PLANNED_LABEL, format_delta(float(limit.delta))
+    subject, verb, kind = (
+        ("the planned releases", "cost", "releases")
+        if planned
+        else (f"release {entry.label!r}", "costs", "a release")
+    )
     message = (
-        f"data set {account.data_set!r} refuses the release {entry.label!r}: it needs epsilon "
-        f"{format_upper_bound(cost.epsilon(limit.delta))}, and "
-        f"{format_upper_bound(account.total.epsilon(limit.delta))} of "
-        f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "
+        f"{subject} {verb} epsilon {format_upper_bound(cost.epsilon(limit.delta))}, but "
+        f"{format_upper_bound(account.total.epsilon(limit.delta))} of epsilon {limit.epsilon} is already "
+        f"spent (data set {account.data_set!r}, unit {account.unit!r}, delta {delta}). "
     )
     remaining_epsilon = account.total.remaining_epsilon(limit, entry)
     if remaining_epsilon:
         return message + (
-            f"For a release like it, epsilon {remaining_epsilon:g} at that delta would still fit. Reduce "
-            "epsilon, or raise the limit (graphveil ledger raise). No privacy budget was spent."
+            f"At most epsilon {remaining_epsilon:g} remains for {kind} of this kind. Reduce epsilon, or "
+            "raise the limit (graphveil ledger raise). No privacy budget was spent."
         )
     if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
         return message + (
-            "Together they have no epsilon at that delta, so no smaller epsilon would fit. Raise the limit's "
-            "delta (graphveil ledger raise). No privacy budget was spent."
+            "Their total has no finite epsilon at this delta, so a smaller epsilon does not help. Raise the "
+            "delta of the limit (graphveil ledger raise). No privacy budget was spent."
         )
     return message + (
-        "Nothing is left for a release like it. Raise the limit (graphveil ledger raise). No privacy budget "
-        "was spent."
+        f"No budget remains for {kind} of this kind. Raise the limit (graphveil ledger raise). No privacy "
+        "budget was spent."
     )

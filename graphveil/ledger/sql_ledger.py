@@ -86,7 +86,7 @@ class Ledger:
     ...     friends.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     >>> friends.record(Entry("d", "rows", PureDP(0.1), unit=UndirectedEdge()))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: data set 'friends' refuses the release 'rows': it needs epsilon 0.1...
+    graphveil.errors.BudgetError: release 'rows' costs epsilon 0.1, but 0.3 of epsilon 0.3 is already spent...
     >>> ledger.verify()
     []
     >>> ledger.close(); folder.cleanup()
@@ -423,7 +423,7 @@ class Ledger:
             receipts: Receipts of runs, as JSON values.
 
         Returns:
-            One violation for each such receipt.
+            One violation for each such receipt, with ``other_ledger`` if another ledger issued it.
 
         Raises:
             ArtifactError: If a receipt cannot be read.
@@ -431,7 +431,8 @@ class Ledger:
         parsed = list[Receipt]()
         for one in receipts:
             try:
-                receipt = Receipt(**{name: one[name] for name in Receipt.__dataclass_fields__})
+                fields = {"ledger": "", **one}  # older runs do not store the ledger
+                receipt = Receipt(**{name: fields[name] for name in Receipt.__dataclass_fields__})
                 fits = all(
                     isinstance(value, int if name == "entry" else str) and not isinstance(value, bool)
                     for name, value in vars(receipt).items()
@@ -449,13 +450,16 @@ class Ledger:
                 known = receipt.data_set.isprintable() and 0 < receipt.entry < 1 << 31
                 here = (entries.c.data_set == receipt.data_set) & (entries.c.number == receipt.entry)
                 row = connection.execute(sa.select(entries).where(here)).one_or_none() if known else None
-                if row is None:
-                    why = "the ledger has no such entry"
-                elif (row.hash, row.reference) != (receipt.head, receipt.release):
-                    why = "the ledger has another entry there than the run was recorded with"
-                else:
+                other = receipt.ledger not in ("", self._store.ledger_id)
+                if row is not None and (row.hash, row.reference) == (receipt.head, receipt.release):
                     continue
-                found.append(IntegrityViolation(receipt.data_set, receipt.entry, why))
+                if other:
+                    why = "this release was recorded in another ledger"
+                elif row is None:
+                    why = "the ledger has no such entry"
+                else:
+                    why = "the ledger has another entry there than the run was recorded with"
+                found.append(IntegrityViolation(receipt.data_set, receipt.entry, why, other))
             return found
 
         return self._store.read(task)
@@ -502,7 +506,8 @@ def restore(
         The restored ledger.
 
     Raises:
-        ConfigError: If there is no such backup, the ledger is in PostgreSQL, or the backup is older.
+        ConfigError: If there is no such backup, the ledger is in PostgreSQL, the backup is older, or receipts
+            belong to another ledger.
         LedgerError: If the backup is damaged.
 
     Privacy:
@@ -526,12 +531,17 @@ def restore(
                 f"{source} is no whole ledger: {breaks[0].data_set}, entry {breaks[0].entry}: "
                 f"{breaks[0].why}. Take another backup."
             )
-        older = _older(kept, file, kept.missing_receipts(receipts))
-        if older and not force:
+        missing_receipts = kept.missing_receipts(receipts)
+        others = [one for one in missing_receipts if one.other_ledger]
+        if others:  # no backup of this ledger contains them, so force would accept nothing
             raise ConfigError(
-                f"{source} is older than the ledger was: {older}. Take a newer backup, or accept that these "
-                "releases are not counted any more (--force)."
+                f"{len(others):,} of the receipts belong to another ledger than the backup {source}, for "
+                f"example {others[0].data_set}, entry {others[0].entry}. Pass only runs that this ledger "
+                "recorded (--runs), or the backup of the other ledger. Nothing was replaced."
             )
+        lacking = _lacking(kept, file, missing_receipts)
+        if lacking and not force:
+            raise ConfigError(f"{source} {lacking} Nothing was replaced.")
         kept.close()
         move_aside(file)
         fresh.replace(file)
@@ -539,13 +549,22 @@ def restore(
     return Ledger(file)
 
 
-def _older(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation]) -> str:
-    """Return what a backup lacks of a ledger that was there, or of receipts; empty if nothing."""
+def _lacking(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation]) -> str:
+    """Return what a backup lacks of the ledger or of receipts, and what to do; empty if nothing."""
+    seen, (ident, count) = HighWaterMark(file).read(), kept._store.size
+    if seen is not None and seen[0] != ident:
+        return (
+            f"is the backup of another ledger than {file}, whose releases would no longer be counted. "
+            "Restore it to another file (--ledger FILE), or replace the ledger with --force."
+        )
     if missing_receipts:
         first = missing_receipts[0]
-        return f"it lacks {first.data_set}, entry {first.entry}, which a run has a receipt of"
-    seen, (ident, count) = HighWaterMark(file).read(), kept._store.size
-    if seen is not None and (seen[0] != ident or seen[1] > count):
-        what = "another ledger" if seen[0] != ident else f"{seen[1]:,} entries, and this one has {count:,}"
-        return f"there was {what}"
-    return ""
+        what = f"it lacks {first.data_set}, entry {first.entry}, which a run has a receipt of"
+    elif seen is not None and seen[1] > count:
+        what = f"the ledger had {seen[1]:,} entries, and the backup has {count:,}"
+    else:
+        return ""
+    return (
+        f"is older than the ledger was: {what}. Use a newer backup. If there is none, --force restores this "
+        "one, and the missing releases are no longer counted."
+    )

@@ -42,11 +42,13 @@ class IntegrityViolation:
         data_set: Name of the dataset; empty for the key of the ledger.
         entry: Number of the entry.
         why: Reason.
+        other_ledger: Whether a receipt of the entry belongs to another ledger, so nothing is missing here.
     """
 
     data_set: str
     entry: int
     why: str
+    other_ledger: bool = False
 
 
 def stored_data_set_names(connection: sa.Connection) -> list[str]:

@@ -35,7 +35,7 @@ from graphveil.privacy.events import (
     worst_case_ldp_reports,
 )
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_upper_bound, percent_up
+from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_delta, format_upper_bound, percent_up
 from graphveil.privacy.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -54,7 +54,7 @@ GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
 FALSE_POSITIVE_RATE = 0.01
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Guarantee:
     """Guarantee of a trained object: the protected unit, the outputs, and what is not covered.
 
@@ -91,6 +91,8 @@ class Guarantee:
     >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
     >>> round(g.epsilon, 3), round(g.max_tpr(), 4)
     (1.0, 0.0173)
+    >>> g
+    Guarantee(unit='undirected-edge', epsilon=1, delta=1e-07, releases=1)
     """
 
     unit: str
@@ -449,6 +451,18 @@ class Guarantee:
         """
         checks.integer_at_least(1, runs=runs)
         return Guarantee.compose([self] * runs)
+
+    def __repr__(self) -> str:
+        """Show the unit and the bound, rounded up, and whether the guarantee is invalid."""
+        parts = [
+            f"unit={self.unit!r}",
+            f"epsilon={format_upper_bound(self.epsilon)}",
+            f"delta={format_delta(self.delta)}",
+            f"releases={self.releases}",
+            *(["valid=False"] if not self.valid else []),
+            *(f"additional {one!r}" for one in self.additional),
+        ]
+        return f"Guarantee({', '.join(parts)})"
 
     def summary(self) -> str:
         """Return the meaning of the guarantee, for readers who do not know differential privacy.

@@ -37,6 +37,25 @@ from graphveil.privacy import ByGroup, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import Query, ReleasePlan
 
+_STAGES = {
+    "push": "out-edge aggregation",
+    "hop": "sum over neighbors",
+    "edge counts": "counts of edges by class pair",
+    "graph": "noisy graph",
+    "neighbor counts": "counts of neighbors by class",
+    "tally": "counts of correct predictions",
+    "outcomes": "counts of correct and wrong predictions",
+}
+
+
+def stage_text(stage: str) -> str:
+    """Return the printed name of a stage.
+
+    >>> stage_text("hop"), stage_text("training")
+    ('sum over neighbors', 'training')
+    """
+    return _STAGES.get(stage, stage)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -70,8 +89,9 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """What the stage is called where people read it."""
-        return self.kind if self.count == 1 else f"{self.kind} x {self.count}"
+        """The printed name, with the number of equal queries."""
+        name = stage_text(self.kind)
+        return name if self.count == 1 else f"{name} x {self.count}"
 
     @property
     def noise(self) -> str:
@@ -106,7 +126,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     >>> from graphveil.privacy import UndirectedEdge
     >>> (stage,) = stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7))
     >>> stage.name, stage.noise, round(stage.share, 6)
-    ('hop x 2', 'std 10', 1.0)
+    ('sum over neighbors x 2', 'std 10', 1.0)
     """
     if plan is None:
         return ()
@@ -145,22 +165,20 @@ def unequal_shares_note(stages: Sequence[Stage]) -> str:
     of_records = any(stage.pays for stage in stages)
     if of_records or sum(stage.share for stage in stages) <= 1 + 1e-6:  # shares are rounded
         return ""
-    return "no edge is charged for all of these in full: the charge depends on the public groups of its ends"
+    return "no edge is charged the full cost of every stage: it depends on the public groups of its endpoints"
 
 
 def unspent_budget_note(given: float | None, spent: float) -> str:
     """Return a note if a plan uses less than its budget, because more budget would not improve it.
 
     >>> unspent_budget_note(20.0, 16.0)
-    'this plan has no use for all of the epsilon 20 that was given; what it leaves stays unspent'
+    'the plan uses less than epsilon 20, because more would not help; the rest stays unspent'
     >>> unspent_budget_note(1.0, 0.9999), unspent_budget_note(None, 3.0)
     ('', '')
     """
     if given is None or spent >= 0.98 * given:  # a search for the noise may leave the rest
         return ""
-    return (
-        f"this plan has no use for all of the epsilon {given:g} that was given; what it leaves stays unspent"
-    )
+    return f"the plan uses less than epsilon {given:g}, because more would not help; the rest stays unspent"
 
 
 @dataclass(frozen=True)

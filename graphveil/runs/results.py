@@ -17,11 +17,12 @@ from graphveil.runs.run_folder import RunFolder
 CONFIDENCE = 0.95
 ABSENT = "n/a"  # an accuracy on nodes without labels
 SAME_FEATURES = (
-    "The mlp learns from the reported features of the method, and reads no edge: it costs nothing more."
+    "The mlp baseline trains on the same perturbed features as the method and reads no edges, so it does not "
+    "use additional privacy budget."
 )
 SAME_REPORTS = (
-    "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "
-    "more."
+    "The mlp baseline trains on the same LDP reports as the method and reads no edges, so it does not use "
+    "additional privacy budget."
 )
 
 

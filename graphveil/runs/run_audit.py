@@ -18,15 +18,16 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
+from graphveil.runs.calibration import stage_text
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
 from graphveil.runs.run_folder import RunFolder, write_json
 
-INTERNAL = "Internal: an audit shows how far the noise goes; keep it with the data."
+INTERNAL = "Internal: do not publish audit results."
 _SAME = 1e-6  # relative, of two epsilons
 _ALWAYS_UNSEEN = (
-    "the training of this run itself: only its queries of protected data are repeated, on other data",
-    "graphs of more nodes than the canaries', and pairs that were not drawn",
-    "timings, memory, file sizes, and the machine's source of randomness",
+    "the training of this run: the audit repeats its queries on other data",
+    "graphs with more nodes than the test graphs, and pairs of neighboring graphs that were not sampled",
+    "timings, memory use, file sizes, and the random number generator of the machine",
 )
 
 Audit = TypeVar("Audit")
@@ -63,15 +64,17 @@ class RunAudit:
         found = []
         if self.planned is not None and not math.isclose(self.planned, self.claimed, rel_tol=_SAME):
             found.append(
-                f"the stored configuration makes a plan of epsilon {self.planned:.6g}, not the claim"
+                f"the plan of the stored configuration has epsilon {self.planned:.6g}, unlike the claim"
             )
         if self.canaries is not None and not self.canaries.is_valid:
             found.append(f"canaries certify epsilon {self.canaries.epsilon:.4g}, above the claim")
-        found += [f"a replay of {stage} breaks its price" for stage, report in self.replays if report.broken]
         found += [
-            f"reports on the {one['part']} reveal more than claimed"
-            for one in self.reports
-            if not one["valid"]
+            f"the neighbor test of {stage_text(stage)} exceeds its claim"
+            for stage, report in self.replays
+            if report.broken
+        ]
+        found += [
+            f"LDP reports of the {one['part']} exceed their claim" for one in self.reports if not one["valid"]
         ]
         return tuple(found)
 
@@ -79,13 +82,14 @@ class RunAudit:
     def bars(self) -> tuple[Bar, ...]:
         """Certified and claimed epsilon, of the whole run and by stage, for a chart."""
         report_parameters = [
-            Bar(f"told {one['part']}", one["epsilon_at_least"], one["claimed"]) for one in self.reports
+            Bar(f"LDP reports, {one['part']}", one["epsilon_at_least"], one["claimed"])
+            for one in self.reports
         ]
         if self.canaries is None:
             return tuple(report_parameters)
-        stages = [Bar(one.stage, one.bound.epsilon, one.claimed) for one in self.canaries.planted]
+        stages = [Bar(stage_text(one.stage), one.bound.epsilon, one.claimed) for one in self.canaries.planted]
         return (
-            Bar("all together", self.canaries.epsilon, self.canaries.claimed),
+            Bar("total", self.canaries.epsilon, self.canaries.claimed),
             *stages,
             *report_parameters,
         )
@@ -118,14 +122,15 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     started, folder = time.perf_counter(), RunFolder(place)
     if not folder.internal.is_dir():
         raise ArtifactError(
-            f"{place} has no internal/ part, where the audit's figures belong; name the whole run folder"
+            f"{place} has no internal/ folder, which an audit reads and writes. A published release cannot "
+            "be audited: use the run folder that train created."
         )
     fitted = load_model(place).fitted
     guarantee, method = fitted.guarantee, fitted.method
     if guarantee.unit == "none" or not guarantee.releases:
         raise ConfigError(
-            f"the run in {place} has no guarantee (unit {guarantee.unit!r}), or releases nothing that costs; "
-            "there is no claim to audit"
+            f"the run in {place} has no privacy guarantee to audit: its unit is {guarantee.unit!r}, or it "
+            "queries no protected data."
         )
     plan = method.plan(fitted.sizes)
     replays, unseen = list[tuple[str, NeighborTestResult]](), list[str]()
@@ -133,13 +138,17 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         for query in dict.fromkeys(plan.queries):
             report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
             if report is None:
-                unseen.append(f"a replay of {query.stage}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}")
+                unseen.append(
+                    f"neighbor test of {stage_text(query.stage)}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}"
+                )
             else:
                 replays.append((query.stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
     reports = _reports(method, fitted.sizes.features or 1, fitted.sizes.classes)
     if canaries is not None:
-        unseen += [f"canaries in {stage}: {why}" for stage, why in canaries.without_canaries.items()]
+        unseen += [
+            f"canaries in {stage_text(stage)}: {why}" for stage, why in canaries.without_canaries.items()
+        ]
     found = RunAudit(
         method=method.name,
         unit=guarantee.unit,
@@ -158,7 +167,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             title=f"Audit: {found.method}, unit {found.unit}",
             lede=INTERNAL,
             chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
-            caption="Bars: the lower bound that canaries certify. Ticks: the claim, which none may pass.",
+            caption="Bars: lower bound from canaries. Ticks: claimed epsilon. No bar may exceed its tick.",
             not_examined=found.unseen,
         )
         write_atomic(folder.internal / "audit.html", page.encode())

@@ -163,7 +163,7 @@ def _add_pages(
         if release_service is not None and "authorization" in request.headers:
             key = admission.authenticate(request.scope)
             budget = await release_service.budget() if key is not None and key.releases else None
-        return _json({"fresh_releases": release_service is not None, "budget": budget, "runs": guarantees})
+        return _json({"new_releases": release_service is not None, "budget": budget, "runs": guarantees})
 
     @app.get(
         "/healthz",

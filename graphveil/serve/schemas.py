@@ -61,7 +61,7 @@ _ERROR_RESPONSES: dict[str, tuple[int, str, str]] = {  # status, kind, message
     "ids_not_found": (
         409,
         "NeedsRelease",
-        "The run does not have the ids at positions {shown}, counted from 0.{numbers} New records need a new "
+        "The run does not have the ids at indices {shown} of `ids`.{numbers} New records need a new "
         "release. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
     ),
     "budget_exhausted": (
@@ -357,7 +357,7 @@ class RunPrivacy(BaseModel):
 class PrivacyResponse(BaseModel):
     """Privacy guarantees, and the remaining budget."""
 
-    fresh_releases: bool = Field(description="Whether the server can make new releases.")
+    new_releases: bool = Field(description="Whether the server can make new releases.")
     budget: dict[str, Any] | None = Field(
         description="Limit, spent and remaining epsilon of this server and of its dataset. Only shown to "
         "keys that may make new releases; null for all others."

@@ -31,7 +31,7 @@ def test_a_valid_run_is_certified_without_violations(invoke: Invoke, run: Path) 
     done = invoke("audit", run, "--pairs", 40)
     assert done.code == 0, done.err
     assert done.out.startswith("Internal:")
-    assert "Certified: epsilon is at least 1." in done.out
+    assert "Canaries: epsilon is at least 1." in done.out
     assert "Not examined" in done.out and "No violation was found." in done.out
     assert SECRET not in done.out + done.err
     found = invoke("audit", run, "--pairs", 40, "--json").json

@@ -61,7 +61,9 @@ def test_check_reports_the_same_errors_without_training(invoke: Invoke, small: l
         becomes["nodes", "segment"].startswith("label: 5 classes: business, family")
         and becomes["edges", "amount"] == "ignored"
     )
-    assert becomes["nodes", "newsletter"] == "feature: 0 or 1" and becomes["nodes", "note"] == "refused"
+    assert (
+        becomes["nodes", "newsletter"] == "feature: 0 or 1" and becomes["nodes", "note"] == "error, see below"
+    )
     words = shlex.split(found["command"])
     assert words[:3] == ["graphveil", "train", "classcode"] and words[-len(FIXED) :] == FIXED
     again = invoke("check", *small, *COLUMNS, *FIXED)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command import Files, Invoke, Progress, changed, other_of, rejected
 
-from graphveil.ledger import Entry, Ledger
+from graphveil.ledger import DataSetLedger, Entry, Ledger
 from graphveil.privacy import PureDP, UndirectedEdge
 
 EDGES = "--unit undirected-edge"
@@ -83,7 +83,7 @@ def test_a_release_beyond_the_budget_is_rejected_with_what_would_fit(invoke: Inv
     larger = changed([*gap, "b", "--ledger", "friends"], "--epsilon", "1.2")
     refused = invoke(*larger)
     assert (refused.code, Path("b").exists()) == (2, False)
-    fits = ("needs epsilon 1.2", "1 of 1.5 at delta 1e-07 are spent", "would still fit", "ledger raise")
+    fits = ("cost epsilon 1.2", "1 of epsilon 1.5 is already spent", "remains for releases", "ledger raise")
     assert all(words in refused.err for words in fits)
     account = invoke("ledger show friends --json").json
     assert account["limit"] == {"epsilon": 1.5, "delta": 1e-07}
@@ -136,6 +136,24 @@ def test_predictions_of_other_graphs_and_released_graphs_are_recorded(
     assert (perturbed["data_set"], perturbed["releases"]) == (predicted["data_set"], 3)
     assert (perturbed["epsilon"] or 0) > 1  # at delta 0, at which the first release has no bound
     assert invoke("predict a --ledger friends").code == 2
+
+
+def test_charges_of_another_process_are_not_reported_as_those_of_a_rejected_run(
+    invoke: Invoke, gap: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert invoke(f"ledger init friends {EDGES} --epsilon 1.5 --delta 1e-7").code == 0
+    record, other = DataSetLedger.record, Ledger(tmp_path / "ledger.sqlite").data_set("friends")
+
+    def overtaken(self: DataSetLedger, entry: Entry) -> None:
+        record(other, Entry("other", "gap", PureDP(1.0), unit=UndirectedEdge()))
+        record(self, entry)
+
+    monkeypatch.setattr(DataSetLedger, "record", overtaken)
+    refused = invoke(*gap, "a", "--ledger", "friends")
+    assert refused.code == 2, refused.err
+    assert "cannot be refunded" not in refused.err
+    assert refused.err.count("No privacy budget was spent.") == 1
+    assert [entry.release_id for entry in other.entries] == ["other"]
 
 
 def test_a_ledger_recognizes_its_data(invoke: Invoke, gap: list[str], files: Files, tmp_path: Path) -> None:

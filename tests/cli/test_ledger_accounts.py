@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import NODES, Files, Invoke, read, write
+from command import NODES, Files, Invoke, environment, read, write
 
 from graphveil.ledger import Entry, Ledger
 from graphveil.privacy import parse_unit
@@ -284,6 +284,11 @@ def test_receipts_backups_and_older_copies_by_command(
     assert (refused.code, "which a run has a receipt of" in refused.err) == (2, True)
     forced = invoke("ledger restore copy.sqlite --runs runs --force --json")
     assert (forced.code, forced.json["data_sets"]) == (0, ["data-1"])
+    with environment(GRAPHVEIL_LEDGER=str(tmp_path / "b.sqlite")):
+        assert invoke(*gap, "--epsilon", "1", "--out", "other").code == 0
+    strange = invoke("ledger check-runs runs/a other")
+    assert (strange.code, "--force" in strange.out) == (1, False)
+    assert "1 receipt of 2 belong" in strange.out and "lacks" not in strange.out
     Path("runs/b/internal/receipts.json").write_text(json.dumps({"receipts": [1]}))
     assert invoke("ledger check-runs runs/b").code == 2
 
@@ -307,7 +312,7 @@ def test_every_command_reads_the_account_of_a_protocol(invoke: Invoke, files: Fi
     head, *rows = read(files.nodes)
     write(files.nodes, [head, *([*row[:3], "t1"] for row in rows)])
     refused = invoke(*answer, "n.csv")
-    assert (refused.code, "epsilon 0.11 at that delta would still fit" in refused.err) == (2, True)
+    assert (refused.code, "At most epsilon 0.11 remains for a release" in refused.err) == (2, True)
     for words in (["list"], ["show"], ["verify"]):
         assert invoke("ledger", *words).code == 0
         assert invoke("ledger", *words, "--json").code == 0

@@ -348,7 +348,15 @@ def test_a_prediction_of_another_graph_is_charged(invoke: Invoke, files: Files, 
 def test_calibrate_shows_the_share_of_each_group(invoke: Invoke) -> None:
     base = ["calibrate gap --nodes-count 20000 --private-metrics", *OWNER]
     printed = invoke(*base).out
-    for words in ("training", "push x 2", "outcomes", "train", "val", "Rényi", "Cross-check"):
+    for words in (
+        "training",
+        "out-edge aggregation x 2",
+        "counts of correct and wrong predictions",
+        "train",
+        "val",
+        "Rényi",
+        "Cross-check",
+    ):
         assert words in printed
     record = invoke(*base, "--json").json
     assert record["epsilon"] <= 1 < record["epsilon_renyi"]

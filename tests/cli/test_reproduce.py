@@ -50,7 +50,7 @@ def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
 
 def test_unpublished_data_are_reported_missing(invoke: Invoke) -> None:
     listed = invoke("reproduce list heterorr:flickr-mir")
-    assert "not here" in listed.out and "nodes.parquet" in listed.out
+    assert "not available" in listed.out and "nodes.parquet" in listed.out
     done = invoke("reproduce heterorr:flickr-mir --runs 1 --jobs 1 --out r")
     assert done.code == 2 and "read_graph" in done.err
     assert not Path("r").exists()

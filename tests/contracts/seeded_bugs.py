@@ -3390,7 +3390,7 @@ BUGS = [
         name="restore_ignores_receipts",
         edits=[
             (
-                "graphveil.ledger.sql_ledger:_older",
+                "graphveil.ledger.sql_ledger:_lacking",
                 "if missing_receipts:",
                 "if False:",
             ),

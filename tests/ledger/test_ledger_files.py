@@ -336,10 +336,31 @@ def test_an_older_backup_is_restored_with_force_only(path: Path, tmp_path: Path,
             file.unlink()
     if known_by == "another ledger":
         Ledger(path).close()
-    with pytest.raises(ConfigError, match="older than the ledger was"):
+    why = "backup of another ledger" if known_by == "another ledger" else "older than the ledger was"
+    with pytest.raises(ConfigError, match=why):
         restore(tmp_path / "backup", path, receipts=receipts)
     restore(tmp_path / "backup", path, receipts=receipts, force=True).close()
     assert releases_in(path) == 3
+
+
+def test_receipts_of_another_ledger_are_never_restored_with_force(path: Path, tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "other.sqlite")
+    other.init("friends", "undirected-edge")
+    friends = other.data_set("friends")
+    friends.record(entry("d"))
+    receipts = [vars(one) for one in friends.receipts]
+    (found,) = Ledger(path).missing_receipts(receipts)
+    assert found.other_ledger and found.why == "this release was recorded in another ledger"
+    assert other.missing_receipts(receipts) == []
+    other.close()
+    ledger = Ledger(path)
+    ledger.backup(tmp_path / "backup")
+    ledger.close()
+    for force in (False, True):
+        with pytest.raises(ConfigError, match="belong to another ledger") as raised:
+            restore(tmp_path / "backup", path, receipts=receipts, force=force)
+        assert "force" not in str(raised.value)
+    assert not list(tmp_path.glob("*replaced*"))
 
 
 def test_a_damaged_backup_is_not_restored(path: Path, tmp_path: Path) -> None:

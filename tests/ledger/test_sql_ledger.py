@@ -30,10 +30,10 @@ def test_a_budget_of_three_grants_three(ledger: Ledger) -> None:
         friends.check(entry(name))
         friends.record(entry(name))
     with pytest.raises(
-        BudgetError, match=r"needs epsilon 0\.1, and 0\.3 of 0\.3 .* Nothing is left for a release like it"
+        BudgetError, match=r"costs epsilon 0\.1, but 0\.3 of epsilon 0\.3 .* No budget remains for a release"
     ):
         friends.record(entry("d"))
-    with pytest.raises(BudgetError, match="refuses"):
+    with pytest.raises(BudgetError, match="already spent"):
         friends.check(entry("d"))
     assert (len(friends), [one.release_id for one in friends.entries]) == (3, ["a", "b", "c"])
     assert ledger.verify() == []
@@ -88,7 +88,7 @@ def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
     friends.record(entry("a"))
     friends.record(entry("b", ApproximateDP(0.2), NodeRecord()))
     for exceeding in (entry("c"), entry("d", unit=NodeRecord())):
-        with pytest.raises(BudgetError, match="refuses"):
+        with pytest.raises(BudgetError, match="already spent"):
             friends.record(exceeding)
     for unit in (NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=5)):
         with pytest.raises(
@@ -104,9 +104,11 @@ def test_suggests_a_larger_delta_when_delta_is_used_up(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon=50, delta="1e-7")
     friends = ledger.data_set("friends")
     friends.record(entry("one", ApproximateDP(1.0, 1e-7)))
-    with pytest.raises(BudgetError, match=r"no smaller epsilon would fit. Raise the limit's delta") as error:
+    with pytest.raises(
+        BudgetError, match=r"a smaller epsilon does not help. Raise the delta of the limit"
+    ) as error:
         friends.record(entry("two", ApproximateDP(1.0, 1e-7)))
-    assert "would still fit" not in str(error.value)
+    assert "remains" not in str(error.value)
 
 
 def test_a_limit_is_raised_for_a_reason_and_never_lowered(ledger: Ledger) -> None:

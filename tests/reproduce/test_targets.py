@@ -55,7 +55,7 @@ def test_quick_is_a_part_of_the_target_and_facts_are_complete(target: Reproducti
     for line in target.lines:
         assert set(target.places(line, quick=True)) <= set(target.places(line, quick=False))
     facts = describe(target, None)
-    assert facts[0] == ("shows", target.title) and len(facts) > len(target.lines)
+    assert facts[0] == ("content", target.title) and len(facts) > len(target.lines)
     assert overview(target, None)["cells"] > 0
 
 

@@ -98,7 +98,7 @@ def test_one_of_several_runs_is_named(ask: Ask, folder: Path, tmp_path: Path) ->
 
 def test_the_privacy_endpoint_returns_the_guarantee_of_the_release(client: TestClient, folder: Path) -> None:
     answer, guarantee = client.get("/v1/privacy").json(), read_guarantee(folder).guarantee
-    assert answer["fresh_releases"] is False
+    assert answer["new_releases"] is False
     assert answer["runs"] == [{"run": "friends", "guarantee": guarantee.as_dict()}]
     assert answer["runs"][0]["guarantee"]["statement"] == guarantee.formal_statement()
 

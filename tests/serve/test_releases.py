@@ -80,7 +80,7 @@ class Served:
 
     def budget(self) -> dict[str, Any]:
         answer = self.client.get("/v1/privacy").json()
-        assert answer["fresh_releases"] is True
+        assert answer["new_releases"] is True
         return dict(answer["budget"])
 
 

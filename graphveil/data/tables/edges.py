@@ -153,7 +153,8 @@ def _problem(
         return f"column {name!r} has missing values; drop the rows that lack one (--unknown-ids drop)", True
     return (
         f"column {name!r} of the edges holds ids that column {nodes.name!r} of the nodes ({nodes.kind}) "
-        "lacks; add those nodes or drop those edges (--unknown-ids drop)",
+        "lacks; add those nodes (also nodes of a training graph, in a new graph) or drop those edges "
+        "(--unknown-ids drop)",
         True,
     )
 

@@ -313,7 +313,7 @@ def _inspect_nodes(
     for name in chosen:
         rule = features.rule(table, name, found.problems)
         kind = _type(table, name)
-        becomes = "refused" if rule is None else f"feature: {rule.words()}"
+        becomes = "error, see below" if rule is None else f"feature: {rule.words()}"
         found.columns.append(ColumnFact("nodes", name, kind, becomes))
         if rule is not None:
             rules.append(rule)

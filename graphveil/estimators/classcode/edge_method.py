@@ -292,7 +292,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
 
     Args:
         privacy_config: Unit and budget.
-        edge_plan: Queries of the edges of a graph.
+        edge_plan: Queries of the edges of another graph, with the noise of the fit.
         classes: C.
         networks: Feature networks.
         distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
@@ -454,7 +454,7 @@ class EdgeLevelClassCode(Method):
         distilled = estimator.distilled
         trained = TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
-            edge_plan=self.edge_plan,
+            edge_plan=self.edge_plan.resolved(self.privacy_config, self.sizes_of(graph)),
             classes=graph.num_classes,
             networks=public.networks,
             distilled=() if distilled is None else distilled.networks,
@@ -494,7 +494,7 @@ class EdgeLevelClassCode(Method):
             weight_model = EdgeWeightModel(weighting.similarity, network)
         return TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
-            edge_plan=self.edge_plan,
+            edge_plan=self.edge_plan.resolved(self.privacy_config, sizes),
             classes=classes,
             networks=networks,
             distilled=distilled,

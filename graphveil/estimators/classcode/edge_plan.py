@@ -5,7 +5,7 @@ summed (``BudgetAllocation``): class-pair counts first, then one round of sums, 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -157,6 +157,14 @@ class EdgeReleaseConfig:
             and not self.has_few_labels(sizes)
             and privacy_config.budget >= MIN_EPSILON
         )
+
+    def resolved(self, privacy_config: PrivacyConfig, fitted: PublicSizes) -> "EdgeReleaseConfig":
+        """Return the configuration for other graphs: with the noise of the fit, whatever labels they have.
+
+        The class affinities and the likelihood of the fit are those of its kind of aggregates.
+        """
+        counts = self.counts_neighbors(privacy_config, fitted)
+        return replace(self, noise="laplace" if counts else "gaussian")
 
     def fit_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
         """Return all queries of a fit, as one release."""

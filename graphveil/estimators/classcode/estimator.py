@@ -33,7 +33,8 @@ class ClassCode(Estimator):
     labels are few or GNN messages have weights, class codes are summed instead, in addition to class-pair
     counts: r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
 
-    Another graph is predicted from its own noisy aggregates, which is one release. If a graph has grown, only
+    Another graph is predicted from its own noisy aggregates, which is one release with the noise of the fit,
+    Laplace or Gaussian. If a graph has grown, only
     the new nodes need new aggregates (``predict_proba``). Public labels of its split are used if it has one.
     ``homophily_`` estimates the homophily from the released counts. Near zero, edges add nothing to features
     here, and ``Spectral`` may be more accurate. Aggregates of labeled nodes have more noise than those of

@@ -149,7 +149,7 @@ class FeatureScaling:
             rest = "all other values" if ranged else "values"
             parts.append(
                 f"{rest} beyond {self.bound:g} compressed, each record by its own values alone "
-                "(set feature_range for columns of large values)"
+                "(for columns with large values, set feature_range, or --set feature_range=NAME=LOW:HIGH)"
             )
         return "; ".join(parts)
 

@@ -438,7 +438,7 @@ def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
         "title": target.title,
         "source": target.source,
         "datasets": list(target.datasets),
-        "data": "here" if not missing(target, root) else f"missing: {', '.join(missing(target, root))}",
+        "data": "available" if not missing(target, root) else f"missing: {', '.join(missing(target, root))}",
         "needs": target.needs,
         "cells": _cell_count(target),
         "minutes": ", ".join(f"{minutes:g}" if minutes else "-" for minutes in target.minutes),
@@ -461,8 +461,8 @@ def _cell_count(target: ReproductionTarget) -> int:
 def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
     """Return all fields of a target as names and text."""
     away, mode = missing(target, root), target.modes[0]
-    names = ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
-    facts = [("shows", target.title), ("from", target.source), ("data sets", names)]
+    names = ", ".join(f"{name}{' (not available)' if name in away else ''}" for name in target.datasets)
+    facts = [("content", target.title), ("source", target.source), ("datasets", names)]
     facts.append(("compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))))
     if target.needs:
         facts.append(("needs", target.needs))
@@ -471,17 +471,17 @@ def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, s
         facts.append((f"{axis.label}, --quick", ", ".join(f"{x:g}" for x in axis.quick)))
     for line in target.lines:
         search = "; ".join(f"{key} in {', '.join(map(str, values))}" for key, values in line.search.items())
-        only = "" if line.modes == MODES else f"; {line.modes[0]} mode alone"
+        only = "" if line.modes == MODES else f"; {line.modes[0]} mode only"
         words = f"{line.method}{f', searched: {search}' if search else ''}{only}"
         facts.append((f"{line.panel + ': ' if line.panel else ''}{line.name}", words))
-    facts += [("not run", words) for words in target.left_out(mode, quick=False)]
+    facts += [("not reproduced", words) for words in target.left_out(mode, quick=False)]
     kinds = zip(("in paper mode", "with --quick", "in strict mode"), target.minutes, strict=True)
     known = ", ".join(f"{minutes:g} {how}" for how, minutes in kinds if minutes)
     return [
         *facts,
         ("cells", f"{_cell_count(target):,} in {mode} mode, {RUNS} runs"),
         ("minutes", f"{known}; {RUNS} runs, two jobs"),
-        ("published", f"{len(target.published)} figures"),
+        ("published", f"{len(target.published)} values"),
         *(("deviation of paper mode", words) for words in target.deviations),
         *(("remark", words) for words in target.remarks),
     ]

@@ -106,7 +106,7 @@ _8: _ParameterSets = {"parameters": {"epsilon": 8.0}}
 
 TABLE1 = ReproductionTarget(
     name="gap:table1",
-    title="Data sets after the recipe of GAP",
+    title="Datasets after the preprocessing of GAP",
     source=f"{SOURCE}, Table 1",
     lines=tuple(
         TargetLine(name=name, method="-", measure="statistics", options={"statistic": name})
@@ -189,7 +189,7 @@ FIGURE6 = ReproductionTarget(
 )
 FIGURE7 = ReproductionTarget(
     name="gap:figure7",
-    title="What the encoder is worth",
+    title="Effect of the encoder",
     source=f"{SOURCE}, Figure 7",
     lines=tuple(
         line
@@ -241,7 +241,7 @@ def _hops(panel: str, level: str, epsilon: float) -> tuple[TargetLine, ...]:
 _ALONE = "one hop, noise of K"
 FIGURE8 = ReproductionTarget(
     name="gap:figure8",
-    title="What hops are worth, and what their noise costs",
+    title="Effect of the number of hops, with and without noise",
     source=f"{SOURCE}, Figure 8",
     lines=(
         *_hops("edge level, epsilon 4", EDGE, 4.0),
@@ -263,7 +263,7 @@ FIGURE8 = ReproductionTarget(
 )
 FIGURE9 = ReproductionTarget(
     name="gap:figure9",
-    title="What the bound of degrees is worth",
+    title="Effect of the degree bound",
     source=f"{SOURCE}, Figure 9",
     lines=tuple(
         _gap_ndp(
@@ -443,7 +443,7 @@ def _weighted(name: str, weights: str) -> TargetLine:
 
 WEIGHTED = ReproductionTarget(
     name="weighted:figure3",
-    title="Weights of neighbors: none, by similarity, by learned attention",
+    title="Aggregation weights: none, by similarity, by learned attention",
     source="Weighted Aggregations under Edge-Level Differential Privacy, Figure 3",
     lines=(
         _weighted(_PMA, "one"),

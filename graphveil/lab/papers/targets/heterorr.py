@@ -67,7 +67,7 @@ def _features(name: str, kind: str, steps: int) -> TargetLine:
 
 FEATURES = ReproductionTarget(
     name="heterorr:features",
-    title="FeatureRR and its rivals at equal budgets",
+    title="FeatureRR compared with other feature mechanisms at equal budgets",
     source=f"{SOURCE}, Figure 6",
     lines=tuple(_features(name, kind, steps) for steps in (0, 4) for name, kind in _FEATURES.items()),
     axis=Axis(label="eps_x", keyword="eps_x", values=(0.5, 1.0, 3.0, 5.0, 9.0), quick=(1.0, 9.0)),
@@ -121,7 +121,7 @@ def _edges(share: float, **more: object) -> tuple[TargetLine, ...]:
 
 EDGES = ReproductionTarget(
     name="heterorr:edges",
-    title="EdgeRR and its rivals at equal budgets",
+    title="EdgeRR compared with other graph mechanisms at equal budgets",
     source=f"{SOURCE}, Figure 7",
     lines=tuple(line for share in (0.05, 0.2) for line in _edges(share)),
     axis=Axis(label="epsilon", keyword="epsilon", values=(0.1, 0.5, 1.0, 2.0), quick=(0.5, 2.0)),
@@ -205,7 +205,7 @@ LINKTELLER = ReproductionTarget(
 )
 RECONSTRUCTION = ReproductionTarget(
     name="heterorr:reconstruction",
-    title="Records read back from what was sent",
+    title="Reconstruction of features from LDP reports",
     source=f"{SOURCE}, Figure 8",
     lines=tuple(
         TargetLine(

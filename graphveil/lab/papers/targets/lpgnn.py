@@ -63,7 +63,7 @@ def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
 
 MECHANISMS = ReproductionTarget(
     name="lpgnn:mechanisms",
-    title="What randomizes features: multi-bit and its rivals",
+    title="Feature mechanisms: multi-bit compared with others",
     source=f"{SOURCE}, Table of mechanisms",
     lines=tuple(
         _line(
@@ -121,7 +121,7 @@ LABELS = ReproductionTarget(
 )
 KPROP = ReproductionTarget(
     name="lpgnn:kprop",
-    title="Steps of KProp on features and on labels",
+    title="Number of KProp steps for features and labels",
     source=f"{SOURCE}, Figures of KProp",
     lines=(
         *(
@@ -155,7 +155,7 @@ KPROP = ReproductionTarget(
 )
 BACKBONES = ReproductionTarget(
     name="lpgnn:backbones",
-    title="Networks behind KProp",
+    title="Network architectures with KProp",
     source=f"{SOURCE}, Figure of backbones",
     lines=tuple(
         _line(
@@ -250,7 +250,7 @@ def _simgat(kind: str) -> tuple[TargetLine, ...]:
 
 SIMGAT = ReproductionTarget(
     name="simgat:results",
-    title="Similar nodes in place of a hop: SimGAT with k - 1 hops against KProp with k",
+    title="Similar nodes instead of a hop: SimGAT with k - 1 hops, KProp with k",
     source="SimGAT (Ameen, Emireddy, Stevens; slides), Preliminary results",
     lines=(*_kprop(_KPROP, 0), *_kprop("KProp(k - 1)", 1), *_simgat("multihop"), *_simgat("deepwalk")),
     axis=Axis(label="eps_x", keyword="eps_x", values=(0.01, 0.1, 1.0, 2.0, 3.0), quick=(0.1, 1.0)),
