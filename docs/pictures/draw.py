@@ -194,20 +194,21 @@ def caption(
 def logo() -> Figure:
     """Return the logo: a graph of which one edge is veiled."""
     figure, axes = canvas(64, 64)
+    figure.patch.set_visible(False)  # it stands on a light or a dark bar
     places = [(14, 18), (50, 14), (46, 50), (14, 48)]
     for a, b in ((0, 1), (1, 2), (0, 3)):
-        axes.plot(*zip(places[a], places[b], strict=True), color="#8fb3ff", linewidth=3)
+        axes.plot(*zip(places[a], places[b], strict=True), color="#4f7fe0", linewidth=3)
     axes.plot(
         *zip(places[2], places[3], strict=True), color="#e69f00", linewidth=3, linestyle=(0, (1.5, 1.2))
     )
     for x, y in places:
-        axes.add_patch(Circle((x, y), 8, facecolor="#ffffff", edgecolor="#8fb3ff", linewidth=2, zorder=2))
+        axes.add_patch(Circle((x, y), 8, facecolor="#ffffff", edgecolor="#4f7fe0", linewidth=2, zorder=2))
     return figure
 
 
 def units() -> Figure:
     """Return a pair of neighboring graphs for each privacy unit."""
-    figure, axes = canvas(560, 690)
+    figure, axes = canvas(468, 690)
     shape = [(36, 30), (96, 18), (126, 62), (70, 86), (24, 76)]
     edges = [(0, 1), (1, 2), (2, 3), (0, 4)]
     rows: list[tuple[str, str, dict[str, Any]]] = [
@@ -232,17 +233,17 @@ def units() -> Figure:
         words, line = meaning.split(), ""
         lines = []
         for word in words:
-            if len(line) + len(word) > 28:
+            if len(line) + len(word) > 22:
                 lines.append(line)
                 line = ""
             line = f"{line} {word}".strip()
         for number, text in enumerate((*lines, line)):
             caption(axes, 12, top + 58 + 16 * number, text)
         for side, hidden in enumerate((False, True)):
-            moved = [(x + 230 + 170 * side, y + top) for x, y in shape]
+            moved = [(x + 168 + 152 * side, y + top) for x, y in shape]
             kept = [edge for edge in edges if edge not in style.get("different", ())]
             nodes_and_edges(axes, moved, kept, hidden=hidden, **style)
-        caption(axes, 388, top + 50, "~", size=17, bold=True, center=True)
+        caption(axes, 316, top + 50, "~", size=17, bold=True, center=True)
     return figure
 
 
@@ -353,7 +354,7 @@ def panels(titles: Sequence[tuple[str, str]]) -> tuple[Figure, Axes, list[tuple[
         style = {"boxstyle": "round,pad=0,rounding_size=6", "facecolor": "#ffffff", "edgecolor": "#c9ced6"}
         axes.add_patch(FancyBboxPatch((x, y), PANEL - 4, 206, linewidth=1, **style))
         caption(axes, x + 12, y + 18, f"{number}  {title}", bold=True, size=12.5)
-        caption(axes, x + 12, y + 192, note, size=11)
+        caption(axes, x + 12, y + 192, note, size=12)
     return figure, axes, corners
 
 
@@ -398,7 +399,7 @@ def classcode() -> Figure:
     for mean, color in ((60, BLUE), (112, GREEN)):
         axes.plot(x + 34 + grid, y + 150 - 90 * np.exp(-((grid - mean) ** 2) / 700), color=color)
     axes.plot([x + 30, x + 214], [y + 150, y + 150], color=SOFT, linewidth=1)
-    caption(axes, x + 60, y + 164, "noisy count of class k", size=10.5)
+    caption(axes, x + 60, y + 164, "noisy count of class k", size=12)
     ring(axes, at[3], colors=[*CLASSES[:6], GREEN])
     return figure
 
@@ -431,7 +432,7 @@ def gap() -> Figure:
         box(axes, x + 14 + 78 * step, y + 78, 62, [label], BLUE if step else SOFT)
         if step:
             arrow(axes, (x + 76 + 78 * (step - 1), y + 94), (x + 92 + 78 * (step - 1), y + 94), ORANGE)
-            caption(axes, x + 70 + 78 * (step - 1), y + 128, "A + noise", size=9.5)
+            caption(axes, x + 70 + 78 * (step - 1), y + 128, "A + noise", size=12)
     ring(axes, at[3], colors=[*CLASSES[:6], GREEN])
     return figure
 
@@ -447,7 +448,7 @@ def lpgnn() -> Figure:
         ]
     )
     ring(axes, at[0], colors=[ORANGE] * 7, edges=[])
-    caption(axes, at[0][0] + 44, at[0][1] + 76, "x, y → report", size=10.5)
+    caption(axes, at[0][0] + 44, at[0][1] + 76, "x, y → report", size=12)
     ring(axes, at[1], colors=[BLUE] * 7)
     x, y = at[2]
     box(axes, x + 16, y + 56, 96, ["GNN", "P(y | x)"], BLUE)
@@ -669,7 +670,7 @@ def audit() -> Figure:
     )
     names = [f"{method}, {unit}" for method, unit, *_ in rows]
     values = np.array([[int(value) for value in row[2:]] for row in rows])
-    figure = Figure(figsize=(500 / 72, (18 * len(rows) + 70) / 72), layout="constrained")
+    figure = Figure(figsize=(420 / 72, (19 * len(rows) + 70) / 72), layout="constrained")
     axes = figure.subplots()
     axes.imshow(values, cmap="Blues", vmin=50, vmax=110, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
@@ -679,12 +680,12 @@ def audit() -> Figure:
             str(value),
             ha="center",
             va="center",
-            fontsize=9.5,
+            fontsize=11,
             color="#ffffff" if value > 90 else INK,
         )
     axes.set_xticks(range(5), ("0.5", "1", "2", "4", "8"))
-    axes.set_yticks(range(len(names)), names, fontsize=9.5)
-    axes.set(xlabel="claimed epsilon (cells: certified, % of the claim)")
+    axes.set_yticks(range(len(names)), names, fontsize=11)
+    axes.set(xlabel="claimed epsilon\n(cells: % certified)")
     axes.grid(visible=False)
     axes.autoscale(enable=False)
     axes.set(xlim=(-0.5, 4.5), ylim=(len(rows) - 0.5, -0.5))
