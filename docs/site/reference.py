@@ -120,7 +120,9 @@ def escape(text: str) -> str:
 
 
 def options(name: str, command: Any, level: int) -> list[str]:
-    """Return the usage line and the options of a command, panel by panel."""
+    """Return the usage line, the options panel by panel, and the examples of a command."""
+    from graphveil.cli.help import examples_text
+
     context = command.context_class(command, info_name=f"graphveil {name}")
     usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
     lines = ["", "```console", f"$ {usage}", "```"]
@@ -134,7 +136,9 @@ def options(name: str, command: Any, level: int) -> list[str]:
         lines += ["", f"{'#' * level} {panel}", ""]
         for parameter in parameters:
             lines += [heading(parameter), f":   {details(parameter)}", ""]
-    return lines
+    examples = examples_text(name).rstrip().removeprefix("Examples:\n").splitlines()
+    shown = [re.sub(r"^  (?=graphveil )", "$ ", line) for line in examples]
+    return [*lines, f"{'#' * level} Examples", "", "```console", *shown, "```"]
 
 
 def heading(parameter: Any) -> str:

@@ -36,7 +36,7 @@ class DataOptions:
 
 @grouped
 def linkteller(
-    run: options.RunFolderArgument,
+    run: options.WholeRunFolderArgument,
     data: DataOptions,
     count: Annotated[int, flag(_ATTACK, "--count", "Number of sampled nodes.", min=2)] = 500,
     sampling: Annotated[
@@ -91,7 +91,7 @@ def linkteller(
 
 @grouped
 def topology(
-    run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
+    run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Infer all edges of a run's graph, also with half of the pairs known."""
     from graphveil.lab.attacks import LinkSettings
@@ -104,7 +104,7 @@ def topology(
 
 @grouped
 def membership(
-    run: options.RunFolderArgument,
+    run: options.WholeRunFolderArgument,
     data: DataOptions,
     per_class: Annotated[
         int, flag(_ATTACK, "--per-class", "Number of nodes per class in the shadow graph.", min=5)
@@ -155,7 +155,7 @@ def membership(
 
 @grouped
 def reconstruction(
-    run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
+    run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Reconstruct features from the LDP reports of a run."""
     from graphveil.lab.attack_target import INTERNAL, attack_features
@@ -181,7 +181,7 @@ def reconstruction(
 
 @grouped
 def poisoning(
-    run: options.RunFolderArgument,
+    run: options.WholeRunFolderArgument,
     data: DataOptions,
     strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],

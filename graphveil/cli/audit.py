@@ -14,7 +14,7 @@ _ANY = 100.0  # a certifiable epsilon above it is not printed
 
 
 def audit(
-    run: options.RunFolderArgument,
+    run: options.WholeRunFolderArgument,
     pairs: Annotated[
         int, typer.Option("--pairs", min=1, help="Number of pairs of neighboring datasets per query.")
     ] = 200,

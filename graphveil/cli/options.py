@@ -77,6 +77,10 @@ RunFolderArgument = Annotated[
     Path,
     typer.Argument(metavar="RUN", help="Run folder, or a copy of its release/ folder.", show_default=False),
 ]
+WholeRunFolderArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Run folder with release/ and internal/.", show_default=False),
+]
 Json = Annotated[bool, flag("Output", "--json", "Print one JSON object to standard output.")]
 
 # -- data ------------------------------------------------------------------------------------------------
