@@ -6,7 +6,7 @@ the noise. There are as many releases as the claim needs for a bound of about ni
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, singledispatch
 from typing import Any
@@ -18,6 +18,14 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repeated_runs, summed_gaussian
+from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law
+from graphveil.audit.query_neighbor_tests import (
+    NeighborView,
+    has_row_per_node,
+    law,
+    reason_without_example,
+)
+from graphveil.audit.small_graphs import adjacency, family
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain, Integers
@@ -66,7 +74,7 @@ from graphveil.release import (
 )
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.keys import canonical
-from graphveil.release.query import Query
+from graphveil.release.query import Query, QueryData
 
 Floats = npt.NDArray[np.float64]
 Coins = npt.NDArray[np.bool_]
@@ -74,17 +82,6 @@ RowQuery = Callable[[Any, Coins], Floats]
 
 BLUR = 0.08  # how far below mu its bound may lie on average, relative
 _MAX_ROUNDS = 64
-_PAPER = "the published mechanism is known to violate its claim"
-WITHOUT_CANARIES = {  # kinds of queries without canaries, and the reasons
-    "TreeSearchQuery": (
-        "the random walk over trees reveals far less than its bound, so canaries cannot come near the bound"
-    ),
-    "ChunkDensityQuery": _PAPER,
-    "ChunkResponseQuery": _PAPER,
-    "SeededCellsQuery": _PAPER,
-    "SeededResponseQuery": _PAPER,
-    "SeededTotalQuery": _PAPER,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +181,11 @@ class CanaryResult:
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
     """Insert canaries into a query and return the result, or why there are none.
 
-    A new kind of query registers here; a kind that cannot have canaries is listed in ``WITHOUT_CANARIES``
-    with its reason.
+    By default each release has one canary: one of two neighboring small graphs is answered, those of a few
+    hundred whose answers differ most by the query's own law. Kinds of queries whose releases have room for
+    many canaries at once register a function here, which needs less time and certifies more.
     """
-    return WITHOUT_CANARIES[type(query).__name__]
+    return reason_without_example(query) or _of_small_graphs(query, context)
 
 
 def planted(
@@ -217,6 +215,84 @@ def of_rounds(
         scores.append(score(coins))
         present.append(coins)
     return of_scores(query, context, np.concatenate(scores), np.concatenate(present))
+
+
+# -- any query with example data: one pair of small graphs, and one canary in each release ------------------
+
+_FAMILIES, _NEIGHBORS = 60, 4  # small graphs, and neighbors of each, among which the pair is searched
+_RECORDS = 1 << 11  # releases of single canaries
+
+
+@dataclass(frozen=True, eq=False)
+class _SmallGraph:
+    """A small graph as a release reads it."""
+
+    view: NeighborView
+    data: QueryData[Any]
+    own_rows: list[int]  # which only the changed node receives
+
+    def answer(self, run: Any, query: Query) -> Law:
+        """Return the law around an answer: around the exact one it is the law of noisy answers."""
+        edges = adjacency(self.view.graph, self.view.public, weighted=query.reads_edge_weights)
+        found: Floats = run(query, edges, self.view.groups if query.needs_groups else None, self.data)
+        found[self.own_rows] = 0.0
+        return law(query, self.view, found)
+
+
+def _of_small_graphs(query: Query, context: CanaryContext) -> CanaryResult | str:
+    """Release one of two neighbors, and compare how likely the answer is under both."""
+    best, largest = None, 0.0
+    for pair in _small_pairs(query, context):
+        before, after = (one.answer(context.exact, query) for one in pair)
+        loss = before.against(after, 0.0)
+        if max(loss.mu, loss.pure) > largest:
+            best, largest, mu = (pair, before, after), max(loss.mu, loss.pure), loss.mu
+    if best is None:
+        return "no pair of small graphs differs in its answer"
+    pair, before, after = best
+    present, ratios = context.coins(_RECORDS), np.empty(_RECORDS)
+    for number, inside in enumerate(present):
+        seen = pair[int(inside)].answer(context.noisy, query)
+        ratios[number] = _log_likelihood(after, seen) - _log_likelihood(before, seen)
+    if mu:
+        return of_scores(query, context, ratios / mu, present)
+    bound = context.counted(ratios > 0, present)
+    return planted(query, context, _RECORDS, PureDP(bound.epsilon), bound)
+
+
+def _small_pairs(query: Query, context: CanaryContext) -> Iterator[tuple[_SmallGraph, _SmallGraph]]:
+    """Yield neighboring small graphs that differ in a record, or edge, of the context's groups."""
+    unit, seed = context.unit, int(context.rng.integers(1 << 30))
+    for number in range(_FAMILIES):
+        drawn = family(unit, np.random.default_rng([seed, number]), (seed, number))
+        for neighbor in () if drawn is None else drawn.neighbors[:_NEIGHBORS]:
+            assert drawn is not None
+            groups = torch.full((drawn.public.nodes,), context.group)
+            if not isinstance(unit, NodeUnit):
+                groups[list(neighbor.place)] = torch.tensor(context.pair)
+            view = NeighborView(drawn.graph, drawn.public, groups % query.groups, 0)
+            other = replace(view, graph=neighbor.graph)
+            first = query.example_data(view)
+            second = query.example_data(other) if isinstance(unit, NodeUnit) else first
+            if first is not None and second is not None:
+                private = has_row_per_node(query) and isinstance(unit, NodeBoundedDegree)
+                own = list(neighbor.place) if private else []
+                yield _SmallGraph(view, first, own), _SmallGraph(other, second, own)
+
+
+def _log_likelihood(found: Law, seen: Law) -> float:
+    """Return the log-likelihood of an answer under a law, up to a number that is the same for neighbors.
+
+    ``seen`` is the law around the answer.
+    """
+    match found, seen:
+        case GaussianLaw(), GaussianLaw():
+            return -float(np.square((seen.value - found.value) / found.sigma).sum()) / 2
+        case LaplaceLaw(), LaplaceLaw():
+            return -float(np.abs((seen.value - found.value) / found.scale).sum())
+        case FlipLaw(), FlipLaw():
+            return float(np.log(np.where(seen.bits == found.bits, 1 - found.flip, found.flip)).sum())
+    raise NotImplementedError(f"answers of {type(found).__name__} have no canaries in small graphs")
 
 
 # -- rows: disjoint stars and sources ----------------------------------------------------------------------
@@ -326,7 +402,6 @@ def _of_rows(
 
 # More classes and candidates than the query has: the noise has the same law, and each canary its own count.
 _CLASSES, _CANDIDATES = 64, 1 << 12
-_RECORDS = 1 << 11  # releases of single records
 
 
 @insert_canaries.register

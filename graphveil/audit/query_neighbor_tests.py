@@ -4,15 +4,14 @@ Both graphs are queried alike, so answers differ by the edges or records that di
 noise is compared with the loss that the plan's events charge for this pair. Nothing else may differ: no
 shape, no requested noise, and no row that the difference does not reach.
 
-A new kind of query registers its inputs (``query_data``), and its ``law`` if its noise is not Gaussian.
-It is then tested under every unit that it has a bound for. Inputs that belong to records are a function of
-the records; all others are drawn from public facts.
+Inputs and laws come from the queries themselves (``example_data``, ``law``), so a new kind of query is tested
+under every unit that it has a bound for. Inputs that belong to records are a function of the records; all
+others are drawn from public facts.
 """
 
 import math
 import time
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from itertools import product
 from typing import Any
 
@@ -43,8 +42,11 @@ from graphveil.audit.small_graphs import (
     mutual_edges,
 )
 from graphveil.audit.zero_noise import Draw, RecordingZeroNoise, zero_noise_plan
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError
 from graphveil.ledger import MemoryLedger
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.privacy import (
     ApproximateDP,
     ByGroup,
@@ -65,49 +67,14 @@ from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.unit import NodeUnit
 from graphveil.propagation import safe_unit
-from graphveil.release import (
-    AccuracyCountData,
-    AccuracyCountQuery,
-    BlockCountData,
-    BlockCountQuery,
-    EdgeAttentionData,
-    EdgeAttentionQuery,
-    EdgeCountData,
-    EdgeCountQuery,
-    EdgeResponseData,
-    EdgeResponseQuery,
-    EdgeTotalData,
-    EdgeTotalQuery,
-    NeighborCountData,
-    NeighborCountQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Release,
-)
-from graphveil.release.dendrogram import Dendrogram
+from graphveil.release import OutEdgeSumQuery, Release
 from graphveil.release.query import Query, QueryData
-from graphveil.release.weights import Similarity
 
 Floats = npt.NDArray[np.float64]
 PAIRS = 200
 ROUNDING = 1e-6  # relative: answers are float32
 _WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)  # lengths of vectors, in units of their bound
 _LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
-NOT_NEIGHBOR_TESTED = {  # kinds of queries without a neighbor test on small graphs, and the reasons
-    "DPSGDQuery": "the method decides what the steps read; its own tests cover them",
-    "TreeStepsQuery": "the method decides what the steps read; tests of sampled ego graphs cover them",
-    "TopNodePairsQuery": "node pairs compete for the top places, so no pair has a distribution of its own",
-    "TreeSearchQuery": "a random walk; unit tests enumerate its distribution",
-    "ChunkDensityQuery": "the published mechanism is known to violate its claim",
-    "ChunkResponseQuery": "the published mechanism is known to violate its claim",
-    "SeededCellsQuery": "the published mechanism is known to violate its claim",
-    "SeededResponseQuery": "the published mechanism is known to violate its claim",
-    "SeededTotalQuery": "the published mechanism is known to violate its claim",
-}
 
 
 @checked
@@ -144,7 +111,7 @@ def neighbor_test_plan(
     _check_pairs(pairs, seed)
     if not queries:
         raise ConfigError("queries is empty; give at least one query of a plan.")
-    if any(query_data.dispatch(type(query)) is query_data.dispatch(object) for query in queries):
+    if any(reason_without_example(query) for query in queries):
         return None
     return _Comparison(unit, queries).over(lambda rng, seeds: family(unit, rng, seeds), pairs, seed)
 
@@ -310,6 +277,16 @@ class NeighborView:
     within: bool = False
 
     @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return self.public.nodes
+
+    @property
+    def domain(self) -> Domain:
+        """The protected node pairs."""
+        return self.public.domain
+
+    @property
     def there(self) -> npt.NDArray[np.bool_]:
         """Which records are not null."""
         return np.asarray(self.graph.y >= 0)
@@ -344,129 +321,33 @@ class NeighborView:
         return np.asarray((table ^ side[:, None]) & self.there[:, None])
 
 
-@singledispatch
-def query_data(query: Query, view: NeighborView) -> QueryData[Any] | None:
-    """Return the data of a query; None if small graphs have no data for it."""
-    return None
-
-
-@query_data.register
-def _of_hops(query: NeighborSumQuery, view: NeighborView) -> NeighborSumData:
-    weight, rng = query.similarity, view.draw("keys")
-    keys = None if weight is None else keys_of(weight, view.public.nodes, rng)
-    return NeighborSumData(view.vectors(query.dim), keys)
-
-
-def keys_of(weight: Similarity, nodes: int, rng: np.random.Generator) -> Any:
-    """Return the keys of a weight: some nodes are alike, some are apart, and some have none."""
-    corner = rng.random((nodes, 1)) < 0.5
-    axes = np.eye(FEATURES)[rng.integers(FEATURES, size=nodes)]
-    if weight.reads == "attention":  # a network's two maps, readout and offset; some logits are out of reach
-        maps = (torch.from_numpy(rng.normal(size=(nodes, 3)) * 4) for _ in range(2))
-        return (*maps, torch.from_numpy(rng.normal(size=3) * 3), torch.tensor(1.0))
-    if weight.reads == "features":
-        return torch.from_numpy((rng.random((nodes, 3)) < 0.5).astype(np.float32))
-    if weight.reads == "posteriors":
-        return torch.from_numpy(np.where(corner, axes, rng.dirichlet([1, 1, 1], nodes)))
-    rows = np.where(corner, axes, rng.normal(size=(nodes, FEATURES)))
-    return torch.from_numpy(rows * (rng.random((nodes, 1)) < 0.9))
-
-
-@query_data.register
-def _of_neighbor_counts(query: NeighborCountQuery, view: NeighborView) -> NeighborCountData:
-    drawn = view.draw("classes").integers(-1, query.classes, size=view.public.nodes)
-    return NeighborCountData(torch.from_numpy(drawn))
-
-
-@query_data.register
-def _of_edge_counts(query: EdgeCountQuery, view: NeighborView) -> EdgeCountData:
-    drawn = view.draw("classes").integers(query.classes, size=view.public.nodes)
-    return EdgeCountData(torch.from_numpy(drawn))
-
-
-@query_data.register
-def _of_pushes(query: OutEdgeSumQuery, view: NeighborView) -> OutEdgeSumData:
-    group = view.groups.numpy() if query.groups > 1 else np.zeros(view.public.nodes, dtype=np.int64)
-    levels = view.draw("levels").integers(len(query.levels), size=view.public.nodes)
-    return OutEdgeSumData(view.vectors(query.dim, np.array(query.bounds)[group]), torch.from_numpy(levels))
-
-
-@query_data.register
-def _of_tallies(query: AccuracyCountQuery, view: NeighborView) -> AccuracyCountData:
-    return AccuracyCountData(torch.from_numpy(view.outcomes(query.candidates)[_counted(query.pays, view)]))
-
-
-@query_data.register
-def _of_outcomes(query: OutcomeCountQuery, view: NeighborView) -> OutcomeCountData:
-    counted = _counted(query.pays, view)
-    correct, there = view.outcomes(1)[counted, 0], view.there[counted]
-    return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
-
-
-def _counted(pays: tuple[bool, ...], view: NeighborView) -> npt.NDArray[np.bool_]:
-    """Return the nodes whose records are counted."""
-    return np.asarray(np.array(pays)[view.groups.numpy() % len(pays)])
-
-
-@query_data.register
-def _of_responses(query: EdgeResponseQuery, view: NeighborView) -> EdgeResponseData:
-    return EdgeResponseData(view.public.domain)
-
-
-@query_data.register
-def _of_totals(query: EdgeTotalQuery, view: NeighborView) -> EdgeTotalData:
-    return EdgeTotalData(view.public.domain)
-
-
-@query_data.register
-def _of_blocks(query: BlockCountQuery, view: NeighborView) -> BlockCountData | None:
-    domain = view.public.domain
-    if domain.slots.nodes < 2:
-        return None
-    return BlockCountData(domain, tree=Dendrogram.balanced(domain.slots.nodes, view.draw("tree")))
-
-
-@query_data.register
-def _of_attention(query: EdgeAttentionQuery, view: NeighborView) -> EdgeAttentionData:
-    """One step at random weights, with every node for a target."""
-    rng, nodes = view.draw("network"), view.public.nodes
-    rows, weights = rng.normal(size=(nodes, query.dim)), rng.normal(size=query.parameters)
-    labels = torch.from_numpy(rng.integers(query.classes, size=nodes))
-    return EdgeAttentionData(
-        safe_unit(torch.from_numpy(rows)),
-        labels,
-        torch.arange(nodes),
-        torch.from_numpy(weights * rng.choice([1.0, 10.0])),
-        descend=lambda start, gradient: gradient(start) * (nodes * query.sampling_rate / query.clip),
-    )
-
-
 # -- laws of answers -----------------------------------------------------------------------------------------
 
 
-@singledispatch
+def reason_without_example(query: Query) -> str:
+    """Return why a query has no data on small graphs; empty if it has."""
+    undefined = type(query).example_data is Query.example_data
+    return query.without_example or ("its class does not define example_data" if undefined else "")
+
+
 def law(query: Query, view: NeighborView, answer: Floats) -> Law:
-    """Return the law of the noisy sums: Gaussian, with the query's own standard deviations."""
+    """Return the law of an answer: by default Gaussian, with the query's own standard deviations."""
+    match query.law:
+        case DiscreteLaplace(epsilon=epsilon):
+            return LaplaceLaw(answer, np.array(1 / epsilon))
+        case EdgeRandomizedResponse(epsilon=epsilon):
+            slots = np.arange(view.public.domain.slots.total)
+            return FlipLaw(np.isin(slots, answer), np.array(1 / (1 + np.exp(epsilon))))
     sigma = np.array(query.noise)
     return GaussianLaw(answer, sigma[view.groups.numpy()][:, None] if len(sigma) > 1 else sigma)
 
 
-@law.register(NeighborCountQuery)
-@law.register(EdgeTotalQuery)
-@law.register(BlockCountQuery)
-def _of_laplace(query: Any, view: NeighborView, answer: Floats) -> Law:
-    return LaplaceLaw(answer, np.array(1 / query.epsilon))
-
-
-@law.register
-def _of_flips(query: EdgeResponseQuery, view: NeighborView, answer: Floats) -> Law:
-    slots = np.arange(view.public.domain.slots.total)
-    return FlipLaw(np.isin(slots, answer), np.array(1 / (1 + np.exp(query.epsilon))))
+def has_row_per_node(query: Query) -> bool:
+    """Return whether a query answers with one row for each node."""
+    return query.describe().values_per_node is not None
 
 
 # -- the comparison ------------------------------------------------------------------------------------------
-
-_OF_ROWS = (NeighborSumQuery, NeighborCountQuery, OutEdgeSumQuery)
 
 
 class _Comparison:
@@ -474,7 +355,7 @@ class _Comparison:
 
     Args:
         unit: Privacy unit.
-        queries: Queries of one release, in order. Of training steps on edges one is compared.
+        queries: Queries of one release, in order. Of training steps one is compared.
         mutual: Whether two nodes list each other in one neighbor only. Such an edge is in two records, so the
             privacy cost is the queries' bound for an edge, for vectors within their bounds.
     """
@@ -482,7 +363,8 @@ class _Comparison:
     def __init__(self, unit: Unit, queries: tuple[Query, ...], *, mutual: bool = False) -> None:
         self._unit, self._mutual = unit, mutual
         self._queries = tuple(
-            replace(query, steps=1) if isinstance(query, EdgeAttentionQuery) else query for query in queries
+            replace(query, steps=1) if query.describe().steps else query  # type: ignore[call-arg]
+            for query in queries
         )
         self._events = [query.event(unit) for query in self._queries]
         self._groups = max(query.groups for query in self._queries)
@@ -545,7 +427,7 @@ class _Comparison:
 
     def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
         """Return the data of all queries; nothing if this graph has no data for one of them."""
-        data = [query_data(query, view) for query, view in zip(self._queries, views, strict=True)]
+        data = [query.example_data(view) for query, view in zip(self._queries, views, strict=True)]
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
 
@@ -612,9 +494,9 @@ class _Pair:
         The number of entries of an answer of node pairs follows from its noise.
         """
         for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
-            if isinstance(query, _OF_ROWS) and not len(x) == len(y) == self.views[0].public.nodes:
+            if has_row_per_node(query) and not len(x) == len(y) == self.views[0].public.nodes:
                 return False
-            if x.shape != y.shape and not isinstance(query, EdgeResponseQuery):
+            if x.shape != y.shape and not isinstance(query.law, EdgeRandomizedResponse):
                 return False
         return True
 
@@ -636,7 +518,7 @@ class _Pair:
         """Whether a row changes that no differing edge leads to."""
         both = self.views[0].graph, self.others[0].graph
         for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
-            if not isinstance(query, _OF_ROWS):
+            if not has_row_per_node(query):
                 continue
             if isinstance(self.unit, NodeUnit):
                 reached = {
@@ -651,5 +533,5 @@ class _Pair:
 
     def _own_rows(self, query: Query) -> tuple[int, ...]:
         """Return rows that only the changed node receives, which the guarantee does not cover."""
-        private = isinstance(query, NeighborSumQuery) and isinstance(self.unit, NodeBoundedDegree)
+        private = has_row_per_node(query) and isinstance(self.unit, NodeBoundedDegree)
         return self.place if private else ()

@@ -1,6 +1,6 @@
 """Zero noise: the release path returns its exact sums. Audits alone use it, and no result is published."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,15 +11,9 @@ from torch import Tensor
 from graphveil._util.random import RowStream
 from graphveil.mechanisms import IntegerNoise, StepNoise
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.privacy import Unit
-from graphveil.release import (
-    BlockCountQuery,
-    EdgeAttentionQuery,
-    EdgeResponseQuery,
-    EdgeTotalQuery,
-    NeighborCountQuery,
-    ReleasePlan,
-)
+from graphveil.release import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import Query
 
@@ -95,7 +89,7 @@ class _WithoutOwnNoise:
     """Proxy of a query that draws its noise itself, instead of using the plan's sampler.
 
     The query's own code computes the answer, with the proxy as ``self``. Only the two sources of noise
-    differ: ``law`` for counts and ``randomness`` for training steps.
+    differ: ``law``, and ``randomness`` for training steps.
     """
 
     def __init__(self, query: Any) -> None:
@@ -107,9 +101,14 @@ class _WithoutOwnNoise:
         return getattr(self._query, name)
 
     @property
-    def law(self) -> DiscreteLaplace:
-        """The law of the noise of counts."""
-        return _ZeroLaplace(self._query.epsilon)
+    def law(self) -> DiscreteLaplace | EdgeRandomizedResponse | None:
+        """The law of the query's own noise, without noise."""
+        match self._query.law:
+            case DiscreteLaplace(epsilon=epsilon):
+                return _ZeroLaplace(epsilon)
+            case EdgeRandomizedResponse():
+                return EdgeRandomizedResponse(_CERTAIN)
+        return None
 
     def randomness(self, key: bytes) -> StepNoise:
         """Return the batches and the noise of training steps."""
@@ -129,12 +128,5 @@ def zero_noise_plan(
     unit: Unit, queries: tuple[Query, ...], sampler: type[IntegerNoise] = ZeroNoise
 ) -> ReleasePlan:
     """Return the plan whose answers are the exact sums, for every query that adds noise to a sum."""
-    exact: list[Any] = []
-    for query in queries:
-        if isinstance(query, EdgeResponseQuery):
-            exact.append(replace(query, epsilon=_CERTAIN))
-        elif isinstance(query, NeighborCountQuery | EdgeTotalQuery | BlockCountQuery | EdgeAttentionQuery):
-            exact.append(_WithoutOwnNoise(query))
-        else:
-            exact.append(query)
+    exact: list[Any] = [_WithoutOwnNoise(query) if query.exact_noise else query for query in queries]
     return ReleasePlan(unit, tuple(exact), delta=1e-3, sampler=sampler)

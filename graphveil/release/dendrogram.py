@@ -21,7 +21,7 @@ from graphveil.errors import ConfigError, ReleaseError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.release.graph_queries import BoundedQuery, NodePairData, PreparedNodePairs, exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PreparedData, PublicInputs
+from graphveil.release.query import ExampleGraph, PreparedData, PublicInputs
 from graphveil.release.sites import forms_private_sum
 
 
@@ -325,6 +325,13 @@ class BlockCountQuery(BoundedQuery):
     def noise(self) -> tuple[float, ...]:
         """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
+
+    def example_data(self, graph: ExampleGraph) -> BlockCountData | None:
+        """Return all node pairs, with a random tree over the listed nodes."""
+        leaves = graph.domain.slots.nodes
+        if leaves < 2:
+            return None
+        return BlockCountData(graph.domain, tree=Dendrogram.balanced(leaves, graph.draw("tree")))
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check that the tree is over the listed nodes."""

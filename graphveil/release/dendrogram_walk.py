@@ -431,6 +431,10 @@ class TreeSearchQuery(BoundedQuery):
     wire_name: ClassVar[str] = "TreeSearchQuery"
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
+    without_example: ClassVar[str] = (
+        "a random walk over trees, which hides an edge far better than its bound states: no count of runs "
+        "comes near"
+    )
 
     walk: Walk
     steps: int

@@ -18,6 +18,7 @@ from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
+    ExampleGraph,
     PreparedData,
     PublicInputs,
     Query,
@@ -106,6 +107,11 @@ class EdgeCountQuery(Query):
                 f"{self.classes - 1}; the release stays charged"
             )
         return PreparedData(public, (data.labels,))
+
+    def example_data(self, graph: ExampleGraph) -> EdgeCountData:
+        """Return random classes."""
+        drawn = graph.draw("classes").integers(self.classes, size=graph.nodes)
+        return EdgeCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""

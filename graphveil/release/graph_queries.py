@@ -6,7 +6,7 @@ the number of edges, and the pairs with the largest noisy cells.
 
 import hmac
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from graphveil.mechanisms.node_pair_noise import SHIFT, EdgeRandomizedResponse, 
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
+from graphveil.release.query import ExampleGraph, PreparedData, PublicInputs, Query, QueryData
 from graphveil.release.sites import forms_private_sum
 
 _ROWS, _EDGES = 1 << 12, 1 << 19  # per chunk of a block
@@ -152,9 +152,18 @@ class EdgeResponseQuery(BoundedQuery):
     data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
 
     @property
+    def law(self) -> EdgeRandomizedResponse:
+        """The law of one node pair's response, before subsampling."""
+        return EdgeRandomizedResponse(self.epsilon)
+
+    @property
     def noise(self) -> tuple[float, ...]:
         """The standard deviation of a node pair's unbiased estimate, before subsampling."""
-        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
+        return (self.law.estimate_deviation(),)
+
+    def example_data(self, graph: ExampleGraph) -> EdgeResponseData:
+        """Return all node pairs."""
+        return EdgeResponseData(graph.domain)
 
     def check_number(self, number: float) -> None:
         """Check the share."""
@@ -163,9 +172,7 @@ class EdgeResponseQuery(BoundedQuery):
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the node pairs that are edges afterwards."""
-        return private.pieces(
-            PerturbedNodePairs(data.domain, EdgeRandomizedResponse(self.epsilon, data.number), key)
-        )
+        return private.pieces(PerturbedNodePairs(data.domain, replace(self.law, share=data.number), key))
 
 
 @forms_private_sum("EdgeResponseQuery", note="no sum, each pair of nodes is randomized on its own")
@@ -213,6 +220,10 @@ class EdgeTotalQuery(BoundedQuery):
     def noise(self) -> tuple[float, ...]:
         """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
+
+    def example_data(self, graph: ExampleGraph) -> EdgeTotalData:
+        """Return all node pairs."""
+        return EdgeTotalData(graph.domain)
 
     @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
@@ -272,6 +283,7 @@ class TopNodePairsQuery(BoundedQuery):
     wire_name: ClassVar[str] = "TopSlotsQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
+    without_example: ClassVar[str] = "cells compete for places, which no single cell's law describes"
 
     @property
     def noise(self) -> tuple[float, ...]:

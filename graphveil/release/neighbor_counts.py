@@ -20,6 +20,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
+    ExampleGraph,
     NoiseGrid,
     PreparedData,
     PublicInputs,
@@ -140,6 +141,11 @@ class NeighborCountQuery(Query):
                 f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
             )
         return PreparedData(public, (classes,))
+
+    def example_data(self, graph: ExampleGraph) -> NeighborCountData:
+        """Return random classes; some nodes are not counted."""
+        drawn = graph.draw("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
+        return NeighborCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""

@@ -33,6 +33,7 @@ from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     MAX_DIM,
+    ExampleGraph,
     NoiseGrid,
     PreparedData,
     PublicInputs,
@@ -245,6 +246,12 @@ class OutEdgeSumQuery(Query):
     def changed(self, unit: Unit) -> int:
         """Return the number of coordinates of all possible rows: a record may list every node."""
         return MAX_NODES * self.dim
+
+    def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
+        """Return vectors of records, by the bounds of their groups, and random levels."""
+        group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
+        levels = graph.draw("levels").integers(len(self.levels), size=graph.nodes)
+        return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
 
     def edge_shift(self, num_nodes: int) -> float:
         """Return the sensitivity of the rows to one mutual edge, on both ends' lists or on neither.

@@ -42,6 +42,7 @@ _BIT = 1 << 30  # a row's block for the bit that replaces a node pair; earlier o
 _ROW, _PIECE = 1 << 9, 1 << 21  # node pairs per row of uniforms, and per chunk
 _COUNT = 1 << 60  # the row for the noise of a count, far behind those of node pairs
 
+AS_PUBLISHED = "it is as published, and known not to keep its claim"
 TRUNCATION = math.log(2)  # exact additional privacy cost of truncated noise on a count
 
 
@@ -168,6 +169,7 @@ class ChunkDensityQuery(BoundedQuery):
     wire_name: ClassVar[str] = "ChunkDensityQuery"
     stage: ClassVar[str] = "densities"
     data: ClassVar[type[ChunkDensityData]] = ChunkDensityData
+    without_example: ClassVar[str] = AS_PUBLISHED
     check_unit = _check_whole_graph
 
     chunk: int
@@ -246,6 +248,7 @@ class ChunkResponseQuery(BoundedQuery):
     wire_name: ClassVar[str] = "ChunkResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[ChunkResponseData]] = ChunkResponseData
+    without_example: ClassVar[str] = AS_PUBLISHED
     check_unit = _check_whole_graph
 
     chunk: int
@@ -339,6 +342,7 @@ class SeededResponseQuery(BoundedQuery):
     wire_name: ClassVar[str] = "SeededResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
+    without_example: ClassVar[str] = AS_PUBLISHED
     check_unit = _check_undirected_graph
 
     seed: int
@@ -378,6 +382,7 @@ class SeededTotalQuery(BoundedQuery):
     wire_name: ClassVar[str] = "SeededTotalQuery"
     stage: ClassVar[str] = "number of edges"
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
+    without_example: ClassVar[str] = AS_PUBLISHED
     check_unit = _check_undirected_graph
 
     seed: int
@@ -417,6 +422,7 @@ class SeededCellsQuery(BoundedQuery):
     wire_name: ClassVar[str] = "SeededCellsQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
+    without_example: ClassVar[str] = AS_PUBLISHED
     check_unit = _check_undirected_graph
 
     seed: int

@@ -6,14 +6,19 @@ Cost and implementation are in one file for each kind of query, so that they sta
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.mechanisms import IntegerNoise
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.privacy import ByGroup, Composed, DirectedEdge, Event, NodeUnit, UndirectedEdge, Unit
 from graphveil.release.private_edges import PrivateEdges
 
@@ -78,6 +83,39 @@ class NoiseGrid(NamedTuple):
     max_noise: float
 
 
+class ExampleGraph(Protocol):
+    """A small synthetic graph that audits answer queries on; neighboring graphs have equal public facts.
+
+    Data that belong to records are a function of the records, by ``vectors``, ``outcomes`` and
+    ``there``. All other data are drawn from public facts, by ``draw``.
+    """
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+
+    @property
+    def groups(self) -> Tensor:
+        """The public group of each node."""
+
+    @property
+    def domain(self) -> Domain:
+        """The protected node pairs."""
+
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Which records are not null."""
+
+    def draw(self, name: str) -> np.random.Generator:
+        """Return a public generator for a purpose."""
+
+    def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
+        """Return one vector per record, of norms below, at and above the bound."""
+
+    def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
+        """Return one row of bits per record."""
+
+
 @dataclass(frozen=True)
 class Query(ABC):
     """One step of a release. Its fields are public; the data are passed when it is answered."""
@@ -90,6 +128,7 @@ class Query(ABC):
     exact_noise: ClassVar[bool] = False  # whether it draws its own exact noise, without the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
     linear_group_scaling: ClassVar[bool] = False  # whether k edges of one node may cost k times one edge
+    without_example: ClassVar[str] = ""  # why ``example_data`` has nothing for audits; empty if it has
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -123,6 +162,19 @@ class Query(ABC):
         """Sizes of the contributions and of the noise on the grid, which the plan checks its sampler with."""
         sampled = max(self.noise) * self.unit_steps if self.sampled else 0.0
         return NoiseGrid(self.unit_steps, min(self.noise) * self.unit_steps, sampled)
+
+    @property
+    def law(self) -> DiscreteLaplace | EdgeRandomizedResponse | None:
+        """Law of the noise that ``answer`` adds to each number itself.
+
+        None if the noise is Gaussian, from the plan's sampler or in training steps. Audits take the law from
+        here, and replace it by one without noise. ``answer`` must therefore draw its noise from it.
+        """
+        return None
+
+    def example_data(self, graph: ExampleGraph) -> "QueryData[Any] | None":
+        """Return data for a small synthetic graph, which audits query; None if this graph has none."""
+        return None
 
     def describe(self) -> QueryDescription:
         """Return the public description of the query."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
+    ExampleGraph,
     PreparedData,
     PublicInputs,
     Query,
@@ -78,6 +80,10 @@ class RecordCountQuery(Query):
     def unit_steps(self) -> float:
         """Grid steps in one record."""
         return 2.0**self.grid_bits
+
+    def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
+        """Return the nodes of an example whose records are counted."""
+        return np.asarray(np.array(self.pays)[graph.groups.numpy() % len(self.pays)])
 
 
 def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
@@ -150,6 +156,10 @@ class AccuracyCountQuery(RecordCountQuery):
                 "candidate; the release stays charged"
             )
         return PreparedData(public, (correct,))
+
+    def example_data(self, graph: ExampleGraph) -> AccuracyCountData:
+        """Return the outcomes of counted records."""
+        return AccuracyCountData(torch.from_numpy(graph.outcomes(self.candidates)[self._counted(graph)]))
 
     @forms_private_sum("AccuracyCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -225,6 +235,12 @@ class OutcomeCountQuery(RecordCountQuery):
                 "correctly and which wrongly; the release stays charged"
             )
         return PreparedData(public, tables)
+
+    def example_data(self, graph: ExampleGraph) -> OutcomeCountData:
+        """Return the outcomes of counted records, which are neither for a null record."""
+        counted = self._counted(graph)
+        correct, there = graph.outcomes(1)[counted, 0], graph.there[counted]
+        return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
 
     @forms_private_sum("OutcomeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

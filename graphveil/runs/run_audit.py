@@ -13,7 +13,7 @@ from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
 from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, neighbor_test_query
+from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.local.heterorr import HeteroMethod
@@ -138,9 +138,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         for query in dict.fromkeys(plan.queries):
             report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
             if report is None:
-                unseen.append(
-                    f"neighbor test of {stage_text(query.stage)}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}"
-                )
+                unseen.append(f"neighbor test of {stage_text(query.stage)}: {reason_without_example(query)}")
             else:
                 replays.append((query.stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)

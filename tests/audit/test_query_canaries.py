@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.test_query_neighbor_tests import underpriced
 from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
-from graphveil.audit.query_canaries import WITHOUT_CANARIES, insert_canaries
-from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, query_data
+from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.mechanisms import (
     EvenAllocation,
     FeatureRR,
@@ -20,7 +20,14 @@ from graphveil.mechanisms import (
     SubsetSelection,
     WeightedAllocation,
 )
-from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.privacy import (
+    DirectedEdge,
+    EdgeSubset,
+    NodeBoundedDegree,
+    NodeRecord,
+    UndirectedEdge,
+    privacy_curve,
+)
 from graphveil.release import (
     AccuracyCountQuery,
     BlockCountQuery,
@@ -110,7 +117,7 @@ def test_stage_without_canaries_is_named() -> None:
     walk = TreeSearchQuery(1.0, "lazy_audited", steps=100, every=10, delta=1e-7)
     found = audit_plan(ReleasePlan(SUBSET, (walk,), DELTA), unsafe_noise_seed=1)
     assert found.is_valid
-    assert found.as_dict()["without_canaries"] == {"tree": WITHOUT_CANARIES["TreeSearchQuery"]}
+    assert found.as_dict()["without_canaries"] == {"tree": TreeSearchQuery.without_example}
 
 
 def test_composition_is_of_one_group_of_records() -> None:
@@ -178,19 +185,52 @@ def kinds_of(base: type) -> set[type]:
     return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
 
 
-def test_every_query_has_canaries_and_a_neighbor_test_or_a_reason() -> None:
+def test_every_query_has_example_data_or_a_reason() -> None:
     shipped = {
         kind
         for kind in kinds_of(Query)
         if kind.__module__.startswith("graphveil.release") and not kind.__abstractmethods__
     }
-    default = insert_canaries.dispatch(object)
-    planted = {kind.__name__ for kind in shipped if insert_canaries.dispatch(kind) is not default}
-    assert planted | set(WITHOUT_CANARIES) == {kind.__name__ for kind in shipped}
-    assert not planted & set(WITHOUT_CANARIES)
-    assert {type(query).__name__ for plan in PLANS.values() for query in plan.queries} == planted
-    replayed = {
-        kind.__name__ for kind in shipped if query_data.dispatch(kind) is not query_data.dispatch(object)
-    }
-    assert replayed | set(NOT_NEIGHBOR_TESTED) == {kind.__name__ for kind in shipped}
-    assert not replayed & set(NOT_NEIGHBOR_TESTED)
+    assert shipped
+    for kind in shipped:
+        assert (kind.example_data is Query.example_data) == bool(kind.without_example), kind.__name__
+
+
+def test_every_query_with_canaries_of_its_own_is_audited_here() -> None:
+    kinds = {kind.__name__ for kind in insert_canaries.registry if kind is not object}
+    assert {type(query).__name__ for plan in PLANS.values() for query in plan.queries} == kinds
+
+
+EXAMPLES = [
+    "hops",
+    "bounded degree",
+    "counts",
+    "node pairs",
+    "replaced",
+    "cells",
+    "total",
+    "tally",
+    "outcomes",
+]
+
+
+def canaries_of_small_graphs(query: Query, plan: ReleasePlan) -> CanaryResult:
+    context = CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5)
+    found = insert_canaries.dispatch(object)(query, context)
+    assert isinstance(found, CanaryResult)
+    return found
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_small_graphs_certify_most_of_a_claim_and_no_more(name: str) -> None:
+    plan = PLANS[name]
+    found = canaries_of_small_graphs(plan.queries[0], plan)
+    certified = privacy_curve(found.certified).epsilon(DELTA)
+    assert 0.7 * found.claimed < certified <= found.claimed
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_small_graphs_show_too_low_a_privacy_cost(name: str) -> None:
+    plan = PLANS[name]
+    found = canaries_of_small_graphs(underpriced(plan.queries[0]), plan)
+    assert privacy_curve(found.certified).epsilon(DELTA) > found.claimed

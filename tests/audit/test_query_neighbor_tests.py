@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
-from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss, query_data
+from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss
 from graphveil.audit.small_graphs import Family, adjacency, family
 from graphveil.privacy import (
     DirectedEdge,
@@ -193,7 +193,7 @@ def test_vectors_are_zero_or_within_their_bound_or_too_long() -> None:
     query, kinds = OutEdgeSumQuery(dim=3, sigma=2.0, bounds=(1.0, 1.2), partition="p"), set()
     for found in families(REPLACED, 20):
         groups = torch.arange(found.graph.nodes) % 2
-        data = query_data(query, NeighborView(found.graph, found.public, groups, 0))
+        data = query.example_data(NeighborView(found.graph, found.public, groups, 0))
         assert isinstance(data, OutEdgeSumData)
         lengths = data.vectors.norm(dim=1) / torch.tensor([1.0, 1.2])[groups]
         kinds |= {"zero" if not length else "long" if length > 1 + 1e-9 else "short" for length in lengths}

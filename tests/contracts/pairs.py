@@ -10,13 +10,13 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import UNITS
-from graphveil.audit.query_neighbor_tests import keys_of
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, EdgeSet
 from graphveil.data.blocks import blocks
 from graphveil.ledger import MemoryLedger
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
+from graphveil.release.neighbor_sums import example_keys
 from graphveil.release.plan import hops
 from graphveil.release.weights import (
     Attention,
@@ -118,7 +118,7 @@ def one_edge_changes_no_other_edges_contribution() -> None:
     rng = np.random.default_rng(3)
     edges = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 1), (5, 2)]
     for weight in WEIGHTS:
-        keys, vectors = keys_of(weight, 6, rng), torch.from_numpy(np.eye(DIM)[rng.integers(DIM, size=6)])
+        keys, vectors = example_keys(weight, 6, rng), torch.from_numpy(np.eye(DIM)[rng.integers(DIM, size=6)])
         run = partial(answer, weight, DirectedEdge(), vectors=vectors, keys=keys)
         moved = run(directed(6, [*edges, (3, 1)])) - run(directed(6, edges))
         assert torch.allclose(moved, run(directed(6, [(3, 1)])), rtol=0, atol=1e-6), str(weight)
@@ -131,7 +131,7 @@ def sums_depend_on_nothing_but_the_edges() -> None:
     source, target = code // nodes, code % nodes
     vectors = torch.from_numpy(rng.normal(size=(nodes, DIM)) / 4)
     for weight in WEIGHTS:
-        keys, answers = keys_of(weight, nodes, np.random.default_rng(5)), []
+        keys, answers = example_keys(weight, nodes, np.random.default_rng(5)), []
         for block_rows, count, seed in ((1 << 16, 1, 0), (1, 1, 1), (64, 2, 2), (7, 2, 3)):
             torch.set_num_threads(count)
             order = np.random.default_rng(seed).permutation(len(source))
@@ -152,7 +152,7 @@ def keys_are_bound_to_the_noise() -> None:
                 empty,
                 budget=MemoryLedger(),
                 key=ReleaseKey.from_seed(7, "pairs"),
-            ).answer(NeighborSumData(vectors, keys_of(weight, 40, np.random.default_rng(seed))))
+            ).answer(NeighborSumData(vectors, example_keys(weight, 40, np.random.default_rng(seed))))
             for seed in (0, 1)
         )
         assert not torch.equal(first, second), str(weight)

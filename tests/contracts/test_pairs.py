@@ -11,10 +11,10 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil.audit.query_neighbor_tests import keys_of
 from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery
+from graphveil.release.neighbor_sums import example_keys
 from graphveil.release.plan import hops
 from graphveil.release.weights import Landmarks, SigmoidCos, Similarity
 
@@ -78,7 +78,7 @@ def test_other_numbers_for_the_nodes_permute_the_answers(weight: Similarity) -> 
     rng, nodes, unit = np.random.default_rng(8), 12, DirectedEdge()
     order = torch.from_numpy(rng.permutation(nodes))
     ends = torch.from_numpy(rng.integers(nodes, size=(50, 2)))
-    keys, vectors = keys_of(weight, nodes, rng), torch.from_numpy(np.eye(2)[rng.integers(2, size=nodes)])
+    keys, vectors = example_keys(weight, nodes, rng), torch.from_numpy(np.eye(2)[rng.integers(2, size=nodes)])
 
     def of_new_numbers(rows: Tensor) -> Tensor:
         return rows[order] if rows.ndim == 2 else rows

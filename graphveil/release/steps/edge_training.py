@@ -40,8 +40,10 @@ from graphveil._util.random import PublicStreams
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, PoissonGaussian, UndirectedEdge, Unit
+from graphveil.propagation import safe_unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
+    ExampleGraph,
     NoiseGrid,
     PreparedData,
     PublicInputs,
@@ -221,6 +223,19 @@ class EdgeAttentionQuery(Query):
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
         return _PreparedEdgeTraining(public, arrays, data.descend)
+
+    def example_data(self, graph: ExampleGraph) -> EdgeAttentionData:
+        """Return one step at random parameters, with every node as a target."""
+        rng = graph.draw("network")
+        rows, weights = rng.normal(size=(graph.nodes, self.dim)), rng.normal(size=self.parameters)
+        labels, batch = rng.integers(self.classes, size=graph.nodes), graph.nodes * self.sampling_rate
+        return EdgeAttentionData(
+            safe_unit(torch.from_numpy(rows)),
+            torch.from_numpy(labels),
+            torch.arange(graph.nodes),
+            torch.from_numpy(weights * rng.choice([1.0, 10.0])),
+            descend=lambda start, gradient: gradient(start) * (batch / self.clip),
+        )
 
     def answer(self, private: PrivateEdges, data: _PreparedEdgeTraining, key: bytes) -> Tensor:
         """Return the last parameters of the descent."""

@@ -75,6 +75,9 @@ class TreeStepsQuery(DPSGDQuery):
     """
 
     wire_name: ClassVar[str] = "TreeStepsQuery"
+    without_example: ClassVar[str] = (
+        "what its steps read is the method's; trees are replayed where they are drawn"
+    )
 
     slots: int
     depth: int
