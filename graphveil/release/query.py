@@ -1,6 +1,7 @@
 """The interface of a query: frozen public parameters, the privacy cost, and the answer.
 
-Cost and implementation are in one file for each kind of query, so that they stay consistent.
+Cost, implementation and the inputs of its audits are in one file for each kind of query, so that they stay
+consistent.
 """
 
 import math

@@ -11,6 +11,8 @@ import torch
 from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
 from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss
 from graphveil.audit.small_graphs import Family, adjacency, family
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.ledger import MemoryLedger
 from graphveil.privacy import (
     DirectedEdge,
     EdgeSubset,
@@ -35,6 +37,8 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    Release,
+    ReleasePlan,
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
@@ -93,6 +97,23 @@ def test_query_keeps_its_privacy_cost_under_a_unit(name: str, unit: Unit) -> Non
     least = 0.3 if name.startswith("steps") else 0.8  # random networks seldom reverse a gradient
     # The privacy cost is that of the groups of each pair or record: no more, and attained in every group.
     assert all(least < share <= 1 + 1e-6 for share in found.attained.values())
+
+
+@pytest.mark.parametrize(("name", "unit"), **CASE)
+def test_answers_without_noise_do_not_depend_on_the_key(name: str, unit: Unit) -> None:
+    queries = CASES[name][1](unit)
+    drawn = next(found for found in families(unit) if found.graph.nodes > 3)
+    groups = torch.arange(drawn.graph.nodes) % max(query.groups for query in queries)
+    weighted = any(query.reads_edge_weights for query in queries)
+    edges = adjacency(drawn.graph, drawn.public, weighted=weighted)
+    data = [query.example_data(NeighborView(drawn.graph, drawn.public, groups, 0)) for query in queries]
+    exact, noisy = zero_noise_plan(unit, queries), ReleasePlan(unit, queries, 1e-5)
+    for plan, equal in ((exact, True), (noisy, False)):
+        first, second = (
+            [release.answer(one) for one in data]
+            for release in (Release.open(plan, edges, groups, budget=MemoryLedger()) for _ in range(2))
+        )
+        assert all(map(torch.equal, first, second)) == equal
 
 
 def underpriced(query: Any) -> Query:
