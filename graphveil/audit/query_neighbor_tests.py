@@ -291,7 +291,7 @@ class NeighborView:
         """Which records are not null."""
         return np.asarray(self.graph.y >= 0)
 
-    def draw(self, name: str) -> np.random.Generator:
+    def generator(self, name: str) -> np.random.Generator:
         """Return a public generator for this query."""
         return self.public.draw(f"{name} {self.number}")
 
@@ -300,7 +300,7 @@ class NeighborView:
 
         A record with opposite features has the opposite vector, so that a replacement can move twice.
         """
-        rng = self.draw("vectors")
+        rng = self.generator("vectors")
         centered = 2 * self.graph.x - 1
         if rng.random() < 0.5:  # hard codes lie on every grid
             rows = np.eye(dim)[self.graph.y % dim] * np.where(centered[:, :1] < 0, -1.0, 1.0)
@@ -315,7 +315,7 @@ class NeighborView:
 
     def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
         """Return bits of records by column: opposite records have opposite bits, null records none."""
-        rng = self.draw("outcomes")
+        rng = self.generator("outcomes")
         side = self.graph.x[:, 0] > 0.5
         table = rng.random((self.public.nodes, columns)) < rng.choice([0.5, 1.0])
         return np.asarray((table ^ side[:, None]) & self.there[:, None])

@@ -331,7 +331,7 @@ class BlockCountQuery(BoundedQuery):
         leaves = graph.domain.slots.nodes
         if leaves < 2:
             return None
-        return BlockCountData(graph.domain, tree=Dendrogram.balanced(leaves, graph.draw("tree")))
+        return BlockCountData(graph.domain, tree=Dendrogram.balanced(leaves, graph.generator("tree")))
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check that the tree is over the listed nodes."""

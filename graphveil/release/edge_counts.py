@@ -110,7 +110,7 @@ class EdgeCountQuery(Query):
 
     def example_data(self, graph: ExampleGraph) -> EdgeCountData:
         """Return random classes."""
-        drawn = graph.draw("classes").integers(self.classes, size=graph.nodes)
+        drawn = graph.generator("classes").integers(self.classes, size=graph.nodes)
         return EdgeCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

@@ -144,7 +144,7 @@ class NeighborCountQuery(Query):
 
     def example_data(self, graph: ExampleGraph) -> NeighborCountData:
         """Return random classes; some nodes are not counted."""
-        drawn = graph.draw("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
+        drawn = graph.generator("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
         return NeighborCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

@@ -240,7 +240,7 @@ class NeighborSumQuery(Query):
         keys = (
             None
             if self.similarity is None
-            else example_keys(self.similarity, graph.nodes, graph.draw("keys"))
+            else example_keys(self.similarity, graph.nodes, graph.generator("keys"))
         )
         return NeighborSumData(vectors, keys)
 

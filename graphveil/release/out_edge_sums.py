@@ -250,7 +250,7 @@ class OutEdgeSumQuery(Query):
     def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
         """Return vectors of records, by the bounds of their groups, and random levels."""
         group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
-        levels = graph.draw("levels").integers(len(self.levels), size=graph.nodes)
+        levels = graph.generator("levels").integers(len(self.levels), size=graph.nodes)
         return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
 
     def edge_shift(self, num_nodes: int) -> float:

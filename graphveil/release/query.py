@@ -88,7 +88,7 @@ class ExampleGraph(Protocol):
     """A small synthetic graph that audits answer queries on; neighboring graphs have equal public facts.
 
     Data that belong to records are a function of the records, by ``vectors``, ``outcomes`` and
-    ``there``. All other data are drawn from public facts, by ``draw``.
+    ``there``. All other data are random, by ``generator``.
     """
 
     @property
@@ -107,7 +107,7 @@ class ExampleGraph(Protocol):
     def there(self) -> npt.NDArray[np.bool_]:
         """Which records are not null."""
 
-    def draw(self, name: str) -> np.random.Generator:
+    def generator(self, name: str) -> np.random.Generator:
         """Return a public generator for a purpose."""
 
     def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:

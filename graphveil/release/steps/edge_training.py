@@ -226,7 +226,7 @@ class EdgeAttentionQuery(Query):
 
     def example_data(self, graph: ExampleGraph) -> EdgeAttentionData:
         """Return one step at random parameters, with every node as a target."""
-        rng = graph.draw("network")
+        rng = graph.generator("network")
         rows, weights = rng.normal(size=(graph.nodes, self.dim)), rng.normal(size=self.parameters)
         labels, batch = rng.integers(self.classes, size=graph.nodes), graph.nodes * self.sampling_rate
         return EdgeAttentionData(
