@@ -432,8 +432,7 @@ class TreeSearchQuery(BoundedQuery):
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
     without_example: ClassVar[str] = (
-        "a random walk over trees, which hides an edge far better than its bound states: no count of runs "
-        "comes near"
+        "the random walk over trees reveals far less than its bound, and unit tests enumerate its distribution"
     )
 
     walk: Walk

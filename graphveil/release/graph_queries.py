@@ -283,7 +283,9 @@ class TopNodePairsQuery(BoundedQuery):
     wire_name: ClassVar[str] = "TopSlotsQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
-    without_example: ClassVar[str] = "cells compete for places, which no single cell's law describes"
+    without_example: ClassVar[str] = (
+        "node pairs compete for the top places, so no pair has a distribution of its own"
+    )
 
     @property
     def noise(self) -> tuple[float, ...]:

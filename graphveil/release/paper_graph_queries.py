@@ -42,7 +42,7 @@ _BIT = 1 << 30  # a row's block for the bit that replaces a node pair; earlier o
 _ROW, _PIECE = 1 << 9, 1 << 21  # node pairs per row of uniforms, and per chunk
 _COUNT = 1 << 60  # the row for the noise of a count, far behind those of node pairs
 
-AS_PUBLISHED = "it is as published, and known not to keep its claim"
+AS_PUBLISHED = "the published mechanism is known to violate its claim"
 TRUNCATION = math.log(2)  # exact additional privacy cost of truncated noise on a count
 
 

@@ -107,7 +107,7 @@ class DPSGDQuery(Query):
     wire_name: ClassVar[str] = "StepsQuery"
     stage: ClassVar[str] = "training"
     data: ClassVar[type[DPSGDData]] = DPSGDData
-    without_example: ClassVar[str] = "what its steps read is the method's; they are replayed where it trains"
+    without_example: ClassVar[str] = "the method decides what the steps read; its own tests cover them"
     reads_edges: ClassVar[bool] = False
     exact_noise: ClassVar[bool] = True
 

@@ -76,7 +76,7 @@ class TreeStepsQuery(DPSGDQuery):
 
     wire_name: ClassVar[str] = "TreeStepsQuery"
     without_example: ClassVar[str] = (
-        "what its steps read is the method's; trees are replayed where they are drawn"
+        "the method decides what the steps read; tests of sampled ego graphs cover them"
     )
 
     slots: int
