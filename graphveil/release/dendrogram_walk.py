@@ -432,7 +432,7 @@ class TreeSearchQuery(BoundedQuery):
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
     without_example: ClassVar[str] = (
-        "the random walk over trees reveals far less than its bound, and unit tests enumerate its distribution"
+        "the random walk over trees reveals far less than its bound; unit tests enumerate its distribution"
     )
 
     walk: Walk

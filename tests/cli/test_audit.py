@@ -103,6 +103,6 @@ def test_a_run_without_a_guarantee_is_rejected(
 ) -> None:
     plain = trained(invoke, files, tmp_path / "plain", "gcn", "--unit", "none", "--set", "epochs=3")
     done = invoke("audit", plain)
-    assert done.code == 2 and "has no guarantee" in done.err
+    assert done.code == 2 and "has no privacy guarantee to audit" in done.err
     assert invoke("audit", run / "release").code == 2
     assert invoke("audit", tmp_path / "nowhere").code == 2
