@@ -71,6 +71,7 @@ _CHUNK_SIZE = 1 << 17  # number of nodes that heads read at once
 GATE_STEP = 0.25
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _FEATURES, _IMITATING = "features", "imitating"
+_NUMBERS = 6  # stored numbers of a fit
 _MAX_SELF_TRAINING_NODES = 5000  # labeled nodes
 
 
@@ -372,6 +373,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
             shape.overdispersion,
             shape.temperature,
             float(self.unit_rows),
+            float(self.edge_plan.noise == "gaussian"),
         )
         return {
             "gate": torch.tensor(self.gate),
@@ -479,13 +481,17 @@ class EdgeLevelClassCode(Method):
         networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
         width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
         whole = all(fits(some, width, classes) for some in (networks, distilled or networks))
-        whole &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
+        whole &= (
+            table.shape == (classes, classes)
+            and numbers.shape == (_NUMBERS,)
+            and bool((table > 0).all() & (numbers >= 0).all())
+        )
         if not whole:
             raise ArtifactError(
                 f"the model's weights are not those of {width} features and {classes} classes; take them "
                 "from the original run"
             )
-        degree, spread, overdispersion, temperature, unit_rows = numbers.tolist()
+        degree, spread, overdispersion, temperature, unit_rows, gaussian = numbers.tolist()
         weight_model, weighting = None, self.edge_plan.edge_weighting
         if weighting is not None:
             network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
@@ -494,7 +500,7 @@ class EdgeLevelClassCode(Method):
             weight_model = EdgeWeightModel(weighting.similarity, network)
         return TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
-            edge_plan=self.edge_plan.resolved(self.privacy_config, sizes),
+            edge_plan=replace(self.edge_plan, noise="gaussian" if gaussian else "laplace"),
             classes=classes,
             networks=networks,
             distilled=distilled,

@@ -101,18 +101,20 @@ def test_another_graph_is_queried_once_for_aggregates_only(options: dict[str, An
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_another_graph_is_queried_with_the_noise_of_the_fit(tmp_path: Path) -> None:
-    graph = grouped()
+@pytest.mark.parametrize(("few", "kind"), [(False, "neighbor_counts"), (True, "rows")])
+def test_another_graph_is_queried_with_the_noise_of_the_fit(few: bool, kind: str, tmp_path: Path) -> None:
+    graph, part = grouped(), torch.arange(150)
+    if few:
+        graph = graph.with_split(part < 9, (part >= 9) & (part < 18), part >= 18)
     model = ClassCode(**BUDGET).fit(graph)
     model.save(tmp_path / "release")
     for saved in (model, load_model(tmp_path / "release")):
         for other in (grouped(seed=1), without_labels(grouped(seed=1))):
             trained = saved.fitted.trained
             plan = trained.plan_for(trained.sizes_for(other, saved.fitted.sizes))
-            assert {query.kind for query in plan.queries} == {"neighbor_counts"}
-    assert model.privacy_cost(without_labels(grouped(seed=1))).max_tpr() == pytest.approx(
-        model.guarantee.max_tpr(), rel=0.02
-    )
+            assert {query.kind for query in plan.queries} == {kind}
+    cost = model.privacy_cost(without_labels(grouped(seed=1)))
+    assert cost.max_tpr() == pytest.approx(model.guarantee.max_tpr(), rel=0.02)
 
 
 @pytest.mark.usefixtures("quick_classcode")
