@@ -21,12 +21,25 @@ from graphveil.lab.papers.targets import TARGETS
 _COLUMNS = 72  # characters per line of a command
 HEAD = """# Results
 
-Reproduced tables and figures of papers ([how to reproduce them](../../docs/how-to/reproduce.md)).
+Results of single [scripts](../README.md), and reproduced tables and figures of papers.
+
+## Results of scripts
+
+* [Aggregation weights](weights.md) for GAP and ClassCode
+* [Attacks](attacks.md) on edges, membership and records, and malicious clients
+* [Audits](audit.md) of every method and unit
+* [Gallery](gallery.md) of broken claims
+* [LPGNN and label posterior](lpgnn.md)
+* [Released graphs](topology-tables.md)
+* [SimGAT compared with KProp](simgat-tables.md)
+
+## Reproduced papers
+
+[`graphveil reproduce`](../../docs/how-to/reproduce.md) writes a CSV file per target and mode.
 `python benchmarks/results.py benchmarks/results` generates each page from the CSV file with its name. A page
 contains the command that wrote the CSV file. [Trends](trends.md) is generated from the same files.
 
 Attacks are `gap:table3` (membership), `heterorr:linkteller` (edges) and `heterorr:reconstruction` (records).
-All other attacks: [attacks](attacks.md).
 """
 
 

@@ -13,8 +13,8 @@ HEAD = """# Reproduced trends of the papers
 
 Each row is a claim of a paper that one configuration is better than another, with the reproduced differences
 that the claim states to be positive. A difference is in percentage points of the first metric of the linked
-page: the mean over runs that are paired by seed. A star marks differences for which all runs have the same
-sign. For three runs this occurs by chance for one difference in four; the linked pages have significance
+page: the mean over runs that are paired by seed. An asterisk marks differences for which all runs have the
+same sign. For three runs this occurs by chance for one difference in four; the linked pages have significance
 tests. A trend is reproduced if all its differences are positive.
 
 Only the graph of LPGNN and SimGAT, Cora, is the one of the papers. Rows of GAP are on Berkeley13 unless they
@@ -38,7 +38,7 @@ TABLE = """
 | claim of the paper | reproduced differences | reproduced |
 |---|---|---|
 """
-STAR = r"\*"  # two unescaped stars would set the text between them in italics
+ASTERISK = r"\*"  # two unescaped asterisks would set the text between them in italics
 Place = tuple[str, str, str, float | None]  # dataset, panel, line, value on the axis
 Names = str | tuple[str, ...]
 
@@ -332,7 +332,7 @@ class Gain:
         """The text of the difference on the page."""
         agreed = all(gain > 0 for gain in self.points) or all(gain < 0 for gain in self.points)
         sign = f"{self.mean:+.1f}".replace("-", "−")
-        return f"{self.label} {sign}{STAR if agreed else ''}"
+        return f"{self.label} {sign}{ASTERISK if agreed else ''}"
 
 
 def page(results: Mapping[str, Results]) -> str:
