@@ -695,7 +695,7 @@ def audit() -> Figure:
 def linkteller() -> Figure:
     """Return LinkTeller's AUC over epsilon on Reed98, from the table of attacks."""
     text = (RESULTS / "attacks.md").read_text(encoding="utf-8")
-    section = text[text.index("### LinkTeller by budget") :]
+    section = text[text.index("## LinkTeller over epsilon") :]
     rows = re.findall(
         r"^\| facebook100/Reed98 \| ([a-z-]+) \| ([\d.]+) \| [^|]+\| ([\d.]+) ± ([\d.]+) \| ([\d.]+)",
         section,

@@ -417,8 +417,8 @@ class LocalHashing(LabelMechanism):
     the paper the client draws the hash and sends it. Here it is derived from public information about the
     record. A malicious client therefore chooses one of g groups, but not which classes share a group. Against
     one class, a false report weighs as much as (e^epsilon + g - 1)/(e^epsilon - 1) correct reports: 2.7
-    instead of the 5.1 of randomized response (docs/privacy/attacks.md, "False clients"; Cheu, Smith, Ullman
-    2021).
+    instead of the 5.1 of randomized response (docs/privacy/attacks.md, "Malicious clients"; Cheu, Smith,
+    Ullman 2021).
 
     A record without a label reports each group with probability 1/g, so the existence of a label is protected
     as well.
