@@ -25,6 +25,7 @@ from graphveil._util.threads import one_thread
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.labels import UNLABELED
 from graphveil.errors import ConfigError, GraphError, MissingDependencyError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
@@ -64,6 +65,8 @@ from graphveil.privacy.statements import counted, format_epsilon_delta
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
+from graphveil.training.heads import MultilabelHead
+from graphveil.training.metrics import Evaluation, evaluate
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
@@ -597,15 +600,17 @@ class Estimator(ABC):
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
     @checked_except("graph")
-    def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on one part of a graph's split, or the micro F1 of label sets.
+    def score(self, graph: Graph, split: str = "test", metric: str = "accuracy") -> float:
+        """Return a metric on one part of a graph's split: by default the accuracy, or micro F1 of label sets.
 
         Args:
             graph: Graph to predict.
             split: ``"train"``, ``"val"`` or ``"test"``.
+            metric: ``"accuracy"``, ``"balanced_accuracy"``, ``"macro_f1"``, ``"roc_auc"`` or
+                ``"average_precision"``, as in ``evaluate``.
 
         Returns:
-            The exact share of correct predictions.
+            The exact value; NaN if it is not defined, such as ``"roc_auc"`` without a node of each class.
 
         Raises:
             UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
@@ -616,9 +621,48 @@ class Estimator(ABC):
             the prediction only. Under units that protect labels the result is private: do not publish. Use
             ``private_metrics`` instead.
         """
+        if metric != "accuracy":
+            return self.evaluate(graph, split)[metric]
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
+
+    @checked_except("graph")
+    def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
+        """Return metrics for imbalanced classes, metrics of each class, and the confusion matrix.
+
+        Args:
+            graph: Graph to predict.
+            split: ``"train"``, ``"val"`` or ``"test"``. Nodes without a label are left out.
+            threshold: For two classes: probability from which a node is predicted as the second class. By
+                default the most probable class is predicted.
+
+        Returns:
+            The exact metrics.
+
+        Raises:
+            UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
+                ``predict_proba`` does; or if the model predicts label sets, or no node has a label.
+            MissingDependencyError: If scikit-learn is not installed.
+
+        Privacy:
+            Unit: inherited from the model. Reads and charges: as ``score``. Under units that protect labels
+            the result is private: do not publish.
+
+        >>> import graphveil as gv
+        >>> graph = gv.load_dataset("synthetic/tiny")
+        >>> found = gv.MLP(unit="none", seed=0).fit(graph).evaluate(graph)
+        >>> found["accuracy"] == gv.MLP(unit="none", seed=0).fit(graph).score(graph)
+        True
+        >>> found.confusion_matrix.shape, len(found.classes)
+        ((3, 3), 3)
+        """
+        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
+        if isinstance(self.fitted.method.head, MultilabelHead):
+            raise ConfigError("evaluate is for one class per node; score returns the micro F1 of label sets")
+        proba = self.predict_proba(graph)
+        kept = graph.mask(split) & (graph.y != UNLABELED)
+        return evaluate(graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -37,6 +37,7 @@ from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee, LocalAttributes
+from graphveil.training.metrics import Evaluation
 
 Ids: TypeAlias = npt.NDArray[Any]
 _TRAIN = 2 / 3  # share of the reporting nodes
@@ -274,22 +275,32 @@ class LocalEstimator(ABC):
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
-    def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on test nodes, or the agreement with reported labels on the other splits.
+    def score(self, graph: Graph, split: str = "test", metric: str = "accuracy") -> float:
+        """Return a metric on test nodes, or the agreement with reported labels on the other splits.
 
         Under ``local-attributes`` the labels of training and validation nodes are protected. There,
         predictions are compared with the randomized labels of the fitted graph. The best expected agreement
         is the probability that a label is kept.
         """
         assert isinstance(self, Estimator)
-        if not self.fitted.method.privacy_config.protects or split == "test":
-            return Estimator.score(self, graph, split)  # not super(): to mypy this class has no base
+        if not self.fitted.method.privacy_config.protects or split == "test" or metric != "accuracy":
+            return Estimator.score(self, graph, split, metric)  # not super(): to mypy this class has no base
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
             raise GraphError("reports of training and validation nodes are known of the fitted graph only")
         nodes = reported_nodes(graph, reported, split)
         own = self.predict()[nodes, None] == reported.reshape(len(reported), -1)[nodes]  # or one of several
         return float(own.any(dim=1).float().mean())
+
+    def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
+        """Return metrics on test nodes; other labels are protected under ``local-attributes``."""
+        assert isinstance(self, Estimator)
+        if self.fitted.method.privacy_config.protects and split != "test":
+            raise ConfigError(
+                f"metrics need exact labels, and unit 'local-attributes' protects those of split={split!r}; "
+                "pass split='test'"
+            )
+        return Estimator.evaluate(self, graph, split, threshold=threshold)
 
     def _request_factory(self) -> RequestFactory:
         """Return the factory of feature collections on other graphs."""

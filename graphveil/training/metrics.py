@@ -1,0 +1,201 @@
+"""Metrics of predicted classes: of the classes, of the ranking by probability, and of the probabilities."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError
+
+METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision")
+_BINS = 15  # of equal width, for the calibration error
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClassMetrics:
+    """Metrics of one class against all others.
+
+    Args:
+        name: Name of the class, or its number.
+        support: Number of evaluated nodes of the class.
+        precision: Share of correct ones among the nodes predicted as the class; NaN without any.
+        recall: Share of correct ones among the nodes of the class; NaN without any.
+        f1: Harmonic mean of both.
+    """
+
+    name: str
+    support: int
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of predictions on labeled nodes, by scikit-learn's definitions.
+
+    Args:
+        metrics: Values by name: ``accuracy``, ``balanced_accuracy`` (mean recall of the classes),
+            ``macro_f1``, ``roc_auc``, ``average_precision``, ``log_loss`` and ``calibration_error`` (expected
+            calibration error over 15 bins of equal width). Of two classes the second is the positive one. Of
+            more, ``roc_auc`` and ``average_precision`` are means of one class against the others. NaN if a
+            value is not defined, such as ``roc_auc`` without a node of each class.
+        classes: Metrics of each class.
+        confusion_matrix: Counts of nodes by true class (rows) and predicted class (columns), int64 (C, C).
+        threshold: Probability from which a node is predicted as positive; None if the most probable class is
+            predicted.
+
+    Privacy:
+        Exact functions of the labels. Under units that protect labels they are private: do not publish.
+    """
+
+    metrics: Mapping[str, float]
+    classes: tuple[ClassMetrics, ...]
+    confusion_matrix: Integers
+    threshold: float | None = None
+
+    def __getitem__(self, metric: str) -> float:
+        """Return the value of a metric by its name."""
+        checks.one_of(tuple(self.metrics), metric=metric)
+        return self.metrics[metric]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; None for NaN."""
+        return {
+            "metrics": {name: _plain(value) for name, value in self.metrics.items()},
+            "classes": [
+                {
+                    "class": one.name,
+                    "support": one.support,
+                    "precision": _plain(one.precision),
+                    "recall": _plain(one.recall),
+                    "f1": _plain(one.f1),
+                }
+                for one in self.classes
+            ],
+            "confusion_matrix": self.confusion_matrix.tolist(),
+            "threshold": self.threshold,
+        }
+
+    def __str__(self) -> str:
+        """Return two tables: the metrics, and the classes."""
+        width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
+        lines = [f"{name:<{width}}  {value:.3f}" for name, value in self.metrics.items()]
+        lines += ["", f"{'class':<{width}}  support  precision  recall     f1"]
+        for one in self.classes:
+            shares = f"{one.precision:>9.3f}  {one.recall:>6.3f}  {one.f1:>5.3f}"
+            lines.append(f"{one.name:<{width}}  {one.support:>7,}  {shares}")
+        return "\n".join(lines)
+
+
+def evaluate(
+    labels: Tensor, proba: Tensor, *, names: Sequence[str] = (), threshold: float | None = None
+) -> Evaluation:
+    """Return all metrics of predicted probabilities.
+
+    Args:
+        labels: Class of each node, int64 (M).
+        proba: Class probabilities, (M, C).
+        names: Names of the classes.
+        threshold: For two classes: probability from which a node is predicted as the second class.
+
+    Raises:
+        ConfigError: If there is no node, or a threshold for more than two classes.
+
+    >>> import torch
+    >>> proba = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]])
+    >>> found = evaluate(torch.tensor([0, 0, 1, 1]), proba)
+    >>> found["accuracy"], found["roc_auc"], found.confusion_matrix.tolist()
+    (0.75, 0.75, [[2, 0], [1, 1]])
+    >>> evaluate(torch.tensor([0, 0, 1, 1]), proba, threshold=0.3).confusion_matrix.tolist()
+    [[1, 1], [0, 2]]
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    truth, scores = labels.numpy(), proba.to("cpu").double().numpy()
+    classes = scores.shape[1]
+    if not len(truth):
+        raise ConfigError("no node to evaluate has a label; choose another part of the split")
+    predicted = _predicted(scores, threshold)
+    every = np.arange(classes)
+    precision, recall, f1, support = precision_recall_fscore_support(
+        truth, predicted, labels=every, zero_division=np.nan
+    )
+    names = tuple(names) or tuple(map(str, every))
+    metrics = {metric: _value(metric, truth, scores, predicted) for metric in METRICS}
+    chosen = np.clip(scores[np.arange(len(truth)), truth], 1e-15, 1.0)
+    metrics["log_loss"] = float(-np.log(chosen).mean())
+    metrics["calibration_error"] = calibration_error(truth, scores)
+    return Evaluation(
+        metrics=metrics,
+        classes=tuple(
+            ClassMetrics(str(names[k]), int(support[k]), *(float(one[k]) for one in (precision, recall, f1)))
+            for k in every
+        ),
+        confusion_matrix=confusion_matrix(truth, predicted, labels=every).astype(np.int64),
+        threshold=threshold,
+    )
+
+
+def metric_value(metric: str, labels: Tensor, proba: Tensor) -> float:
+    """Return one metric of ``METRICS``; NaN if it is not defined for these labels."""
+    checks.one_of(METRICS, metric=metric)
+    scores = proba.to("cpu").double().numpy()
+    return _value(metric, labels.numpy(), scores, scores.argmax(axis=1))
+
+
+def calibration_error(truth: Integers, scores: Floats) -> float:
+    """Return the expected calibration error of the most probable class.
+
+        ECE = sum over bins of (share of nodes) |mean accuracy - mean probability|
+
+    Guo, Pleiss, Sun, Weinberger: On calibration of modern neural networks, ICML 2017.
+
+    >>> calibration_error(np.array([0, 0, 1, 1]), np.array([[0.75, 0.25]] * 4))
+    0.25
+    """
+    confidence, correct = scores.max(axis=1), scores.argmax(axis=1) == truth
+    bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, correct - confidence, _BINS)
+    return float(np.abs(gaps).sum() / len(truth))
+
+
+def _predicted(scores: Floats, threshold: float | None) -> Integers:
+    if threshold is None:
+        most_likely: Integers = scores.argmax(axis=1)
+        return most_likely
+    checks.within(0, 1, threshold=threshold)
+    if scores.shape[1] != 2:
+        raise ConfigError(
+            f"a threshold is for two classes, and these are {scores.shape[1]}; leave threshold= out"
+        )
+    return (scores[:, 1] >= threshold).astype(np.int64)
+
+
+def _value(metric: str, truth: Integers, scores: Floats, predicted: Integers) -> float:
+    from sklearn import metrics as of
+
+    if metric == "accuracy":
+        return float((predicted == truth).mean())
+    if metric == "balanced_accuracy":
+        present = np.unique(truth)
+        return float(np.mean([(predicted[truth == k] == k).mean() for k in present]))
+    if metric == "macro_f1":
+        return float(of.f1_score(truth, predicted, average="macro", zero_division=0.0))
+    score = of.roc_auc_score if metric == "roc_auc" else of.average_precision_score
+    classes = [1] if scores.shape[1] == 2 else range(scores.shape[1])
+    values = [
+        score(truth == k, scores[:, k]) for k in classes if 0 < np.count_nonzero(truth == k) < len(truth)
+    ]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 6)
