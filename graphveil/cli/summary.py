@@ -150,10 +150,14 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     """Print the final table, the guarantee summary, and the locations of the files."""
     from graphveil.runs.compliance_report import FILE as NOTICE
     from graphveil.runs.compliance_report import unrecorded
+    from graphveil.runs.results import metric_table
 
     screen.print_line("")
     head, rows = _table(metrics)
     screen.table(head, rows)
+    if metrics["classes"] == 2 and (more := metric_table(metrics)):
+        screen.print_line("")
+        screen.table(*more)
     for line in _remarks(metrics):
         screen.print_paragraph(line, style="dim")
     screen.print_line("")

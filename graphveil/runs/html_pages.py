@@ -35,10 +35,20 @@ from graphveil.runs.charts import (
     result_chart,
 )
 from graphveil.runs.compliance_report import ComplianceReport
-from graphveil.runs.results import ABSENT, Cost, FinishedRun, Summary, baseline_cost, cost_remarks, interval
+from graphveil.runs.results import (
+    ABSENT,
+    Cost,
+    FinishedRun,
+    Summary,
+    baseline_cost,
+    cost_remarks,
+    interval,
+    metric_table,
+)
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)  # false-positive rates of the tables
+_MAX_CONFUSION = 10  # classes
 BLIND = PlotLine("blind guessing", [(0.0, 0.0), (1.0, 1.0)])
 
 
@@ -75,6 +85,8 @@ def report_page(
         tiles=_tiles(metrics),
         chart=_result_chart(metrics),
         results=_run_results(metrics),
+        metrics=metric_table(metrics),
+        confusion=_confusion(metrics),
         remarks=" ".join(_remarks(metrics)),
         summary=guarantee.summary(),
         valid=guarantee.all_valid,
@@ -91,6 +103,15 @@ def report_page(
         scope=notice.scope_table,
         record=notice.record,
     )
+
+
+def _confusion(metrics: Mapping[str, Any]) -> _Table | None:
+    """Return the confusion matrix of the first run, of a few classes; None where labels are secret."""
+    counts, classes = metrics.get("confusion_matrix"), [one["class"] for one in metrics.get("per_class", ())]
+    if not counts or len(counts) > _MAX_CONFUSION:
+        return None
+    rows = [(name, *(f"{count:,}" for count in row)) for name, row in zip(classes, counts, strict=True)]
+    return ("true class \\ predicted", *classes), rows
 
 
 def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -27,6 +27,13 @@ SAME_REPORTS = (
 
 
 _NORMAL = 1.959963984540054  # 97.5 % quantile
+_METRIC_NAMES = {
+    "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "calibration_error": "calibration error",
+}
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,37 @@ class Summary:
             return ABSENT
         interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
         return f"{100 * self.mean:.1f}{interval}"
+
+    def decimal(self) -> str:
+        """Return the mean and its interval with three decimals.
+
+        >>> [Summary.from_values(values).decimal() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
+        ['0.820 [0.770, 0.870]', '0.800', 'n/a']
+        """
+        if self.mean is None:
+            return ABSENT
+        interval = "" if self.ci95 is None else f" [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]"
+        return f"{self.mean:.3f}{interval}"
+
+
+def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+    """Return head and rows of the metrics on test nodes next to the baseline's; None where labels are secret.
+
+    Args:
+        metrics: The object that ``train --json`` prints.
+    """
+    own, baseline = metrics.get("test_metrics"), metrics.get("mlp_test_metrics")
+    if not own:
+        return None
+    columns = [(str(metrics["method"]), own)]
+    if baseline and metrics["method"] != "mlp":
+        columns.append(("mlp (no graph)", baseline))
+    intervals = " [95 % CI]" if metrics["runs"] > 1 else ""
+    rows = [
+        (words, *(Summary.from_values(column[name]["values"]).decimal() for _, column in columns))
+        for name, words in _METRIC_NAMES.items()
+    ]
+    return (f"metric{intervals}", *(name for name, _ in columns)), rows
 
 
 def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:

@@ -60,6 +60,11 @@ class RunResult:
     homophily: dict[str, float] | None = None  # from released counts
     history: list[list[Any]] = field(default_factory=list)
     per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
+    metrics: dict[str, float | None] = field(
+        default_factory=dict
+    )  # on test nodes; empty if labels are secret
+    baseline_metrics: dict[str, float | None] = field(default_factory=dict)
+    confusion_matrix: list[list[int]] = field(default_factory=list)  # by true and predicted class
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
     @property
@@ -200,10 +205,13 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     labels_public = unit == NoUnit.name or protected_parts(model.guarantee) == "edges"
     released = getattr(model, "homophily_", None)  # how alike neighbors are, by released counts
     homophily = None if released is None else {"adjusted": released.adjusted, "error": released.error}
+    evaluated = _evaluate(model, split) if labels_public else None
+    compared_view = None if compared is None else _baseline_view(model, split)
+    reference = _evaluate(compared, compared_view) if evaluated and compared and compared_view else None
     return RunResult(
         seed=seed,
         accuracy=_accuracies(model, split),
-        baseline=None if compared is None else _accuracies(compared, _baseline_view(model, split)),
+        baseline=None if compared is None or compared_view is None else _accuracies(compared, compared_view),
         private_accuracy=dict(model.private_accuracy_),
         private_baseline={} if compared is None else dict(compared.private_accuracy_),
         seconds=dict(model.seconds_),
@@ -213,7 +221,18 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         homophily=homophily,
         history=[[None if value != value else value for value in row] for row in history],
         per_class=_per_class(model, split) if labels_public else [],
+        metrics={} if evaluated is None else evaluated["metrics"],
+        baseline_metrics={} if reference is None else reference["metrics"],
+        confusion_matrix=[] if evaluated is None else evaluated["confusion_matrix"],
     )
+
+
+def _evaluate(model: "Estimator", split: "Graph") -> dict[str, Any] | None:
+    """Return the metrics on test nodes; None for label sets, and without a labeled test node."""
+    tested = split.mask("test") & (split.y >= 0)
+    if split.label_sets is not None or model.proba_ is None or not bool(tested.any()):
+        return None
+    return model.evaluate(split).as_dict()
 
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
@@ -298,6 +317,9 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "mlp_val_accuracy": _summary(baselines, "val"),
         "tested": sum(tested for tested, *_ in records[0].per_class) or None,
         "per_class": _class_figures(records[0], graph),
+        "test_metrics": _metric_figures([record.metrics for record in records]),
+        "mlp_test_metrics": _metric_figures([record.baseline_metrics for record in records]),
+        "confusion_matrix": records[0].confusion_matrix,
         "homophily": records[0].homophily,
         "covered": covered,
         "private_accuracy": _private_figures(records, all_runs),
@@ -343,6 +365,14 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
         }
         for name, (tested, right, predicted) in zip(names, record.per_class, strict=False)
     ]
+
+
+def _metric_figures(figures: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+    """Return the metrics of all runs by name; none where labels are secret."""
+    from graphveil.training.metrics import METRICS
+
+    names = [*METRICS, "calibration_error"] if all(figures) else []
+    return {name: _summary(figures, name) for name in names}
 
 
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:

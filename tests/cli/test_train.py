@@ -23,6 +23,7 @@ from command import (
 
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
 from graphveil.privacy.statements import format_upper_bound
+from graphveil.training.metrics import METRICS
 
 EDGES = "--unit undirected-edge"
 
@@ -75,6 +76,37 @@ def test_train_json_is_one_object_with_the_documented_keys(invoke: Invoke, base:
     assert record["peak_rss_mb"] > 0
     assert json.loads(Path("first/internal/metrics.json").read_text()) == record
     assert "Plan" in answer.err and "mlp (no graph)" in answer.err
+
+
+def test_metrics_are_those_of_the_test_nodes(invoke: Invoke, base: tuple[object, ...]) -> None:
+    record = invoke(*base, "--runs", 2, "--out", "first", "--json").json
+    accuracies = record["test_metrics"]["accuracy"]["values"]
+    assert accuracies == pytest.approx(record["test_accuracy"]["values"], abs=1e-6)
+    assert set(record["test_metrics"]) == {*METRICS, "calibration_error"} == set(record["mlp_test_metrics"])
+    counts = record["confusion_matrix"]
+    assert [sum(row) for row in counts] == [one["tested"] for one in record["per_class"]]
+    assert sum(counts[k][k] for k in range(3)) == round(
+        record["test_accuracy"]["values"][0] * record["tested"]
+    )
+    page = Path("first/internal/report.html").read_text()
+    assert "Confusion matrix" in page and "ROC-AUC" in page
+
+
+def test_two_classes_have_a_table_of_metrics(
+    invoke: Invoke, files: Files, mlp: tuple[object, ...], base: tuple[object, ...]
+) -> None:
+    assert "ROC-AUC" not in invoke(*base, "--out", "three").out
+    rows = read(files.nodes)
+    write(files.nodes, [rows[0], *([*row[:3], "yes" if row[3] == "t2" else "no"] for row in rows[1:])])
+    answer = invoke(*base, "--out", "two")
+    assert re.search(r"^metric +gap +mlp \(no graph\)$", answer.out.replace(" \n", "\n"), re.MULTILINE)
+    assert re.search(r"^average precision +0\.\d{3} +0\.\d{3}", answer.out, re.MULTILINE)
+
+
+def test_metrics_of_protected_labels_are_not_computed(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train mlp --unit node-record --epsilon 4 --json --out first", *files.flags, *QUICK)
+    assert answer.json["test_metrics"] == answer.json["mlp_test_metrics"] == {}
+    assert answer.json["confusion_matrix"] == answer.json["per_class"] == []
 
 
 def test_runs_compose(invoke: Invoke, files: Files) -> None:
