@@ -439,9 +439,10 @@ def _curve(entries: list[Entry]) -> Curve:
 
 
 def own_releases(ledger: PrivacyLedger) -> frozenset[str]:
-    """Return the ids of releases that were recorded, or found, through this object.
+    """Return the ids of releases that were recorded through this object.
 
-    Other processes may charge a durable ledger at the same time. Their releases are not included.
+    Other processes may charge a durable ledger at the same time. Their releases are not included, and neither
+    are those of an interrupted run that this process resumes.
 
     Args:
         ledger: Ledger of this process.
@@ -454,10 +455,8 @@ def own_releases(ledger: PrivacyLedger) -> frozenset[str]:
     """
     if isinstance(ledger, JointLedger):
         return frozenset[str]().union(*map(own_releases, ledger.parts))
-    receipts = getattr(ledger, "receipts", None)
-    if receipts is not None:
-        return frozenset(receipt.release for receipt in receipts)
-    return frozenset(entry.release_id for entry in ledger.entries)
+    recorded: frozenset[str] | None = getattr(ledger, "recorded", None)  # of a durable ledger
+    return frozenset(entry.release_id for entry in ledger.entries) if recorded is None else recorded
 
 
 _ledgers: WeakKeyDictionary[object, PrivacyLedger] = WeakKeyDictionary()

@@ -115,6 +115,7 @@ class DataSetLedger:
         self._store, self.name = store, name
         self._lock = threading.Lock()
         self._receipts: dict[str, Receipt] = {}
+        self._recorded: set[str] = set()
         self._data, self._named, self._apart, self._limit = data, named, apart, limit
 
     def __repr__(self) -> str:
@@ -136,6 +137,9 @@ class DataSetLedger:
         assert receipt is not None
         # The transaction chose the name of unnamed data, and has bound them.
         self.name, self._data = receipt.data_set, None
+        with self._lock:
+            if receipt.release not in self._receipts:  # else it was found, and charged before
+                self._recorded.add(receipt.release)
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
@@ -315,6 +319,7 @@ class DataSetLedger:
         if refunded:
             with self._lock:
                 self._receipts.pop(release_id, None)
+                self._recorded.discard(release_id)
         return refunded
 
     def __len__(self) -> int:
@@ -347,6 +352,12 @@ class DataSetLedger:
         """Receipts of the releases that were recorded, or found, through this object."""
         with self._lock:
             return tuple(self._receipts.values())
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """Ids of the releases that were recorded through this object, without those that were found."""
+        with self._lock:
+            return frozenset(self._recorded)
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
         """Return keyed fingerprints of data, like ``Ledger.fingerprints``.
@@ -403,6 +414,9 @@ def _check_unlimited(chain: HashChain, unit: str) -> None:
         )
 
 
+_MIN_REMAINING = 1e-9  # less is the rounding of binary fractions
+
+
 def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     """Return why a release does not fit, and the largest one of its kind that does."""
     limit = account.limit
@@ -419,7 +433,7 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
         f"spent (data set {account.data_set!r}, unit {account.unit!r}, delta {delta}). "
     )
     remaining_epsilon = account.total.remaining_epsilon(limit, entry)
-    if remaining_epsilon:
+    if remaining_epsilon > _MIN_REMAINING:
         return message + (
             f"At most epsilon {remaining_epsilon:g} remains for {kind} of this kind. Reduce epsilon, or "
             "raise the limit (graphveil ledger raise). No privacy budget was spent."

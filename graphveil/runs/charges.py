@@ -294,9 +294,9 @@ class PredictionAccounts:
         if self.possibly_shared:
             rows.append(
                 (
-                    "no proof",
-                    f"{', '.join(self.possibly_shared)} charged all the same: the ids do not show that "
-                    "nothing is shared, and their limit is not for a word",
+                    "also charged",
+                    f"{', '.join(self.possibly_shared)}: the ids do not show that the graphs share nothing, "
+                    "and an assumption does not lift the limit of a ledger",
                 )
             )
         return rows

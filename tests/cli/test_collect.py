@@ -569,7 +569,7 @@ def test_a_report_is_charged_once_and_changed_records_again(
     charged("one.json", "--ledger", "people")
     Path("m.csv").unlink()
     refused = randomize(*RECORDS, "--ledger", "people", protocol="two.json")
-    rejected(refused, "needs epsilon 8, and 8 of 10 at delta 0 are spent")
+    rejected(refused, "costs epsilon 8, but 8 of epsilon 10 is already spent")
     assert not Path("m.csv").exists()
 
 

@@ -58,7 +58,7 @@ def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Fi
     assert "epsilon 3 at delta 0, a separate guarantee that is not added to the first" in plan
     assert "read the released graph, no true private edge, and no true feature" in plan
     assert "Features have a separate guarantee, which is not added: epsilon 3," in shown
-    assert "learns from the reported features of the method" in shown
+    assert "trains on the same perturbed features as the method" in shown
 
 
 def test_a_finished_run_resumes_and_predicts_without_a_charge(
@@ -128,7 +128,7 @@ def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: In
         assert invoke("ledger init friends", *budget).code == 0
     done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
     assert (done.code, Path("runs").exists(), recorded()) == (2, False, [])
-    assert "it needs epsilon 6, and 0 of 4" in " ".join(done.err.split())
+    assert "cost epsilon 6, but 0 of epsilon 4 is already spent" in " ".join(done.err.split())
 
 
 def test_reported_features_are_not_refunded(

@@ -50,7 +50,7 @@ def test_a_grid_beyond_the_ledger_limit_is_rejected(invoke: Invoke, sweep: list[
     assert invoke("ledger init friends", *budget).code == 0
     refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
     assert (refused.code, Path("s").exists(), recorded()) == (2, False, [])
-    assert "of 1.3" in refused.err
+    assert "of epsilon 1.3" in refused.err
     assert invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s").code == 0
     resumed = invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s", "--resume")
     assert resumed.code == 0  # what is done needs no more room

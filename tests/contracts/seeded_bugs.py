@@ -3091,7 +3091,7 @@ BUGS = [
         edits=[
             ("graphveil.local.collect.encoded_report:_label", "if len(reported) != law.size:", "if False:")
         ],
-        test="tests/collect/test_encoding.py::test_rejects_another_number_of_classes[said2]",
+        test="tests/collect/test_encoding.py::test_rejects_another_number_of_classes[parts2]",
         reason="DID NOT RAISE",
     ),
     dict(

@@ -36,15 +36,15 @@ def test_a_pipeline_states_the_cost_of_each_group() -> None:
         ("training", 1, ("train",)),
         ("tally", 1, ("val", "other")),
     ]
-    encoder, pushes, _, counts = found
+    encoder, aggregations, _, counts = found
     assert (encoder.noise, encoder.batches, encoder.charged_groups) == (
         "multiplier 2",
         "300 at 0.0625",
         "train",
     )
-    assert (pushes.name, pushes.noise) == ("push x 2", "std 4")
+    assert (aggregations.name, aggregations.noise) == ("out-edge aggregation x 2", "std 4")
     assert (counts.noise, counts.batches, counts.charged_groups) == ("std 9", "", "val, test and unsplit")
-    assert pushes.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
+    assert aggregations.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
 
 
 def test_the_shares_of_the_records_that_pay_most_add_up_to_the_whole() -> None:
@@ -91,7 +91,7 @@ def test_edges_have_no_group_to_name() -> None:
     found = stages_of(ReleasePlan(UndirectedEdge(), budget_allocation.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
-    assert unequal_shares_note(found).startswith("no edge is charged for all of these in full")
+    assert unequal_shares_note(found).startswith("no edge is charged the full cost of every stage")
     assert not unequal_shares_note(found[:1])
 
 

@@ -159,7 +159,7 @@ def test_requests_that_need_a_new_release_are_rejected(
 
 def test_unknown_ids_are_named_by_position(client: TestClient) -> None:
     message = client.post("/v1/predict", json={"ids": ["ann", SECRET, "ann", 7]}).json()["error"]["message"]
-    assert "positions 1, 3," in message and SECRET not in message
+    assert "at indices 1, 3 of" in message and SECRET not in message
 
 
 MALFORMED = {
