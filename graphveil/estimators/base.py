@@ -26,7 +26,7 @@ from graphveil.data import EdgeSet, Graph
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
 from graphveil.data.tables.labels import UNLABELED
-from graphveil.errors import ConfigError, GraphError, MissingDependencyError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
     FeatureScalingMode,
@@ -66,7 +66,7 @@ from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MultilabelHead
-from graphveil.training.metrics import Evaluation, evaluate
+from graphveil.training.metrics import METRICS, Evaluation, check_evaluation, evaluate
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
@@ -621,6 +621,7 @@ class Estimator(ABC):
             the prediction only. Under units that protect labels the result is private: do not publish. Use
             ``private_metrics`` instead.
         """
+        checks.one_of(METRICS, metric=metric)
         if metric != "accuracy":
             return self.evaluate(graph, split)[metric]
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
@@ -643,7 +644,6 @@ class Estimator(ABC):
         Raises:
             UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
                 ``predict_proba`` does; or if the model predicts label sets, or no node has a label.
-            MissingDependencyError: If scikit-learn is not installed.
 
         Privacy:
             Unit: inherited from the model. Reads and charges: as ``score``. Under units that protect labels
@@ -660,8 +660,9 @@ class Estimator(ABC):
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
         if isinstance(self.fitted.method.head, MultilabelHead):
             raise ConfigError("evaluate is for one class per node; score returns the micro F1 of label sets")
-        proba = self.predict_proba(graph)
         kept = graph.mask(split) & (graph.y != UNLABELED)
+        check_evaluation(int(kept.sum()), self.fitted.sizes.classes, threshold)  # before a charge
+        proba = self.predict_proba(graph)
         return evaluate(graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold)
 
     @property
@@ -794,15 +795,9 @@ class Estimator(ABC):
         return np.array(names) if names else np.arange(self._fit.sizes.classes)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags of a scikit-learn classifier.
+        """Return the tags of a scikit-learn classifier."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
-        Raises:
-            MissingDependencyError: If scikit-learn is not installed.
-        """
-        try:
-            from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-        except ImportError:
-            raise MissingDependencyError("tags are scikit-learn's own; pip install scikit-learn") from None
         inputs = InputTags(two_d_array=False)
         return Tags(
             estimator_type="classifier",

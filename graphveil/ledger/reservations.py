@@ -138,8 +138,7 @@ class DataSetLedger:
         # The transaction chose the name of unnamed data, and has bound them.
         self.name, self._data = receipt.data_set, None
         with self._lock:
-            if receipt.release not in self._receipts:  # else it was found, and charged before
-                self._recorded.add(receipt.release)
+            self._recorded.add(receipt.release)
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:

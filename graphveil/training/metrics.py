@@ -121,8 +121,7 @@ def evaluate(
 
     truth, scores = labels.numpy(), proba.to("cpu").double().numpy()
     classes = scores.shape[1]
-    if not len(truth):
-        raise ConfigError("no node to evaluate has a label; choose another part of the split")
+    check_evaluation(len(truth), classes, threshold)
     predicted = _predicted(scores, threshold)
     every = np.arange(classes)
     precision, recall, f1, support = precision_recall_fscore_support(
@@ -142,6 +141,21 @@ def evaluate(
         confusion_matrix=confusion_matrix(truth, predicted, labels=every).astype(np.int64),
         threshold=threshold,
     )
+
+
+def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
+    """Reject an evaluation without nodes, and a threshold that does not fit.
+
+    Raises:
+        ConfigError: If there is no node, or the threshold is no probability or for more than two classes.
+    """
+    if not nodes:
+        raise ConfigError("no node to evaluate has a label; choose another part of the split")
+    if threshold is None:
+        return
+    checks.within(0, 1, threshold=threshold)
+    if classes != 2:
+        raise ConfigError(f"a threshold is for two classes, and these are {classes}; leave threshold= out")
 
 
 def metric_value(metric: str, labels: Tensor, proba: Tensor) -> float:
@@ -171,11 +185,6 @@ def _predicted(scores: Floats, threshold: float | None) -> Integers:
     if threshold is None:
         most_likely: Integers = scores.argmax(axis=1)
         return most_likely
-    checks.within(0, 1, threshold=threshold)
-    if scores.shape[1] != 2:
-        raise ConfigError(
-            f"a threshold is for two classes, and these are {scores.shape[1]}; leave threshold= out"
-        )
     return (scores[:, 1] >= threshold).astype(np.int64)
 
 

@@ -8,7 +8,7 @@ import torch
 from sklearn import metrics as sk
 
 import graphveil as gv
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.training.metrics import METRICS, calibration_error, evaluate, metric_value
 
 
@@ -89,6 +89,24 @@ def test_models_evaluate_the_labeled_nodes_of_a_part() -> None:
     assert "macro_f1" in str(found) and "support" in str(found)
     with pytest.raises(ConfigError, match=r"did you mean|must be one of"):
         model.score(graph, metric="roc_au")
+
+
+def test_wrong_arguments_are_rejected_before_a_charge() -> None:
+    graph, other = (gv.load_dataset("synthetic/tiny", seed=seed) for seed in (0, 1))
+    other = other.subgraph(torch.arange(other.num_nodes) > 3)
+    model = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=2).fit(graph)
+    unlabeled = replace(other, y=torch.full_like(other.y, -1))
+    for call in (
+        lambda: model.score(other, metric="roc_au"),
+        lambda: model.evaluate(other, threshold=0.5),
+        lambda: model.evaluate(other, split="tests"),
+        lambda: model.evaluate(unlabeled),
+    ):
+        with pytest.raises((ConfigError, GraphError)):
+            call()
+        assert not gv.ledger_of(other.edge_set).entries
+    model.evaluate(other)
+    assert len(gv.ledger_of(other.edge_set).entries) == 1
 
 
 def test_label_sets_have_no_evaluation() -> None:
