@@ -4,8 +4,9 @@ Each reader returns what ``Graph.from_edges`` takes. All of these graphs are und
 so that edges may be read and counted here.
 
 torch_geometric's own dataset classes do most downloads. They check no certificate, and some unpickle what
-they get, so a local copy with known checksums is the better choice. Facebook100 has no such class: its
-schools are fetched over verified TLS from one pinned commit and compared with known SHA-256 sums.
+they get, so a local copy with known checksums is the better choice. The schools of Facebook100 and the
+heterophilous graphs are fetched over verified TLS from one pinned commit and compared with known SHA-256
+sums.
 
 Files may be hostile. SciPy's reader of MATLAB files follows the file in compiled code, and NumPy's reader
 allocates what a header claims. So both formats are read here from the bytes that are there.
@@ -30,6 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
 
 from graphveil._util.checks import suggestion
 from graphveil._util.files import name_in_utf8
@@ -148,6 +150,20 @@ def fifths(values: npt.NDArray[np.floating]) -> Ints:
     array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
     """
     return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values)
+
+
+def read_heterophilous(root: Path, name: str) -> Fields:
+    """Read a graph of Platonov et al.: its ten published splits are not read."""
+    arrays = read_npz(root / f"{name}.npz", {"node_features", "node_labels", "edges"})
+    source, target = _ints(arrays["edges"]).T
+    x = arrays["node_features"]
+    wide = x.shape[1] >= _DENSE_WIDTH
+    return {
+        "x": sparse.csr_array(x) if wide else x.copy(),
+        "y": _ints(arrays["node_labels"]).astype(np.int64),
+        "source": source,
+        "target": target,
+    }
 
 
 def read_lastfm_asia(root: Path, name: str) -> Fields:
@@ -277,6 +293,15 @@ _SHA256 = {
     "Rutgers89": "40a138fda9324a24e2c14c409909d29f766383a50f370b525cd103da374b4760",
     "Wisconsin87": "9e1bc77dd1486cf1b41a1aa38c80a41510c944085d8b8b84ac50f724f9c84e86",
 }
+_HETEROPHILOUS = (
+    "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/"
+    "a431395582e929d88271309716bea4fe24ce6318/data"
+)
+_HETEROPHILOUS_SHA256 = {
+    "minesweeper": "e664c8dacf1e8ac466c2c09ed4b237bd2c5541f47a6eae9c6092cb87f16412b3",
+    "squirrel_filtered": "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
+    "tolokers": "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
+}
 _TIMEOUT = 60  # seconds without an answer
 
 
@@ -291,6 +316,13 @@ def fetch_facebook100(root: Path, name: str) -> Fields:
         )
     download(f"{_FACEBOOK100}/{school}.mat", root / f"{name}.mat", sha256=_SHA256[school])
     return read_facebook100(root, name)
+
+
+def fetch_heterophilous(root: Path, name: str) -> Fields:
+    """Download one graph to the place where the local reader looks, and read it."""
+    file = name.rpartition("/")[2]
+    download(f"{_HETEROPHILOUS}/{file}.npz", root / f"{name}.npz", sha256=_HETEROPHILOUS_SHA256[file])
+    return read_heterophilous(root, name)
 
 
 def download(url: str, path: Path, *, sha256: str) -> None:

@@ -21,6 +21,7 @@ from graphveil.data.dataset_readers import (
     OGB_FILES,
     Fields,
     fetch_facebook100,
+    fetch_heterophilous,
     fetch_karate,
     fetch_planetoid,
     fetch_ppi,
@@ -29,6 +30,7 @@ from graphveil.data.dataset_readers import (
     read_amazon,
     read_facebook100,
     read_facebook_pages,
+    read_heterophilous,
     read_karate,
     read_lastfm_asia,
     read_ogbn_products,
@@ -342,6 +344,19 @@ def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
     )
 
 
+def _heterophilous(topic: str, nodes: int, features: int, classes: int) -> Dataset:
+    return Dataset(
+        name=f"heterophilous/{topic}",
+        nodes=nodes,
+        features=features,
+        classes=classes,
+        where="heterophilous graphs (Platonov et al. 2023)",
+        files=(f"heterophilous/{topic}.npz",),
+        read=read_heterophilous,
+        fetch=fetch_heterophilous,
+    )
+
+
 _OTHERS = (
     Dataset(
         name="facebook_pages",
@@ -432,6 +447,9 @@ CATALOG: Mapping[str, Dataset] = MappingProxyType(
             _twitch("RU", 4_385),
             _wikipedia("chameleon", 2_277, 3_132),
             _wikipedia("squirrel", 5_201, 3_148),
+            _heterophilous("minesweeper", 10_000, 7, 2),
+            _heterophilous("squirrel_filtered", 2_223, 2_089, 5),
+            _heterophilous("tolokers", 11_758, 10, 2),
             *_OTHERS,
             *(
                 Dataset(

@@ -46,6 +46,19 @@ PUBLISHED = {
     "twitch/ES": (4_648, 59_382, 3_170, [3288, 1360], 25.55, 12, 1022, 0, 0.580),
     "wikipedia/chameleon": (2_277, 31_371, 3_132, None, 27.55, 12, 732, 0, None),
     "wikipedia/squirrel": (5_201, 198_353, 3_148, None, 76.27, 17, 1903, 0, None),
+    "heterophilous/minesweeper": (10_000, 39_402, 7, [8000, 2000], 7.88, 8, 8, 0, 0.683),
+    "heterophilous/squirrel_filtered": (
+        2_223,
+        46_998,
+        2_089,
+        [756, 516, 397, 321, 233],
+        42.28,
+        10,
+        693,
+        0,
+        0.207,
+    ),
+    "heterophilous/tolokers": (11_758, 519_000, 10, [9192, 2566], 88.28, 30, 2138, 0, 0.595),
     "facebook_pages": (22_470, 170_823, 4_714, [6495, 6880, 5768, 3327], 15.20, 7, 709, 0, 0.885),
     "lastfm_asia": (7_624, 27_806, 1, None, 7.29, 4, 216, 0, 0.874),
     "karate": (34, 78, 34, [12, 5, 11, 6], 4.59, 3, 17, None, None),
@@ -119,7 +132,7 @@ DOCUMENTED = {
     *("facebook100/Berkeley13", "facebook_pages", "amazon/computers", "amazon/photo", "cora", "citeseer"),
     *("pubmed", "twitch/DE", "lastfm_asia", "reddit", "ogbn_products", "ppi", "flickr_mir", "karate"),
     *("synthetic/facebook", "synthetic/reddit", "synthetic/amazon", "synthetic/large", "synthetic/demo"),
-    "wikipedia/chameleon",
+    *("wikipedia/chameleon", "heterophilous/minesweeper", "heterophilous/tolokers"),
 }
 
 

@@ -160,3 +160,15 @@ def test_schools_are_downloaded_once_from_a_pinned_commit(tmp_path, data_root):
     (url,) = server.urls
     assert url.startswith("https://raw.githubusercontent.com/sisaman/pyg-datasets/")
     assert url.endswith("/datasets/facebook100/Reed98.mat")
+
+
+def test_heterophilous_graphs_are_compared_with_their_checksums(tmp_path, data_root):
+    server = LocalServer((data_root / "heterophilous" / "minesweeper.npz").read_bytes())
+    urllib.request.install_opener(urllib.request.build_opener(server))
+    try:
+        assert load_dataset("heterophilous/minesweeper", tmp_path, recipe=None).num_nodes == 10_000
+        with pytest.raises(GraphError, match="does not have the expected SHA-256"):
+            load_dataset("heterophilous/tolokers", tmp_path)  # the server answers with another file
+    finally:
+        urllib.request.install_opener(None)
+    assert [url.rpartition("/")[2] for url in server.urls] == ["minesweeper.npz", "tolokers.npz"]

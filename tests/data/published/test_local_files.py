@@ -9,6 +9,7 @@ import torch
 from scipy import io, sparse
 
 from graphveil.data import load_dataset, to_dense
+from graphveil.errors import GraphError
 
 
 def write(folder, **texts):
@@ -131,6 +132,34 @@ def test_planetoid_has_values_and_a_public_split_and_wide_features_stay_sparse(t
     assert to_dense(graph.x)[:, :3].tolist() == [[0.5, 0, 2], [0, 0, 0], [0, 3, 0]]
     assert graph.y.tolist() == [0, 1, -1]
     assert torch.stack([graph.train_mask, graph.val_mask, graph.test_mask]).equal(torch.eye(3).bool())
+
+
+def heterophilous(path, width=2):
+    """Write three nodes on a path with an additional array, as the published files have."""
+    path.parent.mkdir(parents=True)
+    x = np.zeros((3, width), dtype=np.float32)
+    x[[0, 2], [1, 0]] = 0.5, 1
+    edges, split = np.array([[0, 1], [2, 1]]), np.ones((10, 3), dtype=bool)
+    np.savez(path, node_features=x, node_labels=np.array([1, 0, 1]), edges=edges, train_masks=split)
+
+
+@pytest.mark.parametrize("width", [2, 1000])
+def test_heterophilous_graphs_have_no_split_and_wide_features_are_sparse(tmp_path, width):
+    heterophilous(tmp_path / "heterophilous" / "tolokers.npz", width)
+    graph = load("heterophilous/tolokers", tmp_path)
+    assert isinstance(graph.x, torch.Tensor if width == 2 else sparse.csr_array)
+    assert to_dense(graph.x)[:, :2].tolist() == [[0, 0.5], [0, 0], [1, 0]]
+    assert graph.y.tolist() == [1, 0, 1] and not graph.has_split
+    assert graph.adjacency.edge_index().tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+
+
+@pytest.mark.parametrize("changed", [{"edges": np.eye(3)}, {"edges": np.array([0, 1])}, {"node_labels": 0.5}])
+def test_damaged_heterophilous_files_are_rejected(tmp_path, changed):
+    path = tmp_path / "heterophilous" / "minesweeper.npz"
+    heterophilous(path)
+    np.savez(path, **(dict(np.load(path)) | changed))
+    with pytest.raises(GraphError, match=r"fetch it again|is damaged|two vectors of whole numbers"):
+        load("heterophilous/minesweeper", tmp_path)
 
 
 def test_karate_features_are_one_hot_ids(tmp_path):
