@@ -107,8 +107,15 @@ def membership(
     run: options.WholeRunFolderArgument,
     data: DataOptions,
     per_class: Annotated[
-        int, flag(_ATTACK, "--per-class", "Number of nodes per class in the shadow graph.", min=5)
-    ] = 1000,
+        int | None,
+        flag(
+            _ATTACK,
+            "--per-class",
+            "Number of nodes per class in the shadow graph. Default: 1000, or half of the second largest "
+            "class if that is less.",
+            min=5,
+        ),
+    ] = None,
     evaluate_on: Annotated[
         Literal["target", "shadow"],
         flag(

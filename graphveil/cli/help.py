@@ -47,13 +47,15 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "graphveil ledger list",
     ),
     "collect": (
-        "graphveil collect protocol --columns age,visits --high 100 --eps-x 2 --out survey.json",
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --out reports.csv",
+        "graphveil collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 2 --eps-y 1 "
+        "--out survey.json",
+        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
+        "--out reports.csv",
     ),
     "demo": ("graphveil demo", "graphveil demo --epsilon 2 --out runs/demo"),
     "datasets": ("graphveil datasets", "graphveil datasets synthetic/demo"),
     "check": (
-        "graphveil check --nodes nodes.csv --edges edges.csv",
+        "graphveil check --nodes nodes.csv --edges edges.csv --label plan",
         "graphveil check --nodes nodes.csv --edges edges.csv --label plan --unit node-record",
     ),
     "prepare": (
@@ -145,9 +147,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "collect show": ("graphveil collect show survey.json", "graphveil collect show survey.json --json"),
     "collect randomize": (
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --out reports.csv",
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --max-eps 3 "
+        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
         "--out reports.csv",
+        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
+        "--max-eps 3 --out reports.csv",
     ),
     "collect decode": (
         "graphveil collect decode --protocol survey.json --reports reports.csv --id user --out nodes.csv",

@@ -138,3 +138,10 @@ def test_ensemble_leaves_each_node_out_equally_often() -> None:
     assert roc_auc(found[nodes], members) > 0.6
     with pytest.raises(ConfigError, match="count=3"):
         fit_ensemble(FITTED, HARD, 3)
+
+
+def test_by_default_the_shadow_graph_of_a_small_graph_has_half_of_the_second_largest_class() -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    model = gv.MLP(unit="none", seed=0, epochs=3, tuned=False).fit(graph)
+    second = sorted(graph.y.bincount().tolist())[-2]
+    assert attack_membership(model, graph).settings.per_class == second // 2

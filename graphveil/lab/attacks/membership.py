@@ -5,7 +5,7 @@ neighbors, use many shadow models of one graph.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ EvaluateOn = Literal["target", "shadow"]
 SHADOW_MLP, CONFIDENCE = "attack model (shadow)", "confidence in the label"
 LIRA, BAYES = "LiRA", "Bayes posterior"
 _TRAIN, _TEST = 0.4, 0.4  # of the shadow graph; the rest selects its epoch
+_PAPER_PER_CLASS = 1000
 _ATTACK_VALIDATION = 0.2
 _SHADOW_SPLIT = (0.6, 0.1)  # of the samples, where the attack is tried on the shadow model itself
 _MIN_PROBABILITY = 1e-7
@@ -40,7 +41,8 @@ class MembershipSettings:
     """Settings of a membership attack.
 
     Args:
-        per_class: Number of nodes of each class in the shadow graph; smaller classes are left out.
+        per_class: Number of nodes of each class in the shadow graph; smaller classes are left out. None for
+            1,000 as in the paper, or half of the second largest class if that is less.
         evaluate_on: ``"target"`` to score nodes of the target, as in the paper; ``"shadow"`` to score
             held-out nodes of the shadow model, as in the paper's scripts.
         disjoint: Whether nodes of the shadow graph are excluded from the scored nodes of the target.
@@ -49,7 +51,7 @@ class MembershipSettings:
         seed: Seed of the shadow graph, the shadow models and the attack model.
     """
 
-    per_class: int = 1000
+    per_class: int | None = None
     evaluate_on: EvaluateOn = "target"
     disjoint: bool = True
     shadows: int = 0
@@ -57,7 +59,8 @@ class MembershipSettings:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        checks.integer_at_least(5, per_class=self.per_class)
+        if self.per_class is not None:
+            checks.integer_at_least(5, per_class=self.per_class)
         checks.one_of(("target", "shadow"), evaluate_on=self.evaluate_on)
         checks.switch(disjoint=self.disjoint)
         if self.shadows:
@@ -137,6 +140,10 @@ def attack_membership(
     ['attack model (shadow)', 'confidence in the label']
     """
     chosen = settings or MembershipSettings()
+    if chosen.per_class is None:
+        second = sorted(np.bincount(graph.y[graph.y >= 0].numpy(), minlength=2))[-2]
+        chosen = replace(chosen, per_class=max(5, min(_PAPER_PER_CLASS, int(second) // 2)))
+    assert chosen.per_class is not None  # for the type checker
     shadow, nodes = shadow_graph(graph, chosen.per_class, chosen.seed)
     keywords = {**model.get_params(), "seed": chosen.seed, "unsafe_noise_seed": None}
     copy = type(model)(**keywords).fit(shadow)
