@@ -324,6 +324,16 @@ PrivateMetrics = Annotated[
         "Release accuracies as noisy counts within the guarantee. For node-level units.",
     ),
 ]
+Metric = Annotated[
+    str | None,
+    flag(
+        _TRAINING,
+        "--metric",
+        "Metric of validation nodes that selects epochs and models: accuracy, balanced_accuracy, macro_f1, "
+        "roc_auc, average_precision. Default: the rule of the method. For public labels.",
+        metavar="NAME",
+    ),
+]
 UnsafeNoiseSeed = Annotated[
     int | None,
     flag(
@@ -571,6 +581,7 @@ class PrivacyOptions:
     unsafe_noise_seed: UnsafeNoiseSeed = None
     perturb: Perturb = None
     max_edges: MaxEdges = None
+    metric: Metric = None
 
     def keywords(self) -> dict[str, Any]:
         """Return the given flags as keywords, all but theta, which is a file."""

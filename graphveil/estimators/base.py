@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -51,6 +51,7 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
+from graphveil.estimators.training.objective import Objective, check_metric
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
@@ -96,6 +97,10 @@ class Estimator(ABC):
         private_metrics: Node-level units: also release noisy counts of correct predictions, so that
             accuracies are covered. They are charged to validation and test nodes, from the part of their
             budget that training leaves.
+        metric: Public labels: metric of validation nodes that selects epochs and models, as in ``evaluate``:
+            ``"accuracy"``, ``"balanced_accuracy"``, ``"macro_f1"``, ``"roc_auc"`` or
+            ``"average_precision"``. None for the rule of the method: networks select by accuracy, and
+            posteriors are tuned by likelihood.
         backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
             ``"ray"``, or an object of ``graphveil.backends``. By default edges are summed where
             they are stored. The choice does not affect results and is not saved.
@@ -128,6 +133,7 @@ class Estimator(ABC):
     max_degree: int | None = None
     replace_one: bool = False
     private_metrics: bool = False
+    metric: str | None = None
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
@@ -151,7 +157,7 @@ class Estimator(ABC):
             if name in _parameter_names(type(self)):
                 fitting(name, getattr(self, name), hint)
         self._check_config()
-        self._config = self._build_method()
+        self._config = self._with_objective(self._build_method())
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. A parameter is checked as in the constructor."""
@@ -229,6 +235,19 @@ class Estimator(ABC):
     def protected_unit(self) -> Unit:
         """The privacy unit."""
         return self.privacy_config.unit
+
+    def _with_objective(self, method: Method) -> Method:
+        """Return the method with the chosen metric, which is rejected where it cannot select anything."""
+        if self.metric is None:
+            return method
+        check_metric(
+            self.method,
+            self.metric,
+            self.protected_unit.name,
+            on_records=self.privacy_config.on_records,
+            selects=method.selects_by_metric and not isinstance(method.head, MultilabelHead),
+        )
+        return replace(method, objective=Objective(metric=self.metric))
 
     # -- fitting -------------------------------------------------------------------------------------------
 

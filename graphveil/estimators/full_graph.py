@@ -131,6 +131,8 @@ class FullGraphMethod(Method):
         input_note: Note of the guarantee about the data that a prediction reads, if a graph is released.
     """
 
+    selects_by_metric: ClassVar[bool] = True
+
     shape: NetworkArchitecture
     schedule: TrainingSchedule
     mechanism: GraphMechanism | None = None
@@ -191,6 +193,7 @@ class FullGraphMethod(Method):
                 session,
                 stage="classifier",
                 generator=generator,
+                objective=self.objective,
                 head=self.head,
                 every=True,
             )

@@ -22,6 +22,7 @@ from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_note
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_encoding, check_graph, check_magnitudes, column_names
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
@@ -176,6 +177,7 @@ class Method(ABC):
         name: As in ``METHODS``.
         privacy_config: Unit and budget.
         head: Meaning of logits; by default one class per node.
+        objective: What selects epochs and models.
     """
 
     reads_edges: ClassVar[bool] = True
@@ -184,11 +186,13 @@ class Method(ABC):
     )
     tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
+    selects_by_metric: ClassVar[bool] = False  # whether a fit reads the metric of its objective
     copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
 
     name: str
     privacy_config: PrivacyConfig
     head: TaskHead = MULTICLASS
+    objective: Objective = DEFAULT_OBJECTIVE
 
     @property
     def samples(self) -> bool:
@@ -233,6 +237,7 @@ class Method(ABC):
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
         scaled = scaling.graph(graph)
         self.check(scaled)
+        self.objective.check_graph(scaled)
         if not self.protects_features:
             check_magnitudes(scaled)
         sizes = self.sizes_of(scaled)

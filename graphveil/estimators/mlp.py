@@ -67,6 +67,7 @@ class NonPrivateMLP(Method):
     """An MLP whose features and labels are public, or not protected."""
 
     reads_edges: ClassVar[bool] = False
+    selects_by_metric: ClassVar[bool] = True
 
     shape: MLPArchitecture
 
@@ -93,6 +94,7 @@ class NonPrivateMLP(Method):
                 session,
                 stage="classifier",
                 generator=generator,
+                objective=self.objective,
                 checkpoint="mlp",
                 every=not self.samples,
             )
@@ -196,6 +198,7 @@ class TunedMLP(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    selects_by_metric: ClassVar[bool] = True
     tables: ClassVar[float] = 6.0
 
     @property
@@ -210,7 +213,7 @@ class TunedMLP(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Choose and train the networks on training and validation labels."""
         with session.stage("classifier"):
-            public = public_posteriors(graph, session)
+            public = public_posteriors(graph, session, self.objective)
         trained = TrainedFoldEnsemble(public.networks, public.candidate.unit_rows)
         return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
 

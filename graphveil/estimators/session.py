@@ -28,6 +28,7 @@ from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
+_ADDED_PARAMETERS = ("metric",)  # left out unless they are set, since noise is bound to the text
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -134,7 +135,8 @@ def configuration_text(parameters: Mapping[str, Any]) -> str:
     """Return the configuration that a resumed fit has to share with the first one, as text."""
     named = {}
     for name, value in parameters.items():
-        if name != "unsafe_noise_seed":
+        unset = name in _ADDED_PARAMETERS and value is None
+        if name != "unsafe_noise_seed" and not unset:
             text = getattr(
                 value, "__name__", value
             )  # a function or class, whose text may contain a memory address

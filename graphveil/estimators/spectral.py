@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import nll_loss, normalize, one_hot
+from torch.nn.functional import normalize, one_hot
 
 from graphveil._util import checks
 from graphveil.data import Adjacency, Graph
@@ -35,6 +35,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.nn.layers import FeedForward
 from graphveil.perturb import EdgeRand
@@ -173,29 +174,35 @@ def count_votes(
 
 
 def best_rule(
-    log_posteriors: Tensor, rows: Tensor, nodes: Tensor, labels: Tensor
+    log_posteriors: Tensor,
+    rows: Tensor,
+    nodes: Tensor,
+    labels: Tensor,
+    objective: Objective = DEFAULT_OBJECTIVE,
 ) -> tuple[VotingRule, Tensor]:
-    """Return the rule that maximizes the likelihood of public labels; no node votes on itself.
+    """Return the rule of the highest likelihood or metric of public labels; no node votes on itself.
 
     Args:
         log_posteriors: Log-posteriors from features that do not depend on a node's own label, (N, C).
         rows: Embeddings, the leading direction first.
         nodes: Nodes with a public label.
         labels: Their classes.
+        objective: What selects the rule.
 
     Returns:
         The rule, and the log-posteriors of all nodes under it.
     """
-    best, least, decided = VotingRule(0, DOUBLINGS[0], 1.0, 0.0), math.inf, log_posteriors
+    best, highest, decided = VotingRule(0, DOUBLINGS[0], 1.0, 0.0), WORST, log_posteriors
     for halvings in HALVINGS:
         levels = count_votes(leading(rows, halvings), nodes, labels, log_posteriors.shape[1])
         for (doublings, votes), prior, share in itertools.product(
             zip(DOUBLINGS, levels, strict=True), _PRIORS, _SHARES
         ):
             rule = VotingRule(halvings, doublings, prior, share)
-            loss = float(nll_loss(rule.decided(log_posteriors[nodes], votes[nodes]), labels))
-            if loss < least:
-                best, least, decided = rule, loss, rule.decided(log_posteriors, votes)
+            log = rule.decided(log_posteriors[nodes], votes[nodes])
+            score = objective.score(log, labels)
+            if score > highest:
+                best, highest, decided = rule, score, rule.decided(log_posteriors, votes)
     return best, decided
 
 
@@ -244,6 +251,8 @@ class SpectralMethod(Method):
         list_source: Source of neighbor lists.
     """
 
+    selects_by_metric: ClassVar[bool] = True
+
     list_source: NeighborListSource
 
     def check(self, graph: Graph) -> None:
@@ -280,11 +289,11 @@ class SpectralMethod(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train on features, release the graph, and choose how to combine votes and features."""
         with session.stage("encoder"):
-            public = public_posteriors(graph, session)
+            public = public_posteriors(graph, session, self.objective)
         released_state, rows = self.list_source.rows(graph, session)
         known = nodes_of(graph.mask("train") | graph.mask("val"))
         with session.stage("classifier"):
-            rule, log = best_rule(public.log, rows, known, graph.y[known])
+            rule, log = best_rule(public.log, rows, known, graph.y[known], self.objective)
         trained = TrainedSpectral(
             self.list_source, rule, graph.num_classes, public.networks, public.candidate.unit_rows
         )

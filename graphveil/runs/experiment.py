@@ -28,6 +28,7 @@ _SHARED_WITH_BASELINE = (
     "max_degree",
     "replace_one",
     "private_metrics",
+    "metric",
     "unsafe_noise_seed",
     "feature_scaling",
     "feature_range",

@@ -14,6 +14,7 @@ from graphveil._util import checks
 from graphveil._util.files import load_checked, save_checked
 from graphveil.training.adam import Adam
 from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.metrics import METRICS, metric_value
 
 Logits = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
@@ -29,7 +30,7 @@ class TrainingSchedule:
     weight_decay: float = 0.0
     batch_size: int | None = None  # None: the full training set at once
     decay: Literal["constant", "cosine"] = "constant"
-    select: Literal["accuracy", "likelihood", "last"] = "accuracy"
+    select: str = "accuracy"  # a metric of validation nodes, "likelihood", or "last"
     patience: int | None = None
 
     def __post_init__(self) -> None:
@@ -38,7 +39,7 @@ class TrainingSchedule:
         checks.positive(learning_rate=self.learning_rate)
         checks.non_negative(weight_decay=self.weight_decay)
         checks.one_of(("constant", "cosine"), decay=self.decay)
-        checks.one_of(("accuracy", "likelihood", "last"), select=self.select)
+        checks.one_of((*METRICS, "likelihood", "last"), select=self.select)
         if self.batch_size is not None:
             checks.integer_at_least(2, batch_size=self.batch_size)  # not supported by batch norm: 1
         if self.patience is not None:
@@ -112,11 +113,11 @@ def train(
         best, progress, history = _load(checkpoint, network, optimizer, generator)
     while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not should_stop(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
-        val_loss, accuracy = evaluate(network, logits, labels, val_nodes, head)
+        val_loss, accuracy, score = _evaluate(network, logits, labels, val_nodes, head, schedule.select)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
-        scores = {"accuracy": accuracy, "likelihood": -val_loss, "last": float(progress.epoch)}
-        score = scores[schedule.select]
-        if len(val_nodes) == 0 or score > progress.best_score:
+        if schedule.select == "last":
+            score = float(progress.epoch)
+        if len(val_nodes) == 0 or not best or score > progress.best_score:
             best = {k: v.detach().clone() for k, v in network.state_dict().items()}
             progress.best_epoch, progress.best_score = progress.epoch, score
         progress.epoch += 1
@@ -130,16 +131,22 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(
-    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead = MULTICLASS
-) -> tuple[float, float]:
-    """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without nodes."""
+def _evaluate(
+    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead, select: str
+) -> tuple[float, float, float]:
+    """Return mean negative log-likelihood, accuracy and score on some nodes; NaN and 0 without nodes."""
     if len(nodes) == 0:
-        return math.nan, 0.0
+        return math.nan, 0.0, 0.0
     network.eval()
     scores = logits(nodes).contiguous()  # argmax reads rows ten times faster than columns
     wanted = labels[nodes]
-    return float(head.loss(scores, wanted)), head.accuracy(scores, wanted)
+    loss, accuracy = float(head.loss(scores, wanted)), head.accuracy(scores, wanted)
+    if select in ("accuracy", "last"):
+        return loss, accuracy, accuracy
+    if select == "likelihood":
+        return loss, accuracy, -loss
+    classes = wanted if wanted.ndim == 1 else wanted.argmax(dim=1)
+    return loss, accuracy, metric_value(select, classes, head.proba(scores))
 
 
 def _epoch(

@@ -11,7 +11,8 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.errors import ConfigError
 
-METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision")
+RANKING_METRICS = ("roc_auc", "average_precision")  # not defined for one class
+METRICS = ("accuracy", "balanced_accuracy", "macro_f1", *RANKING_METRICS)
 _BINS = 15  # of equal width, for the calibration error
 
 Floats = npt.NDArray[np.float64]

@@ -167,7 +167,7 @@ def test_a_finished_checkpoint_is_returned_at_once(tmp_path):
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number above 0"),
         ({"weight_decay": -1.0}, "weight_decay=-1.0 must be a finite number of at least 0"),
         ({"decay": "cosin"}, "decay='cosin' is not one of constant, cosine; did you mean 'cosine'"),
-        ({"select": "best"}, "select='best' is not one of accuracy, likelihood, last"),
+        ({"select": "best"}, "select='best' is not one of accuracy, balanced_accuracy, "),
         ({"batch_size": 1}, "batch_size=1 must be a whole number of at least 2"),  # all were dropped
         ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
     ],

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import nll_loss, one_hot
+from torch.nn.functional import one_hot
 
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
@@ -58,6 +58,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective, Score
 from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
@@ -145,6 +146,7 @@ def fit_heads(
     train_nodes: Tensor,
     val_nodes: Tensor,
     session: Session,
+    objective: Objective,
 ) -> tuple[list[PosteriorHead], Tensor]:
     """Train the heads; return them, and the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _MAX_SMALL_TRAINING_SET
@@ -156,7 +158,7 @@ def fit_heads(
         weight_decay=1e-3 if small else 1e-4,
         batch_size=batch,
         decay="cosine",
-        select="likelihood",
+        select=objective.metric or "likelihood",
     )
     generator = session.streams.torch("heads")
     heads = BatchedHeads(inputs.shape[1], start.shape[1], small, generator=generator)
@@ -185,8 +187,10 @@ def log_mean(logits: Tensor) -> Tensor:
     return logits.softmax(dim=2).mean(dim=0).clamp_min(_MIN_PROBABILITY).log()
 
 
-def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[tuple[float, ...], Tensor]:
-    """Fit a convex combination of log-posteriors on a grid, by likelihood on validation nodes.
+def fit_gate(
+    experts: Sequence[Tensor], labels: Tensor, nodes: Tensor, objective: Objective = DEFAULT_OBJECTIVE
+) -> tuple[tuple[float, ...], Tensor]:
+    """Fit a convex combination of log-posteriors on a grid, by its score on validation nodes.
 
     The grid contains each expert alone, including the feature network, so the result is at most slightly
     worse than a model that never reads the edges.
@@ -194,10 +198,10 @@ def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[
     levels = [i * GATE_STEP for i in range(round(1 / GATE_STEP) + 1)]
     grid = [w for w in itertools.product(levels, repeat=len(experts)) if abs(sum(w) - 1) < 1e-9]
 
-    def loss(weights: tuple[float, ...]) -> float:
-        return float(nll_loss(blend([e[nodes] for e in experts], weights), labels[nodes]))
+    def score(weights: tuple[float, ...]) -> Score:
+        return objective.score(blend([e[nodes] for e in experts], weights), labels[nodes])
 
-    best = min(grid, key=loss)
+    best = max(grid, key=score)
     return best, blend(experts, best)
 
 
@@ -246,14 +250,22 @@ class PosteriorEstimator:
         graph: Labels and split.
         session: Randomness and progress.
         public: Posteriors from features.
+        objective: What selects the epoch of the heads, and the gate.
         self_training: Whether feature networks are trained again on the decision, before a last decision.
     """
 
     def __init__(
-        self, graph: Graph, session: Session, public: CrossFitPosteriors, *, self_training: bool
+        self,
+        graph: Graph,
+        session: Session,
+        public: CrossFitPosteriors,
+        objective: Objective,
+        *,
+        self_training: bool,
     ) -> None:
         """Start with the public posteriors as the prior."""
         self._graph, self._session, self._self_training = graph, session, self_training
+        self._objective = objective
         self._public, self._prior = public, public
 
     @property
@@ -281,9 +293,11 @@ class PosteriorEstimator:
             rows, signal = rounds.combined_aggregates(affinity)
             shape, likely = fit_shape(rows, signal, prior.to(torch.float64), graph.y, train_nodes)
             inputs = rounds.inputs(likely, prior, rows, signal)
-            heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, session)
+            heads, headed = fit_heads(
+                likely, inputs, graph.y, train_nodes, val_nodes, session, self._objective
+            )
             experts = (headed, likely, self._public.log.to(torch.float64))
-            gate, decided = fit_gate(experts, graph.y, val_nodes)
+            gate, decided = fit_gate(experts, graph.y, val_nodes, self._objective)
         return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
 
 
@@ -398,6 +412,7 @@ class EdgeLevelClassCode(Method):
     """
 
     supports_growing_graphs: ClassVar[bool] = True
+    selects_by_metric: ClassVar[bool] = True
     tables: ClassVar[float] = 14.0
     pairs: ClassVar[float] = 8.0
 
@@ -422,7 +437,7 @@ class EdgeLevelClassCode(Method):
         if session.plan is None:
             raise ConfigError("ClassCode queries under a plan, and this session has none")
         with session.stage("encoder"):
-            public = public_posteriors(graph, session)
+            public = public_posteriors(graph, session, self.objective)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
         groups, queries = groups_of(graph), session.plan.queries
         release = session.open(graph, groups)
@@ -439,7 +454,7 @@ class EdgeLevelClassCode(Method):
         self_training = self.self_training
         if self_training is None:
             self_training = labeled_count(graph) < _MAX_SELF_TRAINING_NODES
-        estimator = PosteriorEstimator(graph, session, public, self_training=self_training)
+        estimator = PosteriorEstimator(graph, session, public, self.objective, self_training=self_training)
         decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any aggregate
         for number, _ in enumerate(rounds.hops, start=1):
             # Neither of the two inputs of edge weights depends on a node's own label.

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import nll_loss, normalize, one_hot
+from torch.nn.functional import normalize, one_hot
 
 from graphveil._util.files import load_checked, save_checked
 from graphveil.data import Features, Graph, to_dense
@@ -36,6 +36,7 @@ from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State, networks_state, part_of
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES, sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward, batch_of
@@ -101,33 +102,36 @@ class CrossFitPosteriors:
         return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
 
 
-def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
+def public_posteriors(
+    graph: Graph, session: Session, objective: Objective = DEFAULT_OBJECTIVE
+) -> CrossFitPosteriors:
     """Return cross-fitted posteriors from features and the public training and validation labels, not edges.
 
     They depend on features, public labels and the session's seed. With a cache they are computed once.
     """
     if session.cache is None or session.streams.seed is None:  # sessions without a seed differ
-        return _posteriors(graph, session)
+        return _posteriors(graph, session, objective)
     sampled = (
         (MAX_TRAINING_NODES,)
         if int((graph.mask("train") | graph.mask("val")).sum()) > MAX_TRAINING_NODES
         else ()
     )
-    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, "cpu", *sampled))
+    chosen = () if objective == DEFAULT_OBJECTIVE else (objective,)
+    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, "cpu", *sampled, *chosen))
     digest = public_digest(graph, recipe, session.streams.derive("posterior"))
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
         session.on_progress("posteriors from the cache", 1, 1)
     state = cached_tensors(
-        path, lambda: _posteriors(graph, session).state(), lambda state: _fits(state, graph)
+        path, lambda: _posteriors(graph, session, objective).state(), lambda state: _fits(state, graph)
     )
     return CrossFitPosteriors.restore(state)
 
 
-def _posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
+def _posteriors(graph: Graph, session: Session, objective: Objective) -> CrossFitPosteriors:
     nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
-    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best(CANDIDATES)
-    return replace(trained, log=blend_similar_nodes(trained.log, graph))
+    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best(CANDIDATES, objective)
+    return replace(trained, log=blend_similar_nodes(trained.log, graph, objective))
 
 
 def _fits(state: State, graph: Graph) -> bool:
@@ -204,9 +208,13 @@ class CrossFit:
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
-    def best(self, candidates: Sequence[Candidate]) -> CrossFitPosteriors:
-        """Return the posteriors of the candidate with the highest likelihood on the first fold."""
-        chosen = self._session.load_or_compute(f"{self._name}-choice", lambda: self._choose(candidates))
+    def best(
+        self, candidates: Sequence[Candidate], objective: Objective = DEFAULT_OBJECTIVE
+    ) -> CrossFitPosteriors:
+        """Return the posteriors of the candidate with the highest score on the first fold."""
+        chosen = self._session.load_or_compute(
+            f"{self._name}-choice", lambda: self._choose(candidates, objective)
+        )
         return self.posteriors(candidates[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
     def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
@@ -230,11 +238,10 @@ class CrossFit:
         log[self._nodes] = each[self._fold_of, self._nodes]
         return CrossFitPosteriors(log, candidate, networks)
 
-    def _choose(self, candidates: Sequence[Candidate]) -> State:
-        """Return index and network of the candidate with the highest likelihood on the first fold."""
+    def _choose(self, candidates: Sequence[Candidate], objective: Objective) -> State:
+        """Return index and network of the candidate with the highest score on the first fold."""
         held_out = self._nodes[self._fold_of == 0]
-        best: State = {}
-        least = math.inf
+        best, highest, least = State(), WORST, math.inf
         usual = sum(candidate.labels_below is None for candidate in candidates)
         for number, candidate in enumerate(candidates):
             if candidate.labels_below is not None and len(self._nodes) >= candidate.labels_below:
@@ -244,9 +251,15 @@ class CrossFit:
             stage = f"{self._name} candidate {which}"
             behind = partial(is_clearly_worse, epochs=candidate.epochs, least=least)
             networks, history = self._train(range(1), candidate, stage, held_out, behind)
-            if history[-1].val_loss < least or not best:
-                best = {"candidate": torch.tensor(number), **networks_state("network", networks)}
+            score = (0.0, -history[-1].val_loss)
+            if objective.metric is not None:
+                log = log_posterior(networks[0], network_input(self._graph.x, unit=candidate.unit_rows))
+                score = objective.score(log[held_out], self._graph.y[held_out])
+            elif score > highest:
                 least = history[-1].val_loss
+            if score > highest or not best:
+                best = {"candidate": torch.tensor(number), **networks_state("network", networks)}
+                highest = score
         return best
 
     def _train(
@@ -419,8 +432,10 @@ _MIN_PROBABILITY = 0.01  # prior votes, in units of a similarity of one: keeps e
 _WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
 
 
-def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
-    """Return log-posteriors (N, C) blended with those of similar nodes, by likelihood on the public labels.
+def blend_similar_nodes(
+    log_posteriors: Tensor, graph: Graph, objective: Objective = DEFAULT_OBJECTIVE
+) -> Tensor:
+    """Return log-posteriors (N, C) blended with those of similar nodes, by their score on public labels.
 
     Both predictions of a labeled node exclude its own label, so the choice is unbiased. Large graphs, which
     have enough labels for the networks, are returned unchanged.
@@ -429,13 +444,13 @@ def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
     if graph.num_nodes * len(labeled) > _ALL_PAIRS:
         return log_posteriors
     similar = similar_nodes_posterior(graph, labeled)
-    best, best_loss = log_posteriors, float("inf")
+    best, highest = log_posteriors, WORST
     for weight in _WEIGHTS:
         for temper in _TEMPERS:
             blend = (temper * log_posteriors + weight * similar).log_softmax(dim=1)
-            loss = float(nll_loss(blend[labeled], graph.y[labeled]))
-            if loss < best_loss:
-                best, best_loss = blend, loss
+            score = objective.score(blend[labeled], graph.y[labeled])
+            if score > highest:
+                best, highest = blend, score
     return best
 
 

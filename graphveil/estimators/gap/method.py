@@ -265,6 +265,7 @@ class EdgeLevelGap(Method):
     """
 
     supports_growing_graphs: ClassVar[bool] = True
+    selects_by_metric: ClassVar[bool] = True
 
     gap: GapConfig
     attention: AttentionSettings | None = None
@@ -348,6 +349,7 @@ class EdgeLevelGap(Method):
                 session,
                 stage="classifier",
                 generator=generator,
+                objective=self.objective,
                 every=not self.samples,
             )
         trained = TrainedGap(self, aggregation, classifier, self.sizes_of(graph))
@@ -372,6 +374,7 @@ class EdgeLevelGap(Method):
             session,
             stage="encoder",
             generator=generator,
+            objective=self.objective,
             every=not self.samples,
         )
         return encoder

@@ -1,6 +1,7 @@
 """Non-private training, for public labels and features: keep the best epoch on validation nodes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from graphveil.data import Graph
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import Objective
 from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.training import TrainingSchedule, train
 from graphveil.training.heads import MULTICLASS, TaskHead
@@ -23,6 +25,7 @@ def fit_nonprivate(
     stage: str,
     generator: torch.Generator,
     checkpoint: str | None = None,
+    objective: Objective,
     head: TaskHead = MULTICLASS,
     every: bool = False,
 ) -> None:
@@ -37,6 +40,7 @@ def fit_nonprivate(
         stage: Name for progress and history.
         generator: Shuffles batches.
         checkpoint: Name in the workspace; by default the stage.
+        objective: Metric that selects the epoch; by default that of the schedule.
         head: Meaning of logits, and the labels to learn.
         every: Train on every node, for networks that compute all of them anyway.
     """
@@ -44,6 +48,8 @@ def fit_nonprivate(
         nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))
         for part in ("train", "val")
     )
+    if objective.metric is not None:
+        schedule = replace(schedule, select=objective.metric)
     history = train(
         network,
         lambda index: logits(index).cpu(),
