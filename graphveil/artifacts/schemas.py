@@ -1,7 +1,7 @@
 """The JSON files of a release folder as validated models: closed fields and strict types."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -200,14 +200,18 @@ def refusing(path: Path) -> Iterator[None]:
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON values, without infinity and without code.
 
-    A budget of inf becomes text, and a class or function its name.
+    A budget of inf becomes text, a class or function its name, and a number that names a class text.
 
     >>> plain_parameters({"eps_x": math.inf, "hidden": 16})
     {'eps_x': 'inf', 'hidden': 16}
     """
+    named = {
+        name: {str(key): part for key, part in value.items()} if isinstance(value, Mapping) else value
+        for name, value in parameters.items()
+    }
     return {
         name: INFINITE if value == math.inf else getattr(value, "__name__", value)
-        for name, value in parameters.items()
+        for name, value in named.items()
     }
 
 

@@ -284,7 +284,15 @@ class Command(TyperCommand):
 # Keywords that have a flag of their own.
 _FLAGS = {
     *("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree", "backend"),
-    *("replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges", "metric"),
+    *(
+        "replace_one",
+        "private_metrics",
+        "unsafe_noise_seed",
+        "perturb",
+        "max_edges",
+        "metric",
+        "class_weight",
+    ),
 }
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
 

@@ -334,6 +334,16 @@ Metric = Annotated[
         metavar="NAME",
     ),
 ]
+ClassWeight = Annotated[
+    str | None,
+    flag(
+        _TRAINING,
+        "--class-weight",
+        "Weights of classes in the loss: balanced, or NAME=WEIGHT,... with weight 1 for other classes. "
+        "Under node-level units only public weights.",
+        metavar="balanced|NAME=WEIGHT,...",
+    ),
+]
 UnsafeNoiseSeed = Annotated[
     int | None,
     flag(
@@ -582,14 +592,20 @@ class PrivacyOptions:
     perturb: Perturb = None
     max_edges: MaxEdges = None
     metric: Metric = None
+    class_weight: ClassWeight = None
 
     def keywords(self) -> dict[str, Any]:
         """Return the given flags as keywords, all but theta, which is a file."""
-        return {
+        found = {
             name: value
             for name, value in given(self).items()
             if name != "theta" and value is not None and value is not False
         }
+        if self.class_weight is not None:
+            from graphveil.runs.parameters import parse_class_weight
+
+            found["class_weight"] = parse_class_weight(self.class_weight)
+        return found
 
 
 def given(group: Any) -> dict[str, Any]:

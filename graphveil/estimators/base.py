@@ -51,7 +51,12 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
-from graphveil.estimators.training.objective import Objective, check_metric
+from graphveil.estimators.training.objective import (
+    DEFAULT_OBJECTIVE,
+    ClassWeight,
+    Objective,
+    check_objective,
+)
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
@@ -101,6 +106,10 @@ class Estimator(ABC):
             ``"accuracy"``, ``"balanced_accuracy"``, ``"macro_f1"``, ``"roc_auc"`` or
             ``"average_precision"``. None for the rule of the method: networks select by accuracy, and
             posteriors are tuned by likelihood.
+        class_weight: Weights of classes in the loss of networks, as in scikit-learn: ``"balanced"``, or a
+            public mapping such as ``{"fraud": 5}``, in which other classes have weight one. Under node-level
+            units only a mapping. Gradients are weighted before they are clipped, with weights divided by the
+            largest. The clipping norm bounds each of them as before, so the privacy cost is the same.
         backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
             ``"ray"``, or an object of ``graphveil.backends``. By default edges are summed where
             they are stored. The choice does not affect results and is not saved.
@@ -134,6 +143,7 @@ class Estimator(ABC):
     replace_one: bool = False
     private_metrics: bool = False
     metric: str | None = None
+    class_weight: ClassWeight | None = None
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
@@ -237,17 +247,20 @@ class Estimator(ABC):
         return self.privacy_config.unit
 
     def _with_objective(self, method: Method) -> Method:
-        """Return the method with the chosen metric, which is rejected where it cannot select anything."""
-        if self.metric is None:
+        """Return the method with metric and class weights, which are rejected if they have no effect."""
+        objective = Objective.from_keywords(self.metric, self.class_weight)
+        if objective == DEFAULT_OBJECTIVE:
             return method
-        check_metric(
+        one_class = not isinstance(method.head, MultilabelHead)
+        check_objective(
+            objective,
             self.method,
-            self.metric,
             self.protected_unit.name,
             on_records=self.privacy_config.on_records,
-            selects=method.selects_by_metric and not isinstance(method.head, MultilabelHead),
+            selects=method.selects_by_metric and one_class,
+            weighs=method.weighs_classes and one_class,
         )
-        return replace(method, objective=Objective(metric=self.metric))
+        return replace(method, objective=objective)
 
     # -- fitting -------------------------------------------------------------------------------------------
 

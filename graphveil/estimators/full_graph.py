@@ -132,6 +132,7 @@ class FullGraphMethod(Method):
     """
 
     selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
 
     shape: NetworkArchitecture
     schedule: TrainingSchedule

@@ -177,7 +177,7 @@ class Method(ABC):
         name: As in ``METHODS``.
         privacy_config: Unit and budget.
         head: Meaning of logits; by default one class per node.
-        objective: What selects epochs and models.
+        objective: Class weights of the loss, and what selects epochs and models.
     """
 
     reads_edges: ClassVar[bool] = True
@@ -187,6 +187,7 @@ class Method(ABC):
     tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
     selects_by_metric: ClassVar[bool] = False  # whether a fit reads the metric of its objective
+    weighs_classes: ClassVar[bool] = False  # and the class weights
     copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
 
     name: str

@@ -68,6 +68,7 @@ class NonPrivateMLP(Method):
 
     reads_edges: ClassVar[bool] = False
     selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
 
     shape: MLPArchitecture
 
@@ -111,6 +112,7 @@ class PrivateMLP(Method):
     """An MLP that is trained on protected records by noisy steps, one query of a release."""
 
     reads_edges: ClassVar[bool] = False
+    weighs_classes: ClassVar[bool] = True
 
     shape: MLPArchitecture
 
@@ -151,6 +153,7 @@ class PrivateMLP(Method):
                 graph.x,
                 lambda index: network(batch_of(graph.x, index)),
                 graph,
+                self.objective,
                 self.training(sizes),
                 release,
                 session,
@@ -199,6 +202,7 @@ class TunedMLP(Method):
 
     reads_edges: ClassVar[bool] = False
     selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
     tables: ClassVar[float] = 6.0
 
     @property
@@ -266,6 +270,7 @@ class NodeLevelSoftmax(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    weighs_classes: ClassVar[bool] = True
     copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
 
     def learned(self, graph: Graph) -> int:
@@ -306,7 +311,7 @@ class NodeLevelSoftmax(Method):
                 release,
                 query,
                 rows(graph.x, nodes),
-                graph.y[nodes],
+                self.objective.clipped_targets(graph)[nodes],
                 graph.num_classes,
                 softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
                 on_step=session.epochs("classifier", query.steps),

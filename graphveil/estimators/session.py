@@ -28,7 +28,8 @@ from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
-_ADDED_PARAMETERS = ("metric",)  # left out unless they are set, since noise is bound to the text
+# Left out of the text unless they are set, since noise is bound to it.
+_ADDED_PARAMETERS = ("metric", "class_weight")
 
 
 def no_progress(stage: str, done: int, total: int) -> None:

@@ -29,6 +29,7 @@ _SHARED_WITH_BASELINE = (
     "replace_one",
     "private_metrics",
     "metric",
+    "class_weight",
     "unsafe_noise_seed",
     "feature_scaling",
     "feature_range",

@@ -4,6 +4,7 @@ import csv
 import difflib
 import importlib.util
 import json
+import math
 import sys
 import types
 from collections.abc import Iterable, Mapping
@@ -146,6 +147,33 @@ def parse_classes(text: str) -> tuple[str, ...]:
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:
         raise ConfigError("--classes needs two or more names, a,b,c, each of them once")
     return names
+
+
+def parse_class_weight(text: str) -> str | dict[str, float]:
+    """Read ``--class-weight``: ``balanced``, or the weights of classes.
+
+    Raises:
+        ConfigError: It has another form, or a class is repeated.
+
+    >>> parse_class_weight("balanced"), parse_class_weight("fraud=5, ok=0.5")
+    ('balanced', {'fraud': 5.0, 'ok': 0.5})
+    """
+    if text.strip() == "balanced":
+        return "balanced"
+    weights = dict[str, float]()
+    for part in text.split(","):
+        name, equals, number = (word.strip() for word in part.rpartition("="))
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not (name and equals and math.isfinite(weight)) or name in weights:
+            raise ConfigError(
+                f"--class-weight {text!r} is neither 'balanced' nor a list of weights, each class once. "
+                "Write --class-weight balanced, or --class-weight NAME=WEIGHT,NAME=WEIGHT."
+            )
+        weights[name] = weight
+    return weights
 
 
 def parse_value(key: str, text: str, hint: Any) -> Any:

@@ -435,3 +435,21 @@ def test_a_dry_run_prints_the_total_and_writes_nothing(name: str, invoke: Invoke
 def test_a_baseline_on_records_is_trained_on_request(invoke: Invoke) -> None:
     answer = invoke(COMMANDS["train on records"][0], "--baseline", "--dry-run", "--json")
     assert answer.json["total"]["epsilon"] > 8.0
+
+
+def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
+    invoke: Invoke, base: tuple[object, ...]
+) -> None:
+    answer = invoke(*base, "--metric", "macro_f1", "--class-weight", "t0=2, t1=0.5", "--out", "a", "--json")
+    assert answer.code == 0
+    saved = json.loads(Path("a/release/model.json").read_text())["parameters"]
+    assert (saved["metric"], saved["class_weight"]) == ("macro_f1", {"t0": 2.0, "t1": 0.5})
+    for words, message in (
+        ("--class-weight t0=x", "neither 'balanced' nor a list of weights"),
+        ("--class-weight t0=1,t0=2", "each class once"),
+        ("--class-weight nobody=2", "names the class 'nobody'"),
+        ("--metric auc", "metric='auc' is not one of"),
+        ("--set metric=roc_auc --metric roc_auc", "given twice"),
+    ):
+        failed = invoke(*base, *words.split(), "--out", "b")
+        assert failed.code and message in failed.err

@@ -1722,8 +1722,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.edge_method:PosteriorEstimator._estimate",
-                "gate, decided = fit_gate(experts, graph.y, val_nodes, self._objective)",
-                "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes, self._objective)",
+                "gate, decided = fit_gate(experts, targets, val_nodes, self._objective)",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], targets, val_nodes, self._objective)",
             )
         ],
         test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[many labels-undirected-edge]",

@@ -125,8 +125,11 @@ class BatchedHeads(nn.Module):
         return logits
 
     def losses(self, start: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Return each head's mean cross entropy, (heads)."""
+        """Return each head's mean cross entropy, (heads), for classes (B) or targets (B, C)."""
         log = self(start, inputs).log_softmax(dim=2)
+        if labels.ndim == 2:
+            weighted: Tensor = -(log * labels).sum(dim=2).mean(dim=1)
+            return weighted
         own = log.gather(2, labels.expand(SEEDS, -1)[:, :, None])
         losses: Tensor = -own.mean(dim=(1, 2))
         return losses
@@ -250,7 +253,7 @@ class PosteriorEstimator:
         graph: Labels and split.
         session: Randomness and progress.
         public: Posteriors from features.
-        objective: What selects the epoch of the heads, and the gate.
+        objective: Class weights, and what selects the epoch of the heads, and the gate.
         self_training: Whether feature networks are trained again on the decision, before a last decision.
     """
 
@@ -289,15 +292,16 @@ class PosteriorEstimator:
         train_nodes, val_nodes = (
             sample_training_nodes(graph, nodes_of(graph.mask(part))) for part in ("train", "val")
         )
+        targets = self._objective.targets(graph)
         with session.stage("classifier"):
             rows, signal = rounds.combined_aggregates(affinity)
-            shape, likely = fit_shape(rows, signal, prior.to(torch.float64), graph.y, train_nodes)
+            shape, likely = fit_shape(rows, signal, prior.to(torch.float64), targets, train_nodes)
             inputs = rounds.inputs(likely, prior, rows, signal)
             heads, headed = fit_heads(
-                likely, inputs, graph.y, train_nodes, val_nodes, session, self._objective
+                likely, inputs, targets, train_nodes, val_nodes, session, self._objective
             )
             experts = (headed, likely, self._public.log.to(torch.float64))
-            gate, decided = fit_gate(experts, graph.y, val_nodes, self._objective)
+            gate, decided = fit_gate(experts, targets, val_nodes, self._objective)
         return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
 
 
@@ -413,6 +417,7 @@ class EdgeLevelClassCode(Method):
 
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
     tables: ClassVar[float] = 14.0
     pairs: ClassVar[float] = 8.0
 

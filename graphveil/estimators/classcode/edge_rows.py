@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss, one_hot
+from torch.nn.functional import one_hot
 
 from graphveil.data import Features, Graph
 from graphveil.errors import ReleaseError
@@ -28,6 +28,7 @@ from graphveil.estimators.classcode.edge_plan import GROUPS, TRAIN
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import weighted_loss
 from graphveil.nn.layers import FeedForward
 from graphveil.propagation import safe_unit
 from graphveil.release import (
@@ -254,7 +255,7 @@ def fit_shape(
         likelihood = row_log_likelihood(rows, signal, spread, overdispersion)
         for temperature in sorted({s.temperature for s in LIKELIHOOD_SHAPES}):
             updated = (log_posteriors + temperature * likelihood).log_softmax(dim=1)
-            loss = float(nll_loss(updated[nodes], labels[nodes]))
+            loss = weighted_loss(updated[nodes], labels[nodes])
             if loss < best_loss:
                 best, best_loss, out = LikelihoodShape(spread, overdispersion, temperature), loss, updated
     return best, out

@@ -15,6 +15,7 @@ A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the r
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -121,11 +122,14 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Priva
     return PrivateSchedule.full_batch(steps=steps, learning_rate=min(max(rate, low), high))
 
 
-def train_encoder(graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release) -> NoisySoftmax:
+def train_encoder(
+    graph: Graph, targets: Tensor, query: DPSGDQuery, labeled: Tensor, release: Release
+) -> NoisySoftmax:
     """Train the encoder on labeled members as the release's next query.
 
     Args:
-        graph: Features and labels.
+        graph: Features.
+        targets: Classes (N), or targets (N, C).
         query: The steps.
         labeled: Public members of the training groups, bool (N).
         release: Open release with the steps as its next query.
@@ -135,7 +139,7 @@ def train_encoder(graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Rel
         release,
         query,
         rows(graph.x, nodes),
-        graph.y[nodes],
+        targets[nodes],
         graph.num_classes,
         encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
     )
@@ -420,6 +424,8 @@ class NodeLevelClassCode(Method):
         out_degree_bound: D of the aggregations.
     """
 
+    weighs_classes: ClassVar[bool] = True
+
     reads_own_edges: bool = False
     targets: Targets = None
     unlabeled_send: bool = True
@@ -476,8 +482,9 @@ class NodeLevelClassCode(Method):
         def push(vectors: Tensor, levels: Tensor) -> Tensor:
             return release.answer(OutEdgeSumData(vectors, levels))
 
+        loss_targets = self.objective.clipped_targets(graph)
         with session.stage("encoder"):
-            encoder = train_encoder(graph, steps[0], labeled, release)
+            encoder = train_encoder(graph, loss_targets, steps[0], labeled, release)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
             messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER])
@@ -485,7 +492,7 @@ class NodeLevelClassCode(Method):
             aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
         with session.stage("classifier"):
             decider: EvidenceWeights | Combiner
-            labels, likelihoods = graph.y[labeled], aggregated.log_likelihoods
+            labels, likelihoods = loss_targets[labeled], aggregated.log_likelihoods
             if self.reads_own_edges:
                 if last is None:
                     raise ReleaseError("a plan of recipe R ends with the combiner's steps")

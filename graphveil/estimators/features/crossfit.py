@@ -130,7 +130,8 @@ def public_posteriors(
 
 def _posteriors(graph: Graph, session: Session, objective: Objective) -> CrossFitPosteriors:
     nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
-    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best(CANDIDATES, objective)
+    fit = CrossFit(graph, session, "posterior", nodes, objective.targets(graph))
+    trained = fit.best(CANDIDATES, objective)
     return replace(trained, log=blend_similar_nodes(trained.log, graph, objective))
 
 
@@ -254,7 +255,7 @@ class CrossFit:
             score = (0.0, -history[-1].val_loss)
             if objective.metric is not None:
                 log = log_posterior(networks[0], network_input(self._graph.x, unit=candidate.unit_rows))
-                score = objective.score(log[held_out], self._graph.y[held_out])
+                score = objective.score(log[held_out], self._targets[held_out])
             elif score > highest:
                 least = history[-1].val_loss
             if score > highest or not best:
@@ -443,21 +444,23 @@ def blend_similar_nodes(
     labeled = nodes_of(graph.mask("train") | graph.mask("val"))
     if graph.num_nodes * len(labeled) > _ALL_PAIRS:
         return log_posteriors
-    similar = similar_nodes_posterior(graph, labeled)
+    targets = objective.targets(graph)
+    similar = similar_nodes_posterior(graph, labeled, objective.weights(graph))
     best, highest = log_posteriors, WORST
     for weight in _WEIGHTS:
         for temper in _TEMPERS:
             blend = (temper * log_posteriors + weight * similar).log_softmax(dim=1)
-            score = objective.score(blend[labeled], graph.y[labeled])
+            score = objective.score(blend[labeled], targets[labeled])
             if score > highest:
                 best, highest = blend, score
     return best
 
 
-def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
+def similar_nodes_posterior(graph: Graph, labeled: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return each node's log-posterior from its most similar labeled nodes, excluding itself, (N, C).
 
-    Similarity is the cosine of features weighted by inverse document frequency. A similar node votes with it.
+    Similarity is the cosine of features weighted by inverse document frequency. A similar node votes with it,
+    times the weight of its class.
     """
     rows = _weighted_unit_rows(graph.x)
     votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
@@ -470,6 +473,8 @@ def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
         similarity[nodes[:, None] == labeled[None, :]] = -1.0
         value, index = similarity.topk(k, dim=1)
         votes[nodes] = votes[nodes].scatter_add(1, graph.y[labeled][index], value.clamp_min(0.0))
+    if weights is not None:
+        votes *= weights
     return (votes / votes.sum(dim=1, keepdim=True)).log()
 
 

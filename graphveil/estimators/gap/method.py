@@ -266,6 +266,7 @@ class EdgeLevelGap(Method):
 
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
 
     gap: GapConfig
     attention: AttentionSettings | None = None
@@ -405,6 +406,7 @@ class NodeLevelGap(Method):
     """
 
     supports_growing_graphs: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
 
     gap: GapConfig
     shares: tuple[float, float]
@@ -484,6 +486,7 @@ class NodeLevelGap(Method):
                 views,
                 gap.classifier_of(views, classifier),
                 graph,
+                self.objective,
                 self.trainings(sizes)[-1],
                 release,
                 session,
@@ -514,6 +517,7 @@ class NodeLevelGap(Method):
             graph.x,
             lambda index: encoder(batch_of(graph.x, index)),
             graph,
+            self.objective,
             self.trainings(sizes)[0],
             release,
             session,

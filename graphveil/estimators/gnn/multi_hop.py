@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +117,8 @@ class MultiHopGNN(Method):
         cap: M, the maximum number of neighbors that a node receives.
     """
 
+    weighs_classes: ClassVar[bool] = True
+
     module: Factory | str = field(repr=False)
     schedule: PrivateSchedule
     layers: int
@@ -197,7 +200,8 @@ class MultiHopGNN(Method):
             nodes = training_members(graph).nonzero()[:, 0]
             a_pass = max(1, training.steps // training.schedule.epochs)
             inputs = MultiHopInputs(graph.x, nodes, trees, a_pass)
-            fit_on_ego_graphs(module, module, inputs, graph.y[nodes], widths, training, release, session)
+            targets = self.objective.clipped_targets(graph)[nodes]
+            fit_on_ego_graphs(module, module, inputs, targets, widths, training, release, session)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         return FitResult(trained=TrainedMultiHopGNN(weights=weights, module=module), proba=None)

@@ -9,6 +9,7 @@ root only, which is why one record changes one gradient.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -296,6 +297,8 @@ class OneHopGNN(Method):
         use_code_prior: Whether the module's logits are added to the prior from the codes.
     """
 
+    weighs_classes: ClassVar[bool] = True
+
     module: Factory | str = field(repr=False)
     schedule: PrivateSchedule
     shares: tuple[float | None, float]
@@ -349,9 +352,10 @@ class OneHopGNN(Method):
         release = session.open(graph, record_groups(graph))
         first, push = plan.queries[:2]
         assert isinstance(first, DPSGDQuery) and isinstance(push, OutEdgeSumQuery)
+        loss_targets = self.objective.clipped_targets(graph)
         with session.stage("encoder"):
             labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
-            encoder = train_encoder(graph, first, labeled, release)
+            encoder = train_encoder(graph, loss_targets, first, labeled, release)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
             sent = NodeMessages(graph.y, labeled, classes, push.bounds[OTHER]).first(log_posteriors)
@@ -363,7 +367,7 @@ class OneHopGNN(Method):
         with session.stage("classifier"):
             executed, nodes = self._with_prior(module, graph), labeled.nonzero()[:, 0]
             training = self._plan_training(self.sizes_of(graph))
-            records, labels = inputs.select(nodes), graph.y[nodes]
+            records, labels = inputs.select(nodes), loss_targets[nodes]
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
             logits = ego_graph_logits(executed, inputs, graph.num_nodes, classes, route=route)
             proba = logits.softmax(dim=1).to(torch.float32)

@@ -41,6 +41,7 @@ class NodeLevelModule(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    weighs_classes: ClassVar[bool] = True
 
     module: Factory | str = field(repr=False)
     schedule: PrivateSchedule
@@ -81,7 +82,7 @@ class NodeLevelModule(Method):
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
             nodes = members(graph, "train")
-            x, labels = to_dense(rows(graph.x, nodes)), graph.y[nodes]
+            x, labels = to_dense(rows(graph.x, nodes)), self.objective.clipped_targets(graph)[nodes]
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,

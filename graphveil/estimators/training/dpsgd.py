@@ -121,6 +121,7 @@ def fit_dpsgd(
     network: PrivatelyTrainable,
     inputs: Inputs,
     graph: Graph,
+    targets: Tensor,
     training: DPSGDTraining,
     release: Release,
     context: Session,
@@ -135,7 +136,8 @@ def fit_dpsgd(
         stage: Name for checkpoints and progress.
         network: Network, trained in place; it has the last parameters afterwards.
         inputs: Inputs of all nodes, or blocks of columns.
-        graph: Labels and split.
+        graph: Public members of the training set.
+        targets: Classes of all nodes (N), or targets (N, C).
         training: Steps of this stage in the plan of the release.
         release: Open release with the steps as its next query.
         context: Progress and workspace.
@@ -148,7 +150,7 @@ def fit_dpsgd(
     records: Inputs = (
         [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
     )
-    labels = graph.y[nodes]
+    labels = targets[nodes]
     return fit_dpsgd_from_sums(
         stage,
         network,

@@ -12,6 +12,7 @@ from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
+from graphveil.estimators.training.objective import Objective
 from graphveil.estimators.training.record_plan import RecordPlan, choose_candidate
 from graphveil.privacy import Event, compose, renyi
 from graphveil.privacy.gaussian import require_delta
@@ -70,6 +71,7 @@ def fit_node_level(
     inputs: Inputs,
     logits: Callable[[Tensor], Tensor],
     graph: Graph,
+    objective: Objective,
     training: DPSGDTraining,
     release: Release,
     session: Session,
@@ -85,6 +87,7 @@ def fit_node_level(
         inputs: Inputs of all nodes, or blocks of columns.
         logits: Maps nodes to the network's logits.
         graph: Labels and split.
+        objective: Class weights.
         training: Steps of this stage in the plan of the release.
         release: Open release with the steps as its next query.
         session: Progress and workspace.
@@ -93,7 +96,8 @@ def fit_node_level(
         final: Whether it is the network that predicts.
     """
     count = selection.candidates(training, final=final)
-    states = fit_dpsgd(stage, network, inputs, graph, training, release, session, candidates=count)
+    targets = objective.clipped_targets(graph)
+    states = fit_dpsgd(stage, network, inputs, graph, targets, training, release, session, candidates=count)
     nodes = members(graph, "val")
     if count == 1 or not len(nodes):
         return

@@ -40,7 +40,7 @@ def fit_nonprivate(
         stage: Name for progress and history.
         generator: Shuffles batches.
         checkpoint: Name in the workspace; by default the stage.
-        objective: Metric that selects the epoch; by default that of the schedule.
+        objective: Class weights, and the metric that selects the epoch; by default that of the schedule.
         head: Meaning of logits, and the labels to learn.
         every: Train on every node, for networks that compute all of them anyway.
     """
@@ -53,7 +53,7 @@ def fit_nonprivate(
     history = train(
         network,
         lambda index: logits(index).cpu(),
-        head.labels(graph),
+        head.labels(graph) if objective.class_weight is None else objective.targets(graph),
         train_nodes,
         val_nodes,
         schedule,

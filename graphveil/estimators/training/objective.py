@@ -1,27 +1,32 @@
-"""The objective of a fit: the metric that selects epochs and models on public labels."""
+"""The objective of a fit: class weights of the loss, and the metric that selects epochs and models."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss
+from torch.nn.functional import nll_loss, one_hot
 
 from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.metrics import METRICS, RANKING_METRICS, metric_value
 
+BALANCED = "balanced"
+ClassWeight = Literal["balanced"] | Mapping[str, float] | Mapping[int, float]
 Score = tuple[float, float]  # higher is better: the metric, then the likelihood
 WORST: Score = (-math.inf, -math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What selects epochs, candidates and combinations of posteriors.
+    """What training minimizes, and what selects epochs, candidates and combinations of posteriors.
 
     Args:
         metric: A name of ``METRICS``; None for each method's own rule.
+        class_weight: ``"balanced"``, or pairs of a class and its weight. None for weights of one.
 
     >>> log = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]).log()
     >>> labels = torch.tensor([0, 0, 1])
@@ -30,26 +35,102 @@ class Objective:
     """
 
     metric: str | None = None
+    class_weight: Literal["balanced"] | tuple[tuple[str, float], ...] | None = None
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if self.metric is not None:
-            checks.one_of(METRICS, metric=self.metric)
+    @classmethod
+    def from_keywords(cls, metric: str | None, class_weight: ClassWeight | None) -> "Objective":
+        """Check the keywords of an estimator, and copy them.
+
+        Raises:
+            ConfigError: If the metric is unknown, or the weights are not positive, or there are none.
+        """
+        if metric is not None:
+            checks.one_of(METRICS, metric=metric)
+        if class_weight is None or class_weight == BALANCED:
+            return cls(metric=metric, class_weight=None if class_weight is None else "balanced")
+        assert isinstance(class_weight, Mapping)  # other text is rejected by the annotation
+        if not class_weight:
+            raise ConfigError("class_weight={} has no weight. Use a mapping such as {'fraud': 5}, or None.")
+        for name, weight in class_weight.items():
+            checks.positive(**{f"class_weight[{name!r}]": weight})
+        pairs = tuple((str(name), float(weight)) for name, weight in class_weight.items())
+        return cls(metric=metric, class_weight=pairs)
 
     def score(self, log_posteriors: Tensor, labels: Tensor) -> Score:
         """Return the score of log-posteriors (M, C). The likelihood decides between ties.
 
         Without a metric the likelihood alone decides.
+
+        Args:
+            log_posteriors: Log-posteriors of labeled nodes.
+            labels: Their classes (M), or their ``targets`` (M, C).
         """
-        found = 0.0 if self.metric is None else metric_value(self.metric, labels, log_posteriors.exp())
-        return found, -float(nll_loss(log_posteriors, labels))
+        found, loss = 0.0, weighted_loss(log_posteriors, labels)
+        if self.metric is not None:
+            classes = labels if labels.ndim == 1 else labels.argmax(dim=1)
+            found = metric_value(self.metric, classes, log_posteriors.exp())
+        return found, -loss
+
+    def weights(self, graph: Graph) -> Tensor | None:
+        """Return the weight of each class, float32 (C); None for weights of one.
+
+        ``"balanced"`` weights are n / (C n_k) for n_k of n training nodes in class k, as in scikit-learn. A
+        class that a mapping does not name has weight one.
+        """
+        if self.class_weight is None:
+            return None
+        weights = torch.ones(graph.num_classes)
+        if not isinstance(self.class_weight, tuple):
+            counts = torch.bincount(graph.y[graph.mask("train")], minlength=graph.num_classes)
+            there = counts > 0
+            weights[there] = float(counts.sum()) / (int(there.sum()) * counts[there])
+            return weights
+        places = _class_places(graph)
+        for name, weight in self.class_weight:
+            weights[places[name]] = weight
+        return weights
+
+    def targets(self, graph: Graph) -> Tensor:
+        """Return what the cross entropy of each node reads: its class, or its weight in the class's column.
+
+        The cross entropy of targets t and probabilities p is the sum over the classes of -t log p. A node
+        without a label has only zeros, so it contributes nothing.
+
+        Returns:
+            Classes, int64 (N), without class weights; otherwise targets, float32 (N, C).
+        """
+        weights = self.weights(graph)
+        if weights is None:
+            return graph.y
+        known = (graph.y >= 0)[:, None]
+        return torch.where(known, one_hot(graph.y.clamp_min(0), graph.num_classes) * weights, 0.0)
+
+    def clipped_targets(self, graph: Graph) -> Tensor:
+        """Return ``targets`` with weights divided by the largest, for gradients that are clipped.
+
+        A weight multiplies a record's gradient before it is clipped, so the clipping norm bounds it whatever
+        the weight. A weight above one would therefore have no effect on a gradient of the clipping norm.
+        """
+        weights = self.weights(graph)
+        return self.targets(graph) if weights is None else self.targets(graph) / weights.max()
 
     def check_graph(self, graph: Graph) -> None:
-        """Reject validation labels for which the metric is not defined, before anything is charged.
+        """Reject unknown classes, and validation labels for which the metric is not defined.
+
+        This is checked before anything is charged. Under units that protect labels it reads none.
 
         Raises:
-            GraphError: If they are of one class, and the metric compares classes.
+            GraphError: If a weight names no class. If validation labels are of one class, and the metric
+                compares classes.
         """
+        if isinstance(self.class_weight, tuple):
+            places = _class_places(graph)
+            unknown = [name for name, _ in self.class_weight if name not in places]
+            if unknown:
+                raise GraphError(
+                    f"class_weight (--class-weight) names the class {unknown[0]!r}, which the graph lacks"
+                    f"{checks.suggestion(unknown[0], places)}. No privacy budget was spent."
+                )
         if self.metric in RANKING_METRICS and torch.unique(graph.y[graph.mask("val")]).numel() < 2:
             raise GraphError(
                 f"The validation nodes have one class, for which metric={self.metric!r} is not defined. Use "
@@ -60,20 +141,60 @@ class Objective:
 DEFAULT_OBJECTIVE = Objective()
 
 
-def check_metric(method: str, metric: str, unit: str, *, on_records: bool, selects: bool) -> None:
-    """Reject a metric that cannot select anything under a unit, or in a method.
+def weighted_loss(log_posteriors: Tensor, labels: Tensor) -> float:
+    """Return the mean cross entropy of log-posteriors (M, C), for classes (M) or targets (M, C).
+
+    >>> log = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> round(weighted_loss(log, torch.tensor([0, 1])), 4)
+    0.4904
+    >>> round(weighted_loss(log, torch.tensor([[2.0, 0.0], [0.0, 1.0]])), 4)
+    0.837
+    """
+    if labels.ndim == 1:
+        return float(nll_loss(log_posteriors, labels))
+    return float(-(labels * log_posteriors).sum(dim=1).mean())
+
+
+def _class_places(graph: Graph) -> dict[str, int]:
+    """Return the number of each class by its number as text, and by its name, which takes precedence."""
+    numbers = {str(number): number for number in range(graph.num_classes)}
+    return numbers | {str(name): number for number, name in enumerate(graph.class_names)}
+
+
+def check_objective(
+    objective: Objective, method: str, unit: str, *, on_records: bool, selects: bool, weighs: bool
+) -> None:
+    """Reject what cannot be used under a unit, or in a method.
+
+    Args:
+        objective: Metric and class weights.
+        method: Name of the method.
+        unit: Name of the privacy unit.
+        on_records: Whether the unit protects labels in raw form.
+        selects: Whether the method selects by a metric.
+        weighs: Whether the loss of the method has class weights.
 
     Raises:
-        ConfigError: If labels are protected, or the method selects nothing by a metric.
+        ConfigError: If a metric or balanced weights would read protected labels, or have no effect.
     """
-    checks.one_of(METRICS, metric=metric)
-    if on_records:
+    metric, weight = objective.metric, objective.class_weight
+    if metric is not None and on_records:
         raise ConfigError(
             f"metric={metric!r} (--metric) would select models by validation labels, which unit {unit!r} "
             "protects. Leave it out, or use private_metrics=True (--private-metrics) to release metrics."
         )
-    if not selects:
+    if metric is not None and not selects:
         raise ConfigError(
             f"metric={metric!r} (--metric) has no effect on {method}, which selects no epoch and no model by "
             "a metric of public labels. Leave it out."
+        )
+    if weight is not None and not weighs:
+        raise ConfigError(
+            f"class_weight (--class-weight) has no effect on {method}, whose loss has no weights of classes. "
+            "Leave it out."
+        )
+    if weight == BALANCED and on_records:
+        raise ConfigError(
+            f"class_weight='balanced' counts labels, which unit {unit!r} protects. Use public weights, such "
+            "as class_weight={'fraud': 5} (--class-weight fraud=5)."
         )
