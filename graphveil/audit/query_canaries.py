@@ -65,6 +65,8 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    RecordHistogramData,
+    RecordHistogramQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -477,6 +479,23 @@ def _of_outcomes(query: OutcomeCountQuery, context: CanaryContext) -> CanaryResu
         right = torch.tensor([bool(inside)])
         wrong = ~right if replaced else torch.zeros_like(right)
         seen: Floats = context.noisy(query, graph, groups, OutcomeCountData(right, wrong))
+        scores[number] = float(along @ seen) / query.sigma
+    return of_scores(query, context, scores, present)
+
+
+@insert_canaries.register
+def _of_histograms(query: RecordHistogramQuery, context: CanaryContext) -> CanaryResult | str:
+    """One record a release: in the first cell or none; where it may be replaced, in the first or second."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    replaced = getattr(context.unit, "replace_one", False)
+    along = np.zeros(query.cells)
+    along[:2] = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
+    graph, groups = _two_nodes(context, query.groups)
+    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
+    for number, inside in enumerate(present):
+        cell = 0 if inside else 1 if replaced else -1
+        seen: Floats = context.noisy(query, graph, groups, RecordHistogramData(torch.tensor([cell])))
         scores[number] = float(along @ seen) / query.sigma
     return of_scores(query, context, scores, present)
 

@@ -57,6 +57,7 @@ from graphveil.estimators.training.objective import (
     Objective,
     check_objective,
 )
+from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
@@ -72,7 +73,7 @@ from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MultilabelHead
-from graphveil.training.metrics import METRICS, Evaluation, check_evaluation, evaluate
+from graphveil.training.metrics import METRICS, Evaluation, Metric, check_evaluation, evaluate
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
@@ -99,9 +100,9 @@ class Estimator(ABC):
             ``node-bounded-degree``.
         replace_one: Node-level units: use the replace-one instead of the add-or-remove (null-record)
             neighboring relation.
-        private_metrics: Node-level units: also release noisy counts of correct predictions, so that
-            accuracies are covered. They are charged to validation and test nodes, from the part of their
-            budget that training leaves.
+        private_metrics: Node-level units: also release noisy counts of correct predictions, and a noisy
+            confusion matrix, so that ``private_accuracy_`` and ``private_metrics_`` are covered. They are
+            charged to validation and test nodes, from the part of their budget that training leaves.
         metric: Public labels: metric of validation nodes that selects epochs and models, as in ``evaluate``:
             ``"accuracy"``, ``"balanced_accuracy"``, ``"macro_f1"``, ``"roc_auc"`` or
             ``"average_precision"``. None for the rule of the method: networks select by accuracy, and
@@ -142,7 +143,7 @@ class Estimator(ABC):
     max_degree: int | None = None
     replace_one: bool = False
     private_metrics: bool = False
-    metric: str | None = None
+    metric: Metric | None = None
     class_weight: ClassWeight | None = None
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
@@ -158,6 +159,9 @@ class Estimator(ABC):
     history_ = FittedAttribute[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
     seconds_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.seconds), dict)
     private_accuracy_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
+    private_metrics_ = FittedAttribute[PrivateMetrics | None](
+        lambda fit: fit.private_metrics, none_before_fit
+    )
 
     def __post_init__(self) -> None:
         """Check the configuration and freeze it. Later assignments of a parameter do the same."""

@@ -18,6 +18,7 @@ from graphveil.estimators.method import FitResult, Method, PreparedFit, State, T
 from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan
 from graphveil.training import EpochRecord
@@ -41,6 +42,7 @@ class FittedModel:
         rows: Released outputs, for tables.
         sampler: Name of the noise sampler.
         private_accuracy: Accuracies from noisy counts that were charged.
+        private_metrics: Metrics of test nodes from noisy counts that were charged.
         learned: Additional attributes of the method.
         class_names: Labels by class number; empty if they have no names.
         ids: Node ids.
@@ -61,6 +63,7 @@ class FittedModel:
     rows: tuple[ReleaseRow, ...] = ()
     sampler: str | None = None
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
+    private_metrics: PrivateMetrics | None = None
     learned: Mapping[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     ids: npt.NDArray[Any] | None = None
@@ -87,6 +90,7 @@ class FittedModel:
             rows=rows,
             sampler=None if plan is None else plan.sampler.__name__,
             private_accuracy=result.private_accuracy,
+            private_metrics=result.private_metrics,
             learned=result.learned,
             class_names=ready.method.head.names(ready.scaled),
             ids=ready.scaled.ids,

@@ -23,6 +23,7 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_encoding, check_graph, check_magnitudes, column_names
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
+from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
@@ -125,6 +126,7 @@ class FitResult:
         proba: Probabilities (N, C) of the fitted graph; None if the guarantee does not cover them.
         released: Noisy results by name; public as far as the unit allows.
         private_accuracy: Accuracies from noisy counts that were charged, by part of the split.
+        private_metrics: Metrics of test nodes from noisy counts that were charged.
         learned: Further attributes of the estimator that end in an underscore.
     """
 
@@ -132,6 +134,7 @@ class FitResult:
     proba: Tensor | None
     released: State = field(default_factory=dict)
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
+    private_metrics: PrivateMetrics | None = None
     learned: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -22,12 +22,12 @@ from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State, networks_state
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, check_members, record_groups
+from graphveil.estimators.public_sizes import PARTITION, PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
 from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import RecordPlan, accuracy_count_query, release_accuracies
+from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, metric_queries, release_metrics
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDQuery, Query, ReleasePlan, calibrate_plan
@@ -131,6 +131,7 @@ class PrivateMLP(Method):
             trainings=(training,),
             shares=(1.0,),
             candidates=self.shape.training_config.selection.num_counts(training),
+            classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
@@ -162,11 +163,13 @@ class PrivateMLP(Method):
                 final=True,
             )
         trained = TrainedMLP(network)
-        proba, accuracy = trained.proba(graph), dict[str, float]()
+        proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
-        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+        return FitResult(
+            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
+        )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these parameters."""
@@ -291,8 +294,9 @@ class NodeLevelSoftmax(Method):
                 partition=PARTITION,
                 pays=(True, not privacy_config.private_metrics, False),
             )
-            counted = (VAL, OTHER) if privacy_config.private_metrics else ()
-            return steps, *(accuracy_count_query(unit, group, mu) for group in counted)
+            if not privacy_config.private_metrics:
+                return (steps,)
+            return steps, *metric_queries(unit, sizes.classes, mu, mu)
 
         return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
 
@@ -317,11 +321,13 @@ class NodeLevelSoftmax(Method):
                 on_step=session.epochs("classifier", query.steps),
             )
         trained = TrainedSoftmax(model)
-        proba, accuracy = trained.proba(graph), dict[str, float]()
+        proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
-        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+        return FitResult(
+            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
+        )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSoftmax":
         """Return the fit with these parameters."""

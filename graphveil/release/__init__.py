@@ -36,6 +36,7 @@ from graphveil.release.record_counts import (
     OutcomeCountData,
     OutcomeCountQuery,
 )
+from graphveil.release.record_histograms import RecordHistogramData, RecordHistogramQuery
 from graphveil.release.release import Release
 from graphveil.release.steps.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.steps.training_steps import DPSGDData, DPSGDQuery
@@ -81,6 +82,8 @@ __all__ = [
     "Query",
     "QueryData",
     "QueryDescription",
+    "RecordHistogramData",
+    "RecordHistogramQuery",
     "Release",
     "ReleaseKey",
     "ReleasePlan",

@@ -45,6 +45,7 @@ _STAGES = {
     "neighbor counts": "counts of neighbors by class",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
+    "histogram": "histogram of predictions by class",
 }
 
 
@@ -62,13 +63,13 @@ class Stage:
     """One query of a plan, or several equal ones in a row.
 
     An out-edge aggregation and a hop sum vectors along edges, a tally counts correct predictions, and
-    outcomes are counts of correct and of wrong ones. ``noise_multiplier`` is that of training steps,
-    ``noise_std`` that of all other stages, by kind of aggregate. ``pays`` names the public groups of records
-    that are charged for the stage; it is empty for edge-level privacy units. ``epsilon`` is the cost of the
-    stage alone, at the plan's delta, and ``epsilon_renyi`` its Renyi bound, a cross-check that is larger.
-    ``share`` is the stage's part of one record's squared mu, for the record that takes part in most stages,
-    or else one that takes part in this one. Sampled steps count by the mu of a Gaussian release of the same
-    epsilon.
+    outcomes are counts of correct and of wrong ones, also by class in a histogram. ``noise_multiplier`` is
+    that of training steps, ``noise_std`` that of all other stages, by kind of aggregate. ``pays`` names the
+    public groups of records that are charged for the stage; it is empty for edge-level privacy units.
+    ``epsilon`` is the cost of the stage alone, at the plan's delta, and ``epsilon_renyi`` its Renyi bound, a
+    cross-check that is larger. ``share`` is the stage's part of one record's squared mu, for the record that
+    takes part in most stages, or else one that takes part in this one. Sampled steps count by the mu of a
+    Gaussian release of the same epsilon.
     """
 
     kind: str

@@ -53,6 +53,7 @@ class RunResult:
     baseline: dict[str, float | None] | None
     private_accuracy: dict[str, float]  # empty without private metrics
     private_baseline: dict[str, float]
+    private_metrics: dict[str, Any] | None = None  # of test nodes, from noisy counts
     seconds: dict[str, float]
     guarantee: dict[str, Any]
     baseline_guarantee: dict[str, Any] | None  # None if it had no privacy cost
@@ -214,6 +215,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         baseline=None if compared is None or compared_view is None else _accuracies(compared, compared_view),
         private_accuracy=dict(model.private_accuracy_),
         private_baseline={} if compared is None else dict(compared.private_accuracy_),
+        private_metrics=None if model.private_metrics_ is None else model.private_metrics_.as_dict(),
         seconds=dict(model.seconds_),
         guarantee=guarantee_to_plain(model.guarantee),
         baseline_guarantee=None if baselines is None else guarantee_to_plain(baselines),
@@ -323,6 +325,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "homophily": records[0].homophily,
         "covered": covered,
         "private_accuracy": _private_figures(records, all_runs),
+        "private_metrics": [record.private_metrics for record in records if record.private_metrics],
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
         "guarantee_all_runs": {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ from graphveil._util import checks
 from graphveil.errors import ConfigError
 
 RANKING_METRICS = ("roc_auc", "average_precision")  # not defined for one class
-METRICS = ("accuracy", "balanced_accuracy", "macro_f1", *RANKING_METRICS)
+Metric = Literal["accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision"]
+METRICS: tuple[str, ...] = get_args(Metric)
 _BINS = 15  # of equal width, for the calibration error
 
 Floats = npt.NDArray[np.float64]

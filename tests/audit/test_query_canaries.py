@@ -41,6 +41,7 @@ from graphveil.release import (
     NeighborSumQuery,
     OutcomeCountQuery,
     OutEdgeSumQuery,
+    RecordHistogramQuery,
     ReleasePlan,
     TopNodePairsQuery,
     TreeSearchQuery,
@@ -81,6 +82,9 @@ PLANS = {
     "total": ReleasePlan(SUBSET, (EdgeTotalQuery(2.0),), DELTA),
     "tally": ReleasePlan(OWNER, (AccuracyCountQuery(candidates=5, sigma=2.0),), DELTA),
     "outcomes": ReleasePlan(NodeRecord(replace_one=True), (OutcomeCountQuery(sigma=0.8),), DELTA),
+    "histogram": ReleasePlan(
+        NodeRecord(replace_one=True), (RecordHistogramQuery(cells=4, sigma=0.8),), DELTA
+    ),
     "steps on edges": ReleasePlan(
         EDGE,
         (

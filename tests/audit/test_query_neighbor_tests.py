@@ -37,6 +37,7 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    RecordHistogramQuery,
     Release,
     ReleasePlan,
 )
@@ -66,7 +67,11 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
     "bounded degree": ((BOUNDED, replace(BOUNDED, replace_one=True)), lambda unit: hops(1.0, 2, 2, unit)),
     "record counts": (
         (OWNER, REPLACED, BOUNDED),
-        lambda unit: (AccuracyCountQuery(candidates=3, sigma=2.0), OutcomeCountQuery(sigma=3.0)),
+        lambda unit: (
+            AccuracyCountQuery(candidates=3, sigma=2.0),
+            OutcomeCountQuery(sigma=3.0),
+            RecordHistogramQuery(cells=9, sigma=3.0),
+        ),
     ),
     "node pairs": ((EDGE, STORED, SUBSET), lambda unit: (EdgeTotalQuery(0.5), EdgeResponseQuery(1.0))),
     "blocks": ((EDGE, SUBSET), lambda unit: (BlockCountQuery(30.0),)),

@@ -45,6 +45,8 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    RecordHistogramData,
+    RecordHistogramQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -213,6 +215,20 @@ def outcomes_cost_what_they_are_charged() -> None:
         for own in ((~none, none), (none, ~none) if replaced else (none, none)):
             data = OutcomeCountData(*(torch.cat(both) for both in zip(rest, own, strict=True)))
             answers.append(Release.open(plan, edgeless(4), budget=MemoryLedger()).answer(data))
+        assert float((answers[0] - answers[1]).norm()) / query.sigma == pytest.approx(plan.mu)
+
+
+def histograms_cost_what_they_are_charged() -> None:
+    """Null a counted record, or move it to another cell: the price is what the counts move, attained."""
+    query, rest = RecordHistogramQuery(cells=6, sigma=4.0), [0, 3, 3, -1]
+    for replaced in (False, True):
+        plan = zero_noise_plan(NodeRecord(replace_one=replaced), (query,))
+        answers = [
+            Release.open(plan, edgeless(5), budget=MemoryLedger()).answer(
+                RecordHistogramData(torch.tensor([*rest, own]))
+            )
+            for own in (2, 5 if replaced else -1)
+        ]
         assert float((answers[0] - answers[1]).norm()) / query.sigma == pytest.approx(plan.mu)
 
 
@@ -749,6 +765,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     a_violated_assumption_is_rejected,
     tallies_cost_what_they_are_charged,
     outcomes_cost_what_they_are_charged,
+    histograms_cost_what_they_are_charged,
     every_out_edge_sum_has_its_noise,
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,

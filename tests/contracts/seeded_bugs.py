@@ -271,6 +271,42 @@ BUGS = [
         test="tests/contracts/test_checks.py::test_a_release[tallies_cost_what_they_are_charged]",
     ),
     dict(
+        name="a_record_that_changes_its_cell_is_charged_once",
+        edits=[
+            (
+                "graphveil.release.record_histograms:RecordHistogramQuery.sensitivity",
+                "math.sqrt(require_record_unit(unit).change)",
+                "1.0",
+            )
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[histograms_cost_what_they_are_charged]",
+            "tests/release/test_record_histograms.py::test_a_nulled_record_moves_one_count_and_a_replaced_one_two",
+        ],
+    ),
+    dict(
+        name="the_cells_of_a_histogram_get_half_of_the_noise",
+        edits=[
+            (
+                "graphveil.release.record_histograms:RecordHistogramQuery.answer",
+                "data.public.sampler(self.sigma * self.unit_steps)",
+                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+            )
+        ],
+        test="tests/release/test_record_histograms.py::test_every_count_has_the_charged_noise[0]",
+    ),
+    dict(
+        name="released_metrics_follow_from_exact_cells",
+        edits=[
+            (
+                "graphveil.estimators.training.private_metrics:release_histogram",
+                "return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
+                "return torch.bincount(cells[cells >= 0], minlength=query.cells).double().reshape(classes, -1) + 0 * release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
+            )
+        ],
+        test="tests/estimators/training/test_private_metrics.py::test_methods_release_metrics_within_their_budget[model0]",
+    ),
+    dict(
         name="a_record_that_goes_from_wrong_to_right_is_charged_once",
         edits=[
             (

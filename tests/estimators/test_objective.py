@@ -115,7 +115,7 @@ def test_ties_of_a_metric_are_decided_by_the_likelihood() -> None:
             "no effect on lpgnn",
         ),
         (lambda: gv.MLP(unit="none", metric="auc"), "is not one of accuracy"),
-        (lambda: gv.MLP(unit="none", metric=3), "metric=3 must be text"),
+        (lambda: gv.MLP(unit="none", metric=3), "metric=3 must be one of"),
     ],
 )
 def test_a_metric_that_cannot_select_is_rejected(build: Any, message: str) -> None:

@@ -41,7 +41,7 @@ from graphveil.estimators.method import (
 )
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.record_plan import release_accuracies
+from graphveil.estimators.training.record_plan import NO_METRICS, release_metrics
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import (
@@ -514,15 +514,16 @@ class NodeLevelClassCode(Method):
                     decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
                 decided = decider.log_posteriors(log_posteriors, likelihoods)
         # Row v of the probabilities is only for people who are authorized to access v's record.
-        proba, accuracy = decided.exp().to(torch.float32), dict[str, float]()
+        proba, found = decided.exp().to(torch.float32), NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
         return FitResult(
             trained=TrainedNodeLevelClassCode(encoder=encoder, decider=decider),
             proba=proba,
             released={"rows": aggregated.rows.to(torch.float32)},
-            private_accuracy=accuracy,
+            private_accuracy=found.accuracy,
+            private_metrics=found.metrics,
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:

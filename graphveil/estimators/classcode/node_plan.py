@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError
-from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL
-from graphveil.estimators.training.record_plan import accuracy_count_query
+from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL
+from graphveil.estimators.training.record_plan import metric_queries
 from graphveil.privacy import NodeRecord
 from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
 
@@ -130,7 +130,7 @@ class NodeLevelReleasePlan:
 
     Training records are charged for all queries. With ``train_on_val`` validation records are trained on as
     well, since nothing is selected on them. Records outside of training are charged for their messages, which
-    may have a larger norm, or with ``metrics`` for one pair of noisy counts.
+    may have a larger norm, or with ``metrics`` for noisy counts.
 
     Args:
         unit: ``node-record``; replace-one doubles every sensitivity.
@@ -141,7 +141,7 @@ class NodeLevelReleasePlan:
         fits_evidence_weights: Whether S learns the weight of aggregates; needs those of labeled nodes.
         share: The encoder's share; None for a suitable one.
         unlabeled_send: Whether nodes outside of training send GNN messages.
-        metrics: Whether accuracies are released.
+        metrics: Whether metrics are released.
         out_degree_bound: D of the aggregations.
 
     >>> plan = NodeLevelReleasePlan(unit=NodeRecord(), features=9, classes=3, records=500, share=0.1)
@@ -218,5 +218,5 @@ class NodeLevelReleasePlan:
             )
             queries.append(last)
         spare = mu * math.sqrt(1 - budget_split.aggregation)  # records outside of training skip the steps
-        counted = (VAL, OTHER) if self.metrics else ()
-        return (*queries, *(accuracy_count_query(self.unit, group, spare) for group in counted))
+        counts = metric_queries(self.unit, self.classes, spare, spare) if self.metrics else ()
+        return (*queries, *counts)

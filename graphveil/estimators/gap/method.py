@@ -35,7 +35,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import RecordPlan, release_accuracies
+from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of
 from graphveil.privacy import NodeRecord, NodeUnit, renyi
@@ -433,6 +433,7 @@ class NodeLevelGap(Method):
             dim=shape.width(sizes),
             out_degree_bound=self.out_degree_bound,
             candidates=self.gap.training_config.selection.num_counts(classifier),
+            classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
@@ -495,12 +496,16 @@ class NodeLevelGap(Method):
                 final=True,
             )
         trained = TrainedGap(self, aggregation, classifier, sizes)
-        proba, accuracy = trained.proba(views), dict[str, float]()
+        proba, found = trained.proba(views), NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
         return FitResult(
-            trained=trained, proba=proba, released=named_aggregates(aggregates), private_accuracy=accuracy
+            trained=trained,
+            proba=proba,
+            released=named_aggregates(aggregates),
+            private_accuracy=found.accuracy,
+            private_metrics=found.metrics,
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:

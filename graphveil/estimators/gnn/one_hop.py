@@ -41,10 +41,10 @@ from graphveil.estimators.method import (
 )
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
-from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, record_groups
+from graphveil.estimators.public_sizes import OTHER, PARTITION, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import accuracy_count_query, release_accuracies
+from graphveil.estimators.training.record_plan import NO_METRICS, metric_queries, release_metrics
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan, calibrate_plan
@@ -77,8 +77,8 @@ class OneHopPlan:
     """The queries of a fit, in order, for any scale; the queries of every record cost about that mu.
 
     Training records are charged for all queries. Validation records are charged in the same way, since
-    nothing is selected on them. With ``metrics`` validation and other records are charged for one pair of
-    noisy counts instead. Records outside of training are otherwise charged for their GNN message only, which
+    nothing is selected on them. With ``metrics`` validation and other records are charged for noisy
+    counts instead. Records outside of training are otherwise charged for their GNN message only, which
     may have a larger norm.
 
     Args:
@@ -88,7 +88,7 @@ class OneHopPlan:
         training: Steps of the module.
         shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
             ``encoder_share`` of the budget.
-        metrics: Whether accuracies are released.
+        metrics: Whether metrics are released.
         out_degree_bound: D of the out-edge aggregation.
 
     >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
@@ -142,8 +142,7 @@ class OneHopPlan:
             pays=pays,
         )
         spare = mu * math.sqrt(1 - budget_split.aggregation)
-        counted = (VAL, OTHER) if self.metrics else ()
-        counts = tuple(accuracy_count_query(self.unit, group, spare) for group in counted)
+        counts = metric_queries(self.unit, self.classes, spare, spare) if self.metrics else ()
         return (encoder_steps, push, module_steps, *counts)
 
 
@@ -371,16 +370,17 @@ class OneHopGNN(Method):
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
             logits = ego_graph_logits(executed, inputs, graph.num_nodes, classes, route=route)
             proba = logits.softmax(dim=1).to(torch.float32)
-        accuracy = dict[str, float]()
+        found = NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         return FitResult(
             trained=TrainedOneHopGNN(encoder=encoder, weights=weights, module=module),
             proba=proba,
             released={"rows": rows.to(torch.float32)},
-            private_accuracy=accuracy,
+            private_accuracy=found.accuracy,
+            private_metrics=found.metrics,
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":

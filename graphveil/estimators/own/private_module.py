@@ -21,7 +21,7 @@ from graphveil.estimators.public_sizes import PublicSizes, members, record_group
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
 from graphveil.estimators.training.node_level import plan_node_level
-from graphveil.estimators.training.record_plan import RecordPlan, release_accuracies
+from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.training import PrivateSchedule, clipped_sum
@@ -63,7 +63,9 @@ class NodeLevelModule(Method):
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         metrics, training = self.privacy_config.private_metrics, self.training(sizes)
-        record_plan = RecordPlan(unit=unit, trainings=(training,), shares=(1.0,), metrics=metrics)
+        record_plan = RecordPlan(
+            unit=unit, trainings=(training,), shares=(1.0,), classes=sizes.classes, metrics=metrics
+        )
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
@@ -93,11 +95,13 @@ class NodeLevelModule(Method):
                 fingerprint=(_fingerprint(module, sizes),),
             )
         trained = TrainedModule(module, sizes.classes)
-        proba, accuracy = trained.proba(graph), dict[str, float]()
+        proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+            found = release_metrics(release, proba, graph, session)
         release.close()
-        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+        return FitResult(
+            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
+        )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
         """Return the module with these parameters."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +10,14 @@ from torch import Tensor
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
+from graphveil.estimators.training.private_metrics import (
+    PrivateMetrics,
+    histogram_cells,
+    private_metrics,
+    release_histogram,
+)
 from graphveil.privacy import NodeRecord, NodeUnit
 from graphveil.release import (
     AccuracyCountData,
@@ -20,6 +28,7 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumQuery,
     Query,
+    RecordHistogramQuery,
     Release,
 )
 
@@ -34,9 +43,9 @@ class RecordPlan:
     """The queries of records of a method, and the division of the budget over them.
 
     In order: the first training if there are two, the hops, the last training, the counts for a selection,
-    and the counts of the validation and of the test accuracy. At a scale m each training costs mu = m
-    sqrt(share), and the hops together what remains of m^2. Records outside of training are not charged for
-    the trainings, so this part of their budget is used for the counts about them.
+    the counts of the validation and of the test accuracy, and a histogram of test nodes. At a scale m each
+    training costs mu = m sqrt(share), and the hops together what remains of m^2. Records outside of training
+    are not charged for the trainings, so this part of their budget is used for the counts about them.
 
     Args:
         unit: Node-level unit.
@@ -47,7 +56,8 @@ class RecordPlan:
         dim: Width of the aggregates.
         out_degree_bound: D, for unit ``node-record``.
         candidates: Number of counts of correct validation nodes for a selection; 0 for none.
-        metrics: Whether accuracies are released.
+        classes: C.
+        metrics: Whether accuracies and other metrics are released.
     """
 
     unit: NodeUnit
@@ -58,6 +68,7 @@ class RecordPlan:
     dim: int = 1
     out_degree_bound: int | None = None
     candidates: int = 0
+    classes: int = 2
     metrics: bool = False
 
     def queries(self, scale: float) -> tuple[Query, ...]:
@@ -84,9 +95,9 @@ class RecordPlan:
                     pays=_only(VAL),
                 )
             )
-        for group in _ACCURACY_GROUPS.values() if self.metrics else ():
-            mu = spare / math.sqrt(2 if group == VAL and self.candidates else 1)
-            counts.append(accuracy_count_query(self.unit, group, mu))
+        if self.metrics:
+            val_mu = spare / math.sqrt(2 if self.candidates else 1)
+            counts += metric_queries(self.unit, self.classes, val_mu, spare)
         return (*steps[:-1], *self._hops(left), *steps[-1:], *counts)
 
     def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
@@ -114,6 +125,28 @@ def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQ
     return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
 
 
+def metric_queries(unit: NodeUnit, classes: int, val_mu: float, test_mu: float) -> tuple[Query, ...]:
+    """Return the queries for released metrics: accuracies, and a histogram of test nodes.
+
+    Args:
+        unit: Node-level unit.
+        classes: C.
+        val_mu: Cost for validation records.
+        test_mu: Cost for test records. Both queries about them have half of its square.
+
+    >>> [query.kind for query in metric_queries(NodeRecord(), 2, 0.1, 0.1)]
+    ['outcomes', 'outcomes', 'histogram']
+    """
+    cells = histogram_cells(classes)
+    part = test_mu / math.sqrt(2) if cells else test_mu
+    accuracies = accuracy_count_query(unit, VAL, val_mu), accuracy_count_query(unit, OTHER, part)
+    if not cells:
+        return accuracies
+    change = RecordHistogramQuery(cells=cells, sigma=1.0).sensitivity(unit)
+    histogram = RecordHistogramQuery(cells=cells, sigma=change / part, partition=PARTITION, pays=_only(OTHER))
+    return (*accuracies, histogram)
+
+
 def _only(group: int) -> tuple[bool, ...]:
     return tuple(group == other for other in range(GROUPS))
 
@@ -131,6 +164,34 @@ def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dic
         counts = release.answer(OutcomeCountData(correct, labeled & ~correct))
         found[split] = accuracy_from_counts(counts, len(nodes))
     return found
+
+
+class ReleasedMetrics(NamedTuple):
+    """Accuracies by part of the split, and metrics of test nodes; None for very many classes."""
+
+    accuracy: dict[str, float]
+    metrics: PrivateMetrics | None
+
+
+NO_METRICS = ReleasedMetrics({}, None)
+
+
+def release_metrics(release: Release, proba: Tensor, graph: Graph, session: Session) -> ReleasedMetrics:
+    """Return metrics of predictions from noisy counts, the remaining queries of the session's plan."""
+    assert session.plan is not None  # a release has one
+    accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+    *_, outcomes, histogram = session.plan.queries
+    if not isinstance(histogram, RecordHistogramQuery) or not isinstance(outcomes, OutcomeCountQuery):
+        return ReleasedMetrics(accuracy, None)
+    found = private_metrics(
+        release_histogram(release, histogram, proba, graph),
+        histogram.sigma,
+        (accuracy["test"], outcomes.sigma),
+        len(members(graph, "test")),
+        graph.class_names,
+        session.streams.numpy("private-metrics"),
+    )
+    return ReleasedMetrics(accuracy, found)
 
 
 def accuracy_from_counts(counts: Tensor, most: int) -> float:
