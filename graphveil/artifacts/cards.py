@@ -50,6 +50,7 @@ class Card:
     recipe: str | None = None
     accuracies: dict[str, float] = field(default_factory=dict)
     other_runs: str = ""
+    metrics: dict[str, str] = field(default_factory=dict)  # of test nodes, with their intervals
 
 
 def attack_bound_text(guarantee: Guarantee) -> str:

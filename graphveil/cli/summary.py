@@ -155,7 +155,8 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     screen.print_line("")
     head, rows = _table(metrics)
     screen.table(head, rows)
-    if metrics["classes"] == 2 and (more := metric_table(metrics)):
+    imbalanced = metrics["classes"] == 2 or metrics.get("private_metrics")
+    if imbalanced and (more := metric_table(metrics)):
         screen.print_line("")
         screen.table(*more)
     for line in _remarks(metrics):

@@ -230,22 +230,26 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
+    from graphveil.runs.results import METRIC_NAMES, metric_summary
     from graphveil.runs.sweep import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
-    head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")
+    metric = result.metric if result.metric != "accuracy" else None
+    chosen = () if metric is None else (f"{METRIC_NAMES[metric]}{interval}",)
+    head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", *chosen, "runs")
     rows = [
         (
             f"{cell.experiment.method}{' (no privacy)' if cell.include_nonprivate else ''}",
             cell.settings_text,
             "-" if cell.epsilon is None else f"{cell.epsilon:g}",
             accuracy_of(metrics).percent(),
+            *(() if metric is None else (metric_summary(metrics, metric).decimal(),)),
             str(metrics["runs"]),
         )
         for cell, metrics in zip(result.grid, result.cells, strict=True)
     ]
     screen.print_line("")
-    screen.table(head, rows, right=(2, 4))
+    screen.table(head, rows, right=(2, len(head) - 1))
     screen.print_line("")
     screen.print_line(
         f"Epsilon in the table is for one run of one cell; {_format_total(result.total)}.", style="dim"

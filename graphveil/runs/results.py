@@ -27,7 +27,7 @@ SAME_REPORTS = (
 
 
 _NORMAL = 1.959963984540054  # 97.5 % quantile
-_METRIC_NAMES = {
+METRIC_NAMES = {  # as tables print them
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",
     "balanced_accuracy": "balanced accuracy",
@@ -110,16 +110,49 @@ def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tupl
     """
     own, baseline = metrics.get("test_metrics"), metrics.get("mlp_test_metrics")
     if not own:
-        return None
+        private = private_metric_texts(metrics)
+        head = ("metric from noisy counts [95 % CI]", str(metrics["method"]))
+        return (head, list(private.items())) if private else None
     columns = [(str(metrics["method"]), own)]
     if baseline and metrics["method"] != "mlp":
         columns.append(("mlp (no graph)", baseline))
     intervals = " [95 % CI]" if metrics["runs"] > 1 else ""
     rows = [
         (words, *(Summary.from_values(column[name]["values"]).decimal() for _, column in columns))
-        for name, words in _METRIC_NAMES.items()
+        for name, words in METRIC_NAMES.items()
     ]
     return (f"metric{intervals}", *(name for name, _ in columns)), rows
+
+
+def private_metric_texts(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Return the metrics of the first run from charged noisy counts, with intervals; empty without them.
+
+    >>> found = {"macro_f1": {"value": 0.8, "low": 0.75, "high": 0.84}}
+    >>> private_metric_texts({"private_metrics": [{"metrics": found}]})
+    {'macro F1': '0.800 [0.750, 0.840]'}
+    """
+    if not metrics.get("private_metrics"):
+        return {}
+    found = metrics["private_metrics"][0]["metrics"]
+    return {
+        words: f"{found[name]['value']:.3f} [{found[name]['low']:.3f}, {found[name]['high']:.3f}]"
+        for name, words in METRIC_NAMES.items()
+        if name in found
+    }
+
+
+def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
+    """Return a metric of test nodes over the runs: from charged noisy counts if there are some, else exact.
+
+    Args:
+        metrics: The object that ``train --json`` prints.
+        name: Name of the metric.
+    """
+    private = metrics.get("private_metrics") or []
+    if private:
+        return Summary.from_values([one["metrics"].get(name, {}).get("value") for one in private])
+    found = (metrics.get("test_metrics") or {}).get(name)
+    return Summary.from_values([None] if found is None else found["values"])
 
 
 def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:

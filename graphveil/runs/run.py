@@ -20,7 +20,7 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
-from graphveil.runs.results import Summary
+from graphveil.runs.results import METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.run_folder import (
     RunFolder,
     check_data,
@@ -280,11 +280,17 @@ def _stage_release(
         if record.baseline is not None and model.method != BASELINE_METHOD:
             exact["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
         published = {name: value for name, value in exact.items() if value is not None}
+    metrics = {"private_metrics": [record.private_metrics] if record.private_metrics else []}
+    shown = private_metric_texts(metrics)
+    if not isinstance(model.protected_unit, NodeUnit):
+        exact_metrics = {name: record.metrics.get(name) for name in METRIC_NAMES}
+        shown = {METRIC_NAMES[k]: f"{value:.3f}" for k, value in exact_metrics.items() if value is not None}
     runs = record.guarantees * experiment.runs
     card = Card(
         dataset=experiment.source.published_name,
         recipe=experiment.recipe_name,
         accuracies=published,
+        metrics=shown,
         other_runs=other_runs(
             experiment.seed,
             experiment.runs,

@@ -34,7 +34,7 @@ from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
-from graphveil.runs.results import Summary
+from graphveil.runs.results import Summary, metric_summary
 from graphveil.runs.run import OnProgress, run
 from graphveil.runs.run_folder import RunFolder, check_data, read_json
 from graphveil.runs.source import InMemorySource, Source
@@ -54,6 +54,10 @@ COLUMNS = (  # of sweep.csv
     "ci95_low",
     "ci95_high",
     "covered",
+    "metric",
+    "metric_value",
+    "metric_low",
+    "metric_high",
 )
 
 
@@ -145,11 +149,18 @@ class SweepResult:
     out: Path
 
     @property
+    def metric(self) -> str | None:
+        """The metric that all cells select by, which the table shows next to the accuracy."""
+        chosen = {cell.experiment.parameters.get("metric") for cell in self.grid}
+        return chosen.pop() if len(chosen) == 1 else None
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
         rows = []
         for cell, metrics in zip(self.grid, self.cells, strict=True):
             found, private = accuracy_of(metrics), metrics["private_accuracy"]
+            chosen = None if self.metric is None else metric_summary(metrics, self.metric)
             values = (
                 cell.name,
                 cell.experiment.method,
@@ -163,6 +174,8 @@ class SweepResult:
                 found.mean,
                 *(found.ci95 or (None, None)),
                 bool(private["covered"] if private else metrics["covered"]),
+                self.metric,
+                *((None,) * 3 if chosen is None else (chosen.mean, *(chosen.ci95 or (None, None)))),
             )
             rows.append(dict(zip(COLUMNS, values, strict=True)))
         return rows

@@ -131,3 +131,14 @@ def test_public_weights_of_features_reach_every_cell(invoke: Invoke, files: File
     assert len(done.json["cells"]) == 2
     reported = [path.read_text() for path in Path("s/cells").glob("*/**/*.json")]
     assert sum("0.75" in text for text in reported) >= 2
+
+
+def test_the_metric_that_selects_is_a_column_of_table_and_file(invoke: Invoke, sweep: list[str]) -> None:
+    done = invoke(*sweep, "--epsilon", "1", "--metric", "macro_f1", "--out", "s", "--json")
+    assert done.code == 0, done.err
+    (cell,) = done.json["cells"]
+    value = cell["test_metrics"]["macro_f1"]["mean"]
+    assert f"{value:.3f}" in done.err and "macro F1" in done.err
+    head, row = (line.split(",") for line in Path("s/sweep.csv").read_text().splitlines())
+    found = dict(zip(head, row, strict=True))
+    assert (found["metric"], float(found["metric_value"])) == ("macro_f1", pytest.approx(value))

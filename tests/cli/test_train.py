@@ -453,3 +453,21 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
     ):
         failed = invoke(*base, *words.split(), "--out", "b")
         assert failed.code and message in failed.err
+
+
+def test_private_metrics_are_in_the_table_the_report_and_the_card(invoke: Invoke, files: Files) -> None:
+    words = ("train mlp --unit node-record --epsilon 8 --private-metrics", *files.flags)
+    answer = invoke(*words, "--out", "a")
+    assert answer.code == 0, answer.err
+    assert re.search(r"^metric from noisy counts \[95 % CI\]", answer.out, re.MULTILINE)
+    assert re.search(r"^macro F1 +\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]", answer.out, re.MULTILINE)
+    (found,) = json.loads(Path("a/internal/metrics.json").read_text())["private_metrics"]
+    assert set(found) == {"metrics", "classes", "confusion_matrix", "noise_std", "confidence"}
+    assert "macro F1" in Path("a/internal/report.html").read_text()
+    assert re.search(r"^\* test balanced accuracy: \d", Path("a/release/MODEL_CARD.md").read_text(), re.MULTILINE)
+
+
+def test_the_card_of_public_labels_has_metrics(invoke: Invoke, base: tuple[object, ...]) -> None:
+    record = invoke(*base, "--out", "a", "--json").json
+    value = record["test_metrics"]["macro_f1"]["values"][0]
+    assert f"* test macro F1: {value:.3f}" in Path("a/release/MODEL_CARD.md").read_text()

@@ -1,5 +1,6 @@
 """One budget over steps, hops and counts: every group of records is charged the scale, and no more."""
 
+import math
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from graphveil.release import (
     OutcomeCountData,
     OutcomeCountQuery,
     OutEdgeSumQuery,
+    RecordHistogramQuery,
 )
 from graphveil.training import PrivateSchedule
 
@@ -68,10 +70,12 @@ def test_queries_are_in_the_order_of_the_fit():
         AccuracyCountQuery,
         OutcomeCountQuery,
         OutcomeCountQuery,
+        RecordHistogramQuery,
     ]
     assert [query.pays for query in plan.queries(1.0)[4:]] == [
         (False, True, False),
         (False, True, False),
+        (False, False, True),
         (False, False, True),
     ]
     assert plan.queries(1.0)[4].noise[0] == pytest.approx(7**0.5 * plan.queries(1.0)[5].noise[0])
@@ -123,7 +127,11 @@ def test_released_accuracies_depend_on_the_counts_only():
 @units
 def test_counts_cost_other_records_as_much_as_training(unit: NodeUnit):
     plan = RecordPlan(unit=unit, **ALONE, metrics=True)
-    steps, *counts = plan.queries(1.0)
-    for count in counts:
+    steps, val, *tested = plan.queries(1.0)
+    cost = total_mu(steps.event(unit))
+    for count in (val, *tested):
         assert count.sensitivity(unit) == pytest.approx(unit.change**0.5)
-        assert count.sensitivity(unit) / count.noise[0] == pytest.approx(total_mu(steps.event(unit)))
+    assert val.sensitivity(unit) / val.noise[0] == pytest.approx(cost)
+    # The accuracy and the histogram of test nodes share the budget of their records.
+    shares = [count.sensitivity(unit) / count.noise[0] for count in tested]
+    assert shares == pytest.approx([cost / math.sqrt(2)] * 2)
