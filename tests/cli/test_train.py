@@ -464,7 +464,9 @@ def test_private_metrics_are_in_the_table_the_report_and_the_card(invoke: Invoke
     (found,) = json.loads(Path("a/internal/metrics.json").read_text())["private_metrics"]
     assert set(found) == {"metrics", "classes", "confusion_matrix", "noise_std", "confidence"}
     assert "macro F1" in Path("a/internal/report.html").read_text()
-    assert re.search(r"^\* test balanced accuracy: \d", Path("a/release/MODEL_CARD.md").read_text(), re.MULTILINE)
+    assert re.search(
+        r"^\* test balanced accuracy: \d", Path("a/release/MODEL_CARD.md").read_text(), re.MULTILINE
+    )
 
 
 def test_the_card_of_public_labels_has_metrics(invoke: Invoke, base: tuple[object, ...]) -> None:
