@@ -169,9 +169,15 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     def _check_config(self) -> None:
         if self.unit not in (None, EdgeSubset.name):
+            if self.unit == "none":
+                raise UnitError(
+                    "heterorr always adds noise, got unit 'none'; without noise there is 'gcn', unit 'none'"
+                )
             raise UnitError(
                 "heterorr protects private edges next to public ones, and features: use unit "
-                f"'edge-subset', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
+                f"'edge-subset', got {self.unit!r}. It needs the public edges: "
+                "graph.with_public(edges, nodes) (--public-edges FILE --private-nodes FILE). If all "
+                "edges are private, use 'classcode'"
             )
         if self.perturb is None:
             raise ConfigError("heterorr releases a graph: name a mechanism with perturb=, such as 'edge-rr'")

@@ -298,7 +298,8 @@ def test_collections_under_one_seed_differ() -> None:
     ("changes", "error", "words"),
     [
         ({"unit": None}, UnitError, "no unit of protection was given"),
-        ({"unit": "undirected-edge"}, UnitError, "use unit 'edge-subset'"),
+        ({"unit": "undirected-edge"}, UnitError, "use unit 'edge-subset'.*with_public.*--public-edges"),
+        ({"unit": "undirected-edge"}, UnitError, "If all edges are private, use 'classcode'"),
         ({"unit": "none"}, UnitError, "without noise there is 'gcn'"),
         ({"eps_x": None}, ConfigError, "that of features is missing"),
         ({"eps_x": -1.0}, ConfigError, "eps_x=-1.0 must be a number above 0"),
