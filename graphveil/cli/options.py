@@ -321,7 +321,7 @@ PrivateMetrics = Annotated[
     flag(
         _PRIVACY,
         "--private-metrics",
-        "Release accuracies as noisy counts within the guarantee. For node-level units.",
+        "Release accuracies and other metrics from noisy counts within the guarantee. For node-level units.",
     ),
 ]
 Metric = Annotated[
