@@ -43,8 +43,8 @@ from torch import Tensor, nn
 import graphveil as gv
 from graphveil.data import RECIPES, Adjacency, Graph, to_dense
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.gnn.one_hop import TrainedOneHopGNN
+from graphveil.release.codes import simplex_codes
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)

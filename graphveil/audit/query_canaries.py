@@ -373,8 +373,9 @@ def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> CanaryResult |
             np.repeat(source[lists], listed), targets, num_nodes=nodes, directed=True
         )
         vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
-        sent = np.where(who, length, -length if replaced else 0.0)
-        vectors[torch.from_numpy(source), 0] = torch.from_numpy(sent)
+        present, absent = length * query.opposite()
+        absent = absent if replaced else torch.zeros_like(absent)
+        vectors[torch.from_numpy(source)] = torch.where(torch.from_numpy(who)[:, None], present, absent)
         rows: Floats = run(query, graph, groups, OutEdgeSumData(vectors, place)) / query.sigma
         return rows
 

@@ -235,13 +235,22 @@ class OutEdgeSumQuery(Query):
         Raises:
             UnitError: If the unit is not ``node-record``.
         """
-        change = _change(unit)
+        change = self.change(unit)
         events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
         return events[0] if len(events) == 1 else ByGroup(self.partition, events)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return change * largest bound."""
-        return _change(unit) * max(self.bounds)
+        return self.change(unit) * max(self.bounds)
+
+    def change(self, unit: Unit) -> float:
+        """Return by how many bounds a record may move the sums; reject all units but ``node-record``."""
+        if not isinstance(unit, NodeRecord):
+            raise UnitError(
+                "a push divides one budget over each source's own list, which unit 'node-record' protects; "
+                f"it has no bound under unit {unit.name!r}: use a NeighborSumQuery"
+            )
+        return unit.change
 
     def changed(self, unit: Unit) -> int:
         """Return the number of coordinates of all possible rows: a record may list every node."""
@@ -252,6 +261,26 @@ class OutEdgeSumQuery(Query):
         group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
         levels = graph.generator("levels").integers(len(self.levels), size=graph.nodes)
         return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
+
+    def opposite(self) -> Tensor:
+        """Return two vectors of norm one that are as far apart as a source may send, shape (2, d)."""
+        first = torch.eye(1, self.dim, dtype=torch.float64)
+        return torch.cat([first, -first])
+
+    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
+        """Return the grid steps of a vector of norm one in a contribution of each source: s_u in steps.
+
+        Args:
+            squared: Squared weights of the sources' lists in sixteenths, at least 16 D.
+            groups: Groups of the sources.
+        """
+        steps: npt.NDArray[np.float64] = self.unit_steps / np.sqrt(squared / LEVEL)
+        return steps
+
+    def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
+        """Return which integer vectors have a squared length of at most ``cap``; others count as zero."""
+        fits: npt.NDArray[np.bool_] = np.einsum("nd,nd->n", grid, grid) <= cap
+        return fits
 
     def edge_shift(self, num_nodes: int) -> float:
         """Return the sensitivity of the rows to one mutual edge, on both ends' lists or on neither.
@@ -353,16 +382,6 @@ class OutEdgeSumQuery(Query):
         return FLOAT32_EXACT // max(1, largest)
 
 
-def _change(unit: Unit) -> float:
-    """Return by how many bounds a record may move the sums; reject all units but ``node-record``."""
-    if not isinstance(unit, NodeRecord):
-        raise UnitError(
-            "a push divides one budget over each source's own list, which unit 'node-record' protects; "
-            f"it has no bound under unit {unit.name!r}: use a NeighborSumQuery"
-        )
-    return unit.change
-
-
 def _end_shift(squared: list[float], budget: float, num_nodes: int, step: float) -> float:
     """Return F: how far an edge moves the writes of one end, squared, for vectors of norm one.
 
@@ -410,11 +429,11 @@ def out_edge_table(
 
     ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
     max(q_u, 16 D) above its cap contributes nothing. Both sides are integers below 2^53, where float64
-    is exact; a longer row also exceeds the cap in float64.
+    is exact; a longer row also exceeds the cap in float64. See ``admits`` for code sums.
     """
     total = np.maximum(listed, LEVEL * query.out_degree_bound)
-    factor = query.unit_steps / np.sqrt(total / LEVEL)
-    cap = np.array(query.caps)[0 if groups is None else groups.numpy()] // total
+    group = 0 if groups is None else groups.numpy()
+    factor, cap = query.factors(total, group), np.array(query.caps)[group] // total
     table = torch.empty((len(vectors), query.dim)) if table is None else table
     at_once = max(1, _ENTRIES // query.dim)
     scratch = np.empty((min(len(vectors), at_once), query.dim))
@@ -424,7 +443,7 @@ def out_edge_table(
         with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
             np.multiply(exact, factor[some, None], out=grid)
         np.trunc(grid, out=grid)
-        fits = np.einsum("nd,nd->n", grid, grid) <= cap[some]
+        fits = query.admits(grid, cap[some])
         out = table[some].numpy()
         with np.errstate(over="ignore", invalid="ignore"):
             np.copyto(out, grid, casting="unsafe")

@@ -159,7 +159,12 @@ class Sums:
         return {name: part for name, part in vars(self).items() if name != "table"}
 
 
-@forms_private_sum("NeighborSumQuery", "OutEdgeSumQuery", note="in C `add_noisy_sums` in `_native.c`")
+@forms_private_sum(
+    "NeighborSumQuery",
+    "OutEdgeSumQuery",
+    "OutEdgeCodeSumQuery",
+    note="in C `add_noisy_sums` in `_native.c`",
+)
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRows(BlockWork):
     """The sums of a block's rows with their noise, under the key of one query."""

@@ -40,6 +40,7 @@ from graphveil.release import (
     NeighborCountQuery,
     NeighborSumQuery,
     OutcomeCountQuery,
+    OutEdgeCodeSumQuery,
     OutEdgeSumQuery,
     RecordHistogramQuery,
     ReleasePlan,
@@ -73,6 +74,9 @@ PLANS = {
         DELTA,
     ),
     "replaced": ReleasePlan(NodeRecord(replace_one=True), (OutEdgeSumQuery(dim=4, sigma=1.2),), DELTA),
+    "replaced codes": ReleasePlan(
+        NodeRecord(replace_one=True), (OutEdgeCodeSumQuery(dim=4, sigma=1.2),), DELTA
+    ),
     "attention": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, Attention()), DELTA),
     "weights of edges": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, GivenWeight()), DELTA),
     "cells": ReleasePlan(EDGE, (EdgeCountQuery("t", (True, True, False), 5, (1.5,)),), DELTA),

@@ -35,6 +35,7 @@ from graphveil.release import (
     NeighborCountQuery,
     NeighborSumQuery,
     OutcomeCountQuery,
+    OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
     RecordHistogramQuery,
@@ -62,6 +63,12 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
         (OWNER, REPLACED),
         lambda unit: (
             OutEdgeSumQuery(dim=3, sigma=2.0, levels=(0, 16, 81), bounds=(1.0, 1.2), partition="p"),
+        ),
+    ),
+    "code sums": (
+        (OWNER, REPLACED),
+        lambda unit: (
+            OutEdgeCodeSumQuery(dim=3, sigma=2.0, levels=(0, 16, 81), bounds=(1.0, 1.2), partition="p"),
         ),
     ),
     "bounded degree": ((BOUNDED, replace(BOUNDED, replace_one=True)), lambda unit: hops(1.0, 2, 2, unit)),

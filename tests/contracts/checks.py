@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from contracts import laws, replay
-from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, pushes
+from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, code_pushes, pushes
 from graphveil.audit import neighbor_test_mutual_edges, neighbor_test_plan
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, EdgeSet, Graph
@@ -165,9 +165,14 @@ def replaced_records_cost_what_they_are_charged() -> None:
     replay.no_change_exceeds_its_price(pushes(), REPLACED)
 
 
+def replaced_codes_cost_what_they_are_charged() -> None:
+    """The same for pushes of class codes, which are charged for less; some vectors are outside the hull."""
+    replay.no_change_exceeds_its_price(code_pushes(), REPLACED)
+
+
 def a_mutual_edge_moves_out_edge_sums_by_what_is_stated() -> None:
     """Both ends list each other, or neither does."""
-    for query in pushes():
+    for query in (*pushes(), *code_pushes()):
         replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=100))
 
 
@@ -760,6 +765,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     inputs_are_never_longer_than_one,
     records_cost_what_they_are_charged,
     replaced_records_cost_what_they_are_charged,
+    replaced_codes_cost_what_they_are_charged,
     a_mutual_edge_moves_out_edge_sums_by_what_is_stated,
     nodes_of_bounded_degree_cost_what_they_are_charged,
     a_violated_assumption_is_rejected,

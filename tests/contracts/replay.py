@@ -8,7 +8,13 @@ import torch
 
 from graphveil.audit import NeighborTestResult, neighbor_test_plan
 from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery, OutEdgeSumQuery
+from graphveil.release import (
+    EdgeCountQuery,
+    GroupWeights,
+    NeighborSumQuery,
+    OutEdgeCodeSumQuery,
+    OutEdgeSumQuery,
+)
 from graphveil.release.query import GRID_BITS, Query
 
 MU = 0.7
@@ -78,6 +84,11 @@ def pushes(budget: int = 2) -> tuple[OutEdgeSumQuery, ...]:
         OutEdgeSumQuery(dim=3, sigma=2.0, out_degree_bound=budget, bounds=BOUNDS),
         OutEdgeSumQuery(dim=3, sigma=3.0, out_degree_bound=budget, bounds=BOUNDS, levels=LEVELS),
     )
+
+
+def code_pushes(budget: int = 2) -> tuple[OutEdgeCodeSumQuery, ...]:
+    """The same pushes of class codes."""
+    return tuple(OutEdgeCodeSumQuery(**vars(query)) for query in pushes(budget))
 
 
 def no_change_exceeds_its_price(

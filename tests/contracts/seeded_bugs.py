@@ -227,6 +227,28 @@ BUGS = [
         test="tests/contracts/test_checks.py::test_a_release[replaced_records_cost_what_they_are_charged]",
     ),
     dict(
+        name="codes_are_checked_by_their_norm_alone",
+        edits=[
+            (
+                "graphveil.release.out_edge_code_sums:OutEdgeCodeSumQuery.admits",
+                "gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)",
+                "gauge = np.linalg.norm(grid, axis=1)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[replaced_codes_cost_what_they_are_charged]",
+    ),
+    dict(
+        name="replaced_codes_are_charged_as_if_they_were_orthogonal",
+        edits=[
+            (
+                "graphveil.release.out_edge_code_sums:replaced_change",
+                "2 * classes / (classes - 1)",
+                "2.0",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[replaced_codes_cost_what_they_are_charged]",
+    ),
+    dict(
         name="short_lists_are_weighed_up",
         edits=[
             (

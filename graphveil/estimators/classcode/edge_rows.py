@@ -23,7 +23,6 @@ from torch.nn.functional import one_hot
 
 from graphveil.data import Features, Graph
 from graphveil.errors import ReleaseError
-from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
 from graphveil.estimators.classcode.edge_plan import GROUPS, TRAIN
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.method import State
@@ -38,6 +37,7 @@ from graphveil.release import (
     NeighborSumQuery,
     Release,
 )
+from graphveil.release.codes import simplex_codes, soft_codes
 from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import Query
 from graphveil.release.weights import Similarity, weights_from

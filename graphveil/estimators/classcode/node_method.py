@@ -22,7 +22,6 @@ from torch import Tensor
 
 from graphveil.data import Adjacency, Graph, rows
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
 from graphveil.estimators.classcode.node_plan import (
     FLAT_LEVELS,
@@ -47,12 +46,14 @@ from graphveil.privacy.statements import EdgeUse
 from graphveil.release import (
     DPSGDData,
     DPSGDQuery,
+    OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
     Release,
     ReleasePlan,
     calibrate_plan,
 )
+from graphveil.release.codes import simplex_codes
 from graphveil.release.out_edge_sums import read_out_neighbor_sums
 from graphveil.training import PrivateSchedule
 from graphveil.training.clipped_sums import LogitWeightsClippedSum
@@ -157,12 +158,15 @@ class NodeMessages:
         labeled: Public members of the labeled group, bool (N).
         classes: C.
         bound: B, the unlabeled records' norm bound; with 0 they send nothing.
+        in_hull: Whether messages stay in the convex hull of the codes of norm B, as ``OutEdgeCodeSumQuery``
+            requires.
     """
 
     labels: Tensor
     labeled: Tensor
     classes: int
     bound: float
+    in_hull: bool = False
 
     def first(self, log_posteriors: Tensor) -> Tensor:
         """Return messages by the features' posteriors: soft codes of norm at most B, shape (N, C-1).
@@ -174,7 +178,21 @@ class NodeMessages:
         return self._with_labels(self._soft(log_posteriors))
 
     def later(self, log_posteriors: Tensor) -> Tensor:
-        """Return messages by better posteriors: an uncertain node also sends a vector of norm B."""
+        """Return messages by better posteriors: an uncertain node also sends a vector of norm B.
+
+        In the hull, its vector is scaled up to the boundary. It is the soft code of the posterior minus its
+        smallest probability, normalized.
+
+        >>> sent = NodeMessages(torch.tensor([-1]), torch.tensor([False]), 3, 1.0, in_hull=True)
+        >>> even, sure = torch.tensor([[0.4, 0.4, 0.2]]), torch.tensor([[0.6, 0.2, 0.2]])
+        >>> [round(float(sent.later(each.log()).norm()), 4) for each in (even, sure)]
+        [0.5, 1.0]
+        """
+        if self.in_hull:
+            probabilities = log_posteriors.to(torch.float64).softmax(dim=1)
+            above = probabilities - probabilities.min(dim=1, keepdim=True).values
+            extreme = above / above.sum(dim=1, keepdim=True).clamp_min(_TINY)
+            return self._with_labels(extreme @ simplex_codes(self.classes))
         soft = self._soft(log_posteriors)
         return self._with_labels(soft / soft.norm(dim=1, keepdim=True).clamp_min(1e-12))
 
@@ -487,7 +505,8 @@ class NodeLevelClassCode(Method):
             encoder = train_encoder(graph, loss_targets, steps[0], labeled, release)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
-            messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER])
+            in_hull = isinstance(pushes[0], OutEdgeCodeSumQuery)
+            messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER], in_hull)
             sigmas = [query.sigma for query in pushes]
             aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
         with session.stage("classifier"):

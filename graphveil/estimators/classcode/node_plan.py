@@ -12,7 +12,9 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.record_plan import metric_queries
 from graphveil.privacy import NodeRecord
-from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
+from graphveil.release import DPSGDQuery, OutEdgeCodeSumQuery, OutEdgeSumQuery, Query
+from graphveil.release.out_edge_code_sums import replaced_change
+from graphveil.release.out_edge_sums import LEVEL
 
 # Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
@@ -23,6 +25,7 @@ WEIGHTS_CLIP = 2.0  # clipping norm of a record's gradient by them
 _EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2, in recipe S: two numbers need little
 _READING_SHARE, _COMBINER_SHARE = 0.2, 0.1  # of mu^2, for the encoder and the combiner of recipe R
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the smallest noise of the aggregates
+_MAX_CODE_BITS = 4  # finer grids make float32 sums of many contributions slow
 _ROUNDING = 1e-12
 _SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 
@@ -103,6 +106,47 @@ class BudgetSplit:
         )
 
 
+def code_push(
+    unit: NodeRecord,
+    classes: int,
+    sigma: float,
+    bounds: tuple[float, ...],
+    out_degree_bound: int,
+    levels: tuple[int, ...] = (LEVEL,),
+) -> OutEdgeSumQuery:
+    """Return a push of codes.
+
+    Args:
+        unit: Unit of the plan.
+        classes: C.
+        sigma: Standard deviation of the noise if a record moves the rows by ``unit.change`` bounds. Replaced
+            codes of more than two classes differ by less, and the noise is smaller by the same factor.
+        bounds: Maximum norm of a message by group.
+        out_degree_bound: D.
+        levels: Squared weights of the rows in sixteenths.
+
+    >>> pushes = [code_push(NodeRecord(replace_one=True), classes, 4.0, (1.0,), 1) for classes in (2, 6)]
+    >>> [(push.wire_name, round(push.sigma, 4)) for push in pushes]
+    [('PushQuery', 4.0), ('OutEdgeCodeSumQuery', 3.0984)]
+    """
+    loudest = math.sqrt(max(levels) / LEVEL) * max(bounds)
+    bits = max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma)))
+    query: type[OutEdgeSumQuery] = OutEdgeSumQuery
+    if unit.replace_one and classes > 2:
+        query, sigma = OutEdgeCodeSumQuery, sigma * replaced_change(classes) / unit.change
+        # Truncation reduces factors by up to (C-1)^1.5 steps.
+        bits += min(math.ceil(1.5 * math.log2(classes - 1)), _MAX_CODE_BITS)
+    return query(
+        dim=classes - 1,
+        sigma=sigma,
+        out_degree_bound=out_degree_bound,
+        levels=levels,
+        partition=PARTITION,
+        bounds=bounds,
+        grid_bits=bits,
+    )
+
+
 def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) -> float:
     """Return the encoder's share fe in recipe S: clip(6.5 k q^0.7, 0.1 k, 0.6) with q = sqrt(p) / (mu n).
 
@@ -133,7 +177,7 @@ class NodeLevelReleasePlan:
     may have a larger norm, or with ``metrics`` for noisy counts.
 
     Args:
-        unit: ``node-record``; replace-one doubles every sensitivity.
+        unit: ``node-record``; replace-one doubles every sensitivity except that of codes (``code_push``).
         features: f.
         classes: C.
         records: Public number of labeled nodes, for the encoder's share.
@@ -195,17 +239,7 @@ class NodeLevelReleasePlan:
         for number, sigma in enumerate(noise.pushes):
             same_priority = self.reads_own_edges or not self.fits_evidence_weights
             levels = LEVELS if number else FLAT_LEVELS if same_priority else FIRST_LEVELS
-            loudest = math.sqrt(max(levels) / 16) * max(bounds)
-            push = OutEdgeSumQuery(
-                dim=self.classes - 1,
-                sigma=sigma,
-                out_degree_bound=self.out_degree_bound,
-                levels=levels,
-                partition=PARTITION,
-                bounds=bounds,
-                grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma))),
-            )
-            queries.append(push)
+            queries.append(code_push(self.unit, self.classes, sigma, bounds, self.out_degree_bound, levels))
         if noise.combiner:
             combiner = (4 * self.classes - 1) * self.classes
             last = DPSGDQuery(

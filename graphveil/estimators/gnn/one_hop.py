@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
-from graphveil.estimators.classcode.node_plan import BudgetSplit
+from graphveil.estimators.classcode.node_plan import BudgetSplit, code_push
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
 from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
@@ -48,12 +47,12 @@ from graphveil.estimators.training.record_plan import NO_METRICS, metric_queries
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.release.codes import simplex_codes
 from graphveil.release.steps.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
 from graphveil.training import PrivateSchedule
 from graphveil.training.ego_graphs import ego_graph_logits
 from graphveil.training.null_records import finite_rows
 
-_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the aggregates
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms
 
@@ -124,14 +123,7 @@ class OneHopPlan:
         # A record that is charged for its message only may send a longer one at the same privacy cost.
         bounds = tuple(1.0 if paying or self.metrics else noise.bound for paying in pays)
         (sigma,) = noise.pushes
-        push = OutEdgeSumQuery(
-            dim=self.classes - 1,
-            sigma=sigma,
-            out_degree_bound=self.out_degree_bound,
-            partition=PARTITION,
-            bounds=bounds,
-            grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * max(bounds) / sigma))),
-        )
+        push = code_push(self.unit, self.classes, sigma, bounds, self.out_degree_bound)
         module_steps = DPSGDQuery(
             parameters=training.parameters,
             steps=training.steps,

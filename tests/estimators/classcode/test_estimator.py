@@ -1,9 +1,11 @@
 """ClassCode from graph to predictions, under edge-level units and under ``node-record``."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
 from graphveil.estimators.public_sizes import members, record_groups
 from graphveil.ledger import ledger_of
+from graphveil.release import OutEdgeCodeSumQuery
 from tests.estimators.conftest import grouped
 
 Options = dict[str, Any]
@@ -132,11 +135,31 @@ def test_missing_labels_change_neither_groups_nor_plan(graph: Graph, options: Op
     assert torch.equal(record_groups(graph), record_groups(null))
 
 
-def test_replace_one_has_twice_the_noise(graph: Graph) -> None:
+def test_replace_one_has_twice_the_noise_except_in_sums_of_codes(graph: Graph) -> None:
     options = {**RECIPE_S, "encoder_share": 0.1}
     plans = [private(**options, replace_one=both).preview(graph).plan for both in (False, True)]
-    for one, other in zip(*(plan.noise_std for plan in plans), strict=True):
-        assert other == pytest.approx(2 * one, rel=1e-6)
+    classes, kinds = graph.num_classes, [query.kind for query in plans[0].queries]
+    assert classes > 2 and kinds.count("rows") == 3
+    for kind, one, other in zip(kinds, *(plan.noise_std for plan in plans), strict=True):
+        change = math.sqrt(2 * classes / (classes - 1)) if kind == "rows" else 2
+        assert other == pytest.approx(change * one, rel=1e-6)
+
+
+@pytest.mark.parametrize("recipe", [RECIPE_S, RECIPE_R])
+def test_messages_under_replace_one_are_within_the_hull(graph: Graph, recipe: Options) -> None:
+    sent = list[npt.NDArray[np.bool_]]()
+    original = OutEdgeCodeSumQuery.admits
+
+    def admits(
+        query: OutEdgeCodeSumQuery, grid: npt.NDArray[np.float64], cap: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        sent.append(original(query, grid, cap))
+        return sent[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OutEdgeCodeSumQuery, "admits", admits)
+        seeded(**recipe, replace_one=True).fit(graph)
+    assert sent and all(fits.all() for fits in sent)
 
 
 # -- accuracy ----------------------------------------------------------------------------------------------

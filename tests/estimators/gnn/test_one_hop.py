@@ -13,13 +13,13 @@ import graphveil as gv
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.one_hop import CodePriorModule, OneHopInputs
 from graphveil.estimators.own import code
 from graphveil.estimators.public_sizes import members
 from graphveil.ledger import ledger_of
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
+from graphveil.release.codes import simplex_codes
 from graphveil.release.steps.bounded_lists import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
 from tests.estimators.gnn.modules import (

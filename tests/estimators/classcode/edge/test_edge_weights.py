@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
 from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
 from graphveil.estimators.classcode.edge_rows import (
     EdgeWeightModel,
@@ -21,6 +20,7 @@ from graphveil.estimators.classcode.edge_rows import (
 from graphveil.ledger import ledger_of
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release.codes import simplex_codes, soft_codes
 from graphveil.release.weights import (
     DotWeight,
     HalfCos,

@@ -13,7 +13,6 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import GraphError, NotImplementedGuaranteeError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.edge_method import TrainedEdgeLevelClassCode
 from graphveil.estimators.classcode.edge_plan import TARGET, TRAIN
 from graphveil.estimators.prediction_cache import CachedPrediction
@@ -22,6 +21,7 @@ from graphveil.estimators.session import Session
 from graphveil.ledger import ledger_of
 from graphveil.privacy import compose
 from graphveil.release import NeighborSumQuery, Release
+from graphveil.release.codes import simplex_codes
 from tests.estimators.conftest import grouped
 
 BUDGET: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}

@@ -8,7 +8,6 @@ import torch
 from contracts.steps import KEY, SilentRelease
 
 from graphveil.audit.zero_noise import ZeroNoiseSteps
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import DecodedRows
 from graphveil.estimators.classcode.node_method import (
     NodeMessages,
@@ -20,6 +19,7 @@ from graphveil.estimators.classcode.node_method import (
 from graphveil.estimators.classcode.node_plan import LEVELS, WEIGHTS_CLIP
 from graphveil.mechanisms import StepNoise
 from graphveil.release import DPSGDQuery
+from graphveil.release.codes import simplex_codes
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
 CLASSES = 3

@@ -7,8 +7,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from graphveil.estimators.classcode import node_decoder
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import decode
+from graphveil.release.codes import simplex_codes
 
 CODES = simplex_codes(3)
 

@@ -5,7 +5,6 @@ import torch
 from contracts.steps import SilentRelease
 
 from graphveil.data import Adjacency
-from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_method import (
     Combiner,
     NodeMessages,
@@ -15,6 +14,7 @@ from graphveil.estimators.classcode.node_method import (
     prior_combiner_weights,
     row_shrinkage,
 )
+from graphveil.release.codes import simplex_codes
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
