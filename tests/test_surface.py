@@ -102,6 +102,7 @@ def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
         *in_the_clear,
         "classcode",
         "spectral",
+        "lpgnet",
         *local,
         *own,
     ], "edit _CLASSES in graphveil/estimators/__init__.py, and this list"

@@ -274,8 +274,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
         yield (
             f"Low homophily: adjusted homophily {found['adjusted']:.2f} ± {found['error']:.2f}, estimated "
-            "from the released counts. Classes of neighbors add little to the features on such a graph. Try "
-            "method spectral with an epsilon of at least 4."
+            "from the released counts. Classes of neighbors add little to the features on such a graph. "
+            "Compare with the no-graph baseline."
         )
     yield from cost_remarks(metrics)
     yield from _total_cost(metrics)

@@ -120,6 +120,7 @@ METHODS = {
     "mlp": ["mlp", *EDGE, *SHORT],
     "classcode": ["classcode", *EDGE],
     "spectral": ["spectral", *EDGE],
+    "lpgnet": ["lpgnet", *EDGE, *SHORT],
     "gcn": ["gcn", "--unit", "none", *SHORT],
     "gat": ["gat", "--unit", "none", *SHORT],
     "sage": ["sage", "--unit", "none", *SHORT],
