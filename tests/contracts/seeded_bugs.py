@@ -4174,7 +4174,6 @@ BUGS = [
             )
         ],
         test="tests/release/test_calibrate.py::test_small_epsilons_need_no_more_noise_than_dp_accounting_certifies[120-5880-0.02]",
-        reason="no scale of the noise makes the release cost epsilon",
     ),
     dict(
         name="a_fingerprint_of_training_data_forgets_their_type",
