@@ -26,6 +26,7 @@ import torch
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import GraphveilError
+from graphveil.estimators.auto import AutoClassifier
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
@@ -55,6 +56,7 @@ Make = Callable[[float, int], Estimator]
 METHODS: dict[str, Make] = {
     "baseline": lambda epsilon, seed: MLP(unit=UNIT, seed=seed),
     "small-baseline": lambda epsilon, seed: MLP(unit=UNIT, seed=seed, tuned=False),
+    "auto": lambda epsilon, seed: AutoClassifier(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
     "classcode": lambda epsilon, seed: ClassCode(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
     "spectral": lambda epsilon, seed: Spectral(unit=UNIT, epsilon=epsilon, seed=seed),
     "gap": lambda epsilon, seed: GAP(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),

@@ -49,6 +49,7 @@ DATASETS = (
     "facebook_pages",
 )
 SPLIT_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "auto": ("auto", {}),
     "baseline": ("mlp", {}),
     "small-baseline": ("mlp", {"tuned": False}),
     "classcode": ("classcode", {}),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphveil import audit, backends, errors, mechanisms, perturb
     from graphveil.data import Graph, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.estimators import METHODS, register
+    from graphveil.estimators.auto import AutoClassifier
     from graphveil.estimators.base import Estimator
     from graphveil.estimators.classcode import ClassCode
     from graphveil.estimators.full_graph import GAT, GCN
@@ -47,6 +48,7 @@ _LAZY_MODULES = {
     "perturb": "graphveil.perturb",
 }
 _LAZY_IMPORTS = {
+    "AutoClassifier": "graphveil.estimators.auto",
     "ClassCode": "graphveil.estimators.classcode",
     "Estimator": "graphveil.estimators.base",
     "GAP": "graphveil.estimators.gap",
@@ -89,6 +91,7 @@ __all__ = [
     "METHODS",
     "MLP",
     "SAGE",
+    "AutoClassifier",
     "ClassCode",
     "Estimator",
     "Graph",

@@ -45,6 +45,7 @@ def pictures() -> dict[str, str]:
         "release.svg": (release, "The data flow of one release"),
         "choose-unit.svg": (choose_unit, "Decision tree for the privacy unit"),
         "choose-method.svg": (choose_method, "Decision tree for the method"),
+        "auto.svg": (auto, "What auto chooses, and by what"),
         "run-folder.svg": (run_folder, "The run folder: public and internal files"),
         "classcode.svg": (classcode, "ClassCode in four panels"),
         "gap.svg": (gap, "GAP in four panels"),
@@ -319,6 +320,23 @@ def choose_method() -> Figure:
             ("Do you bring your own module?", "yes", "private_hops, gnn\nor module"),
             ("Is the unit node-bounded-degree?", "yes", "gap"),
             ("Heterophilous, long neighbor lists,\nand ε ≥ 4?", "yes", "spectral"),
+        ],
+        "classcode",
+    )
+
+
+def auto() -> Figure:
+    """Return what the method auto chooses under each unit."""
+    return tree(
+        [
+            (
+                "Unit node-record: is a noisy mean\nout-degree above a public threshold?",
+                "yes",
+                "classcode,\nelse mlp",
+            ),
+            ("Unit node-bounded-degree?", "yes", "mlp"),
+            ("Unit none: which one is best\non validation labels?", "yes", "gcn, sage, gat\nor mlp"),
+            ("Edge-level: is mlp better\non public validation labels?", "yes", "mlp"),
         ],
         "classcode",
     )

@@ -16,7 +16,8 @@ PYTHON = {  # page: title, what it is for, public names
     "estimators": (
         "Estimators",
         "Train a model with a privacy guarantee. All estimators share the parameters of `Estimator`.",
-        "graphveil: Estimator ClassCode Spectral GAP MLP GCN GAT SAGE load_model METHODS register; "
+        "graphveil: Estimator AutoClassifier ClassCode Spectral GAP MLP GCN GAT SAGE load_model METHODS "
+        "register; "
         "graphveil.training.metrics: Evaluation ClassMetrics",
     ),
     "custom-models": (

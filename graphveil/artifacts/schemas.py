@@ -107,6 +107,8 @@ QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables an
     "counts": "counts of edges",
     "graph": "a noisy graph",
     "total": "the number of edges",
+    "out_degrees": "the sum of clipped out-degrees",
+    "chosen": "the queries of the chosen method together",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
     "neighbor_counts": "counts of neighbors by class",

@@ -1,5 +1,6 @@
 """Contents of a release as plain data, independent of estimators: single queries, and the whole folder."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from torch import Tensor
 from graphveil.artifacts.schemas import check_query_kind
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
-from graphveil.privacy import ByGroup, Event, Guarantee, NodeUnit, Unit
+from graphveil.privacy import ByGroup, Event, Guarantee, NodeUnit, Unit, compose
 from graphveil.privacy.accountant import total_mu
 
 if TYPE_CHECKING:
@@ -119,12 +120,13 @@ def uncovered_weights_note() -> UnitError:
 
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
-    """Return a plan's queries in order.
+    """Return a plan's queries in order; alternatives are one row with the noise that is charged for them.
 
     Raises:
         ConfigError: If a query has a kind that release folders and model cards have no words for.
     """
-    return tuple(
+    common = len(plan.queries) - sum(plan.alternatives)
+    rows = tuple(
         ReleaseRow(
             kind=check_query_kind(described.kind),
             sensitivity=query.sensitivity(plan.unit),
@@ -133,9 +135,20 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
             steps=described.steps,
             pays=list(charged_groups(query.event(plan.unit), plan.unit)),
         )
-        for query in plan.queries
+        for query in plan.queries[:common]
         for described in (query.describe(),)
     )
+    if not plan.alternatives:
+        return rows
+    chosen = compose(plan.event).events[-1]
+    worst = ReleaseRow(
+        kind="chosen",
+        sensitivity=1.0,
+        noise_std=[1 / (total_mu(chosen) or math.inf)],
+        values_per_node=None,
+        pays=list(charged_groups(chosen, plan.unit)),
+    )
+    return (*rows, worst)
 
 
 def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:

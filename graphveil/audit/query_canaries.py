@@ -150,7 +150,7 @@ class CanaryContext:
 @lru_cache(maxsize=64)
 def single_query_plan(plan: ReleasePlan, query: Query) -> ReleasePlan:
     """Return the plan that answers one query of a plan as that plan does."""
-    return replace(plan, queries=(query,), slack=0.0)
+    return replace(plan, queries=(query,), slack=0.0, alternatives=())
 
 
 def _answer(

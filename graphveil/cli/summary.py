@@ -54,6 +54,7 @@ def plan_facts(
         *([("scaling", plan.scaled)] if plan.scaled else []),
         *([("public", plan.public)] if plan.public else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
+        *([("choice", plan.decision)] if plan.decision else []),
         *([("sample", plan.sample)] if plan.sample else []),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
@@ -140,7 +141,7 @@ def _stage(stage: "Stage") -> str:
         steps = f"{stage.steps:,} steps on {f'all {what}' if stage.sampling_rate == 1 else rate}, "
     charged = f"; charged to {stage.charged_groups}" if stage.charged_groups else ""
     cost = f"epsilon {format_upper_bound(stage.epsilon)} alone"
-    return f"{stage_text(stage.kind)}{times}: {steps}{noise}{charged}; {cost}"
+    return f"{stage.prefix}{stage_text(stage.kind)}{times}: {steps}{noise}{charged}; {cost}"
 
 
 # -- results ---------------------------------------------------------------------------------------------
@@ -270,6 +271,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         )
     if runs == 1:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
+    if choice := metrics.get("choice"):
+        yield _choice(choice)
     found = metrics.get("homophily")
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
         yield (
@@ -286,6 +289,18 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         return
     remedy = " --private-metrics releases noisy accuracies that are." if metrics["mode"] == "strict" else ""
     yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")
+
+
+def _choice(choice: dict[str, Any]) -> str:
+    """Return the method that was chosen in the first run, and the evidence."""
+    known = {name: value for name, value in choice["candidates"].items() if value is not None}
+    if known:
+        scores = ", ".join(f"{name} {100 * value:.1f} %" for name, value in known.items())
+        metric = choice["metric"].capitalize()
+        return f"Chosen method: {choice['chosen']}. {metric} on validation nodes: {scores}."
+    mean = choice["mean_out_degree"]
+    evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
+    return f"Chosen method: {choice['chosen']}.{evidence}"
 
 
 def _total_cost(metrics: dict[str, Any]) -> list[str]:

@@ -199,6 +199,11 @@ class Method(ABC):
     objective: Objective = DEFAULT_OBJECTIVE
 
     @property
+    def decision(self) -> str:
+        """What a fit decides by what, in one sentence; empty if it decides nothing between methods."""
+        return ""
+
+    @property
     def samples(self) -> bool:
         """Whether networks are trained on a sample if there are very many training nodes."""
         return False

@@ -7,6 +7,7 @@ chooses it on held-out public labels. ``NodeLevelSoftmax`` is its counterpart fo
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -283,22 +284,24 @@ class NodeLevelSoftmax(Method):
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are charged with them."""
         privacy_config, unit = self.privacy_config, self.privacy_config.unit
-        assert isinstance(unit, NodeUnit)
         delta = privacy_config.delta_for(sizes.nodes)
-
-        def queries(mu: float) -> tuple[Query, ...]:
-            steps = DPSGDQuery(
-                parameters=(sizes.width + 1) * sizes.classes,
-                steps=STEPS,
-                noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
-                partition=PARTITION,
-                pays=(True, not privacy_config.private_metrics, False),
-            )
-            if not privacy_config.private_metrics:
-                return (steps,)
-            return steps, *metric_queries(unit, sizes.classes, mu, mu)
-
+        queries = partial(self.queries, sizes)
         return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
+
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return the queries that cost every record a total of at most mu."""
+        privacy_config, unit = self.privacy_config, self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        steps = DPSGDQuery(
+            parameters=(sizes.width + 1) * sizes.classes,
+            steps=STEPS,
+            noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
+            partition=PARTITION,
+            pays=(True, not privacy_config.private_metrics, False),
+        )
+        if not privacy_config.private_metrics:
+            return (steps,)
+        return steps, *metric_queries(unit, sizes.classes, mu, mu)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Run the steps, and release the planned accuracies."""

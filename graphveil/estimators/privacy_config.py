@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.statements import EdgeUse, format_upper_bound
-from graphveil.release import OutEdgeSumQuery, ReleasePlan
+from graphveil.release import OutDegreeSumQuery, OutEdgeSumQuery, ReleasePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,16 @@ def plan_guarantee(
     """
     # A mutual edge is in the out-edges of both nodes, so it changes each hop by the shift of an edge. Steps
     # and counts are the same for both graphs, given what was released before them.
-    pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
-    shifts = (push.edge_shift(graph.num_nodes) / push.sigma for push in pushes)
+    edge_mus = list[float]()
+    for path in plan.paths:
+        queries = [plan.queries[k] for k in path]
+        shifts = [
+            (one.edge_shift(graph.num_nodes) if isinstance(one, OutEdgeSumQuery) else one.edge_shift)
+            / one.sigma
+            for one in queries
+            if isinstance(one, OutEdgeSumQuery | OutDegreeSumQuery)
+        ]
+        edge_mus += [math.hypot(*shifts)] if shifts else []
     guarantee = Guarantee.from_event(
         privacy_config.unit,
         plan.event,
@@ -103,7 +111,7 @@ def plan_guarantee(
         notes=notes,
         linear_group_scaling=plan.linear_group_scaling,
         edge_use=edge_use,
-        edge_mu=math.hypot(*shifts) if pushes else None,
+        edge_mu=max(edge_mus, default=None),
     )
     if guarantee.unit != DirectedEdge.name or graph.directed:
         return guarantee

@@ -71,7 +71,9 @@ class Session:
     configuration: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
+    finished: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     collection_index: int | None = None
+    release: Release | None = None  # an open release whose next queries are the plan's
     reproducible: bool = (
         False  # whether noise was drawn from a seed, in this run or in the one that it resumes
     )
@@ -79,11 +81,14 @@ class Session:
     def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
         """Open the plan's release on a graph. It is recorded here, before the edges are read.
 
-        Aggregates before ``first`` are known, and not queried. A release that was started with a seed stays
-        reproducible in a fit that resumes it without one.
+        Aggregates before ``first`` are known, and not queried. A session that was given an open release
+        returns it, so a method can execute one alternative of a larger plan. A release that was started with
+        a seed stays reproducible in a fit that resumes it without one.
         """
         if self.plan is None:
             raise ConfigError("this session has no plan, so there is nothing that it could release")
+        if self.release is not None:
+            return self.release
         seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
         release = Release.open(
             self.plan,
@@ -115,9 +120,14 @@ class Session:
         return None if self.workspace is None else self.workspace / f"{name}.checkpoint.safetensors"
 
     def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return a finished stage's tensors from the workspace, or compute and store them."""
+        """Return a finished stage's tensors from the workspace, or compute and store them.
+
+        Without a workspace they are kept in this session, for methods that share a stage.
+        """
         if self.workspace is None:
-            return compute()
+            if name not in self.finished:
+                self.finished[name] = compute()
+            return self.finished[name]
         path = self.workspace / f"{name}.safetensors"
         if not path.exists():
             save_checked(path, compute())

@@ -7,7 +7,7 @@ papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from types import ModuleType
@@ -19,7 +19,7 @@ from scipy.stats import binom
 
 from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum
-from graphveil.errors import PrivacyError
+from graphveil.errors import ConfigError, PrivacyError
 from graphveil.privacy import gaussian, loss, root_loss
 from graphveil.privacy.events import (
     ApproximateDP,
@@ -334,6 +334,44 @@ def total_mu(event: Event) -> float | None:
             return None
         worst = max(worst, total.mu_squared)
     return math.sqrt(worst)
+
+
+def adaptive_choice(cases: Sequence[Event]) -> Event:
+    """Return an event that costs at least as much as one of several, chosen by the outputs before it.
+
+    The alternatives are Gaussian compositions: for a record of group g, alternative a is mu_a(g)-GDP. After
+    any earlier outputs the chosen one is then max over a of mu_a(g)-GDP, whatever the rule of the choice
+    (``docs/privacy/proofs/accounting.md``, "Adaptive choices"). A maximum of privacy curves is no bound for
+    other noise, where the outputs can favor the alternative that is worse for what they suggest.
+
+    Args:
+        cases: Event of each alternative.
+
+    Raises:
+        ConfigError: If an alternative is not Gaussian, or the alternatives group records differently.
+
+    >>> adaptive_choice([Gaussian(1.0), Composed((Gaussian(3.0), Gaussian(4.0)))])
+    Gaussian(mu=5.0)
+    >>> adaptive_choice([Gaussian(1.0), ByGroup("train/other", (Gaussian(2.0), Composed(())))]).events
+    (Gaussian(mu=2.0), Gaussian(mu=1.0))
+    """
+    parts = [compose(case).events for case in cases]
+    grouped = {(one.partition, len(one.events)) for case in parts for one in case if isinstance(one, ByGroup)}
+    if len(grouped) > 1:
+        raise ConfigError("alternatives of a plan must distinguish the same groups of records")
+    partition, count = next(iter(grouped), ("", 1))
+    worst = [0.0] * count
+    for case in parts:
+        for group in range(count):
+            mu = total_mu(compose(*(one.events[group] if isinstance(one, ByGroup) else one for one in case)))
+            if mu is None:
+                raise ConfigError(
+                    "alternatives of a plan must have Gaussian noise without sampling, since no bound is "
+                    "proved for a choice among others; plan one of them, by public facts"
+                )
+            worst[group] = max(worst[group], mu)
+    events = tuple(map(Gaussian, worst))
+    return ByGroup(partition, events) if grouped else events[0]
 
 
 def search_interval(event: Event, mu: float) -> float:

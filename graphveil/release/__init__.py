@@ -17,6 +17,7 @@ from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.release.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.release.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
 from graphveil.release.out_edge_code_sums import OutEdgeCodeSumQuery
 from graphveil.release.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.release.paper_graph_queries import (
@@ -75,6 +76,8 @@ __all__ = [
     "NeighborCountQuery",
     "NeighborSumData",
     "NeighborSumQuery",
+    "OutDegreeSumData",
+    "OutDegreeSumQuery",
     "OutEdgeCodeSumQuery",
     "OutEdgeSumData",
     "OutEdgeSumQuery",

@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import accumulate, pairwise
 
 from graphveil._util import checks
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
 from graphveil.privacy import Event, UndirectedEdge, Unit, calibrate_mu, compose, privacy_curve
-from graphveil.privacy.accountant import NoPrivacyCurve, search_interval, total_mu
+from graphveil.privacy.accountant import NoPrivacyCurve, adaptive_choice, search_interval, total_mu
 from graphveil.privacy.gaussian import DELTA_RANGE, check_proved_delta, require_delta
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
@@ -27,12 +28,16 @@ class ReleasePlan:
     ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller value is raised.
     The exact sampler needs it once for any set of queries, including training steps.
 
+    A plan with ``alternatives`` ends with several sequences of queries, of which a release answers one
+    (``Release.choose``). They are the numbers of queries of each. The event charges the most expensive one.
+
     >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
     >>> plan.mu, plan.epsilon < 1.0
     (0.2, True)
 
     Raises:
-        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more.
+        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more. Also if
+            alternatives do not fit the queries, or their noise is not Gaussian.
         CalibrationError: If the sampler's slack uses all of delta, or the grid is too coarse for it.
     """
 
@@ -41,10 +46,16 @@ class ReleasePlan:
     delta: float
     slack: float = 0.0
     sampler: type[IntegerNoise] = field(default=DiscreteGaussian)
+    alternatives: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and reserve its slack."""
         checks.within(0, 1, slack=self.slack)
+        if self.alternatives:
+            checks.integer_at_least(1, **{f"alternatives[{k}]": n for k, n in enumerate(self.alternatives)})
+            if sum(self.alternatives) > len(self.queries):
+                raise ConfigError("alternatives count more queries than the plan has")
+            _ = self.event  # which rejects noise without a bound
         if self.delta:
             check_proved_delta(self.delta)
         else:
@@ -84,7 +95,20 @@ class ReleasePlan:
     @cached_property
     def event(self) -> Event:
         """The whole release as one event."""
-        return compose(*(query.event(self.unit) for query in self.queries))
+        return _event(self.unit, self.queries, self.alternatives)
+
+    @property
+    def paths(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the queries that a release answers, for each alternative; of all queries without any.
+
+        >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 4, 16), delta=1e-7, alternatives=(2, 1))
+        >>> plan.paths, round(plan.mu, 4)
+        (((0, 1, 2), (0, 3)), 0.1732)
+        """
+        common = len(self.queries) - sum(self.alternatives)
+        ends = list(accumulate(self.alternatives, initial=common))
+        pairs = pairwise(ends) if self.alternatives else [(common, common)]
+        return tuple((*range(common), *range(start, stop)) for start, stop in pairs)
 
     @property
     def mu(self) -> float:
@@ -108,6 +132,17 @@ class ReleasePlan:
         For training steps it is the noise multiplier.
         """
         return [query.noise[-1] for query in self.queries]
+
+
+def _event(unit: Unit, queries: tuple[Query, ...], alternatives: tuple[int, ...]) -> Event:
+    """Return the event of queries, of which the last are alternatives with these numbers of queries."""
+    events = [query.event(unit) for query in queries]
+    common = len(events) - sum(alternatives)
+    starts = accumulate(alternatives, initial=common)
+    cases = [
+        compose(*events[first : first + count]) for first, count in zip(starts, alternatives, strict=False)
+    ]
+    return compose(*events[:common], *([adaptive_choice(cases)] if cases else []))
 
 
 MAX_DELTA = 0.9  # share of delta; the rest is for a sampler of finite resolution
@@ -149,7 +184,13 @@ _STRETCHES = 120
 
 
 def calibrate_plan(
-    unit: Unit, epsilon: float, delta: float, queries: Queries, *, num_nodes: int
+    unit: Unit,
+    epsilon: float,
+    delta: float,
+    queries: Queries,
+    *,
+    num_nodes: int,
+    alternatives: tuple[int, ...] = (),
 ) -> ReleasePlan:
     """Return the plan that uses at most (epsilon, delta).
 
@@ -166,6 +207,7 @@ def calibrate_plan(
         queries: Function that maps a scale to queries. Their cost increases with the scale: a total mu, or
             the inverse of a noise multiplier.
         num_nodes: Number N of nodes.
+        alternatives: Numbers of queries of the plan's alternatives, if it has any.
 
     Raises:
         CalibrationError: If no scale meets the budget, or the grid is too coarse.
@@ -196,7 +238,7 @@ def calibrate_plan(
     def cost(scale: float, *, interval: float | None = None) -> float:
         """Return epsilon at a scale; ``interval`` is the discretization of the privacy loss."""
         try:
-            event = compose(*(query.event(unit) for query in queries(scale)))
+            event = _event(unit, queries(scale), alternatives)
         except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
             return math.inf
         return privacy_curve(event, interval=interval).epsilon(delta - slack)
@@ -207,7 +249,7 @@ def calibrate_plan(
     for _ in range(1 + _SLACKS):
         mu = calibrate_mu(epsilon, delta, slack=slack)
         final = queries(mu)
-        event = compose(*(query.event(unit) for query in final))
+        event = _event(unit, final, alternatives)
         total = total_mu(event)
         if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled differently
             scale = _largest_scale(cost, mu, epsilon, search_interval(event, mu))
@@ -218,7 +260,7 @@ def calibrate_plan(
                     "small for so many training steps. Change that part, or use a larger epsilon or delta."
                 )
             final = queries(scale)
-        plan = ReleasePlan(unit, final, delta, slack, sampler)
+        plan = ReleasePlan(unit, final, delta, slack, sampler, alternatives)
         if plan.slack <= slack:
             break
         slack = plan.slack

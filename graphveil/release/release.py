@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import torch
 from torch import Tensor
 
+from graphveil._util import checks
 from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.ledger import Entry, PrivacyLedger
@@ -25,7 +26,7 @@ from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_p
 from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PublicInputs, QueryData, are_numbers, outside
+from graphveil.release.query import PublicInputs, Query, QueryData, are_numbers, outside
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -67,6 +68,10 @@ class Release:
         self._commitment = commitment
         self._process, self._lock = os.getpid(), threading.RLock()
         self._position = 0
+        # Without a choice only the queries before the alternatives can be answered.
+        common = len(plan.queries) - sum(plan.alternatives)
+        self._chosen: int | None = None if plan.alternatives else 0
+        self._path = tuple(range(common))
         self._edges_digest = ""
 
     @classmethod
@@ -145,7 +150,7 @@ class Release:
 
     def __repr__(self) -> str:
         """Show public facts only."""
-        return f"Release({self.release_id}, {self._position} of {len(self._plan.queries)} queries answered)"
+        return f"Release({self.release_id}, {self._position} of {len(self._path)} queries answered)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raise instead of being copied: a copy could draw the same noise for other data."""
@@ -157,9 +162,42 @@ class Release:
         return self._key.release_id
 
     @property
+    def next_query(self) -> Query:
+        """The query that is answered next; there must be one."""
+        return self._plan.queries[self._path[self._position]]
+
+    @property
     def reproducible(self) -> bool:
         """Whether the noise comes from a seed, which invalidates the guarantee."""
         return self._key.reproducible
+
+    def choose(self, alternative: int) -> None:
+        """Choose which alternative of the plan is answered next, after the queries before them.
+
+        A resumed release rejects another choice, so that two alternatives are never both answered.
+
+        Args:
+            alternative: Number of the alternative. It must follow from answers of this release and from
+                public values alone.
+
+        Raises:
+            ReleaseError: If queries before the alternatives are not answered, or the choice is made already.
+
+        Privacy:
+            Charges: nothing, since the most expensive alternative was charged in ``open``.
+        """
+        check_process(self._process)
+        with self._lock:
+            if self._chosen is not None or self._position != len(self._path):
+                raise ReleaseError(
+                    "an alternative is chosen once, after the queries before it are answered, and only if "
+                    "the plan has some; the release stays charged"
+                )
+            checks.within(0, len(self._plan.alternatives) - 1, alternative=alternative)
+            self._journal.check_fingerprint(
+                "alternative", lambda key: keyed_digest(key, torch.tensor([alternative]))
+            )
+            self._chosen, self._path = alternative, self._plan.paths[alternative]
 
     def answer(self, data: QueryData[Answer]) -> Answer:
         """Answer the plan's next query with its data, once.
@@ -176,11 +214,14 @@ class Release:
         """
         check_process(self._process)
         with self._lock:
-            if self._position >= len(self._plan.queries):
+            if self._position >= len(self._path):
                 raise ReleaseError(
-                    "every query of this release is answered; a new release is needed, which is charged again"
+                    "the plan goes on with alternatives; choose(number) one of them"
+                    if self._chosen is None
+                    else "every query of this release is answered; a new release is needed, which is charged "
+                    "again"
                 )
-            query = self._plan.queries[self._position]
+            query = self.next_query
             if type(data) is not query.data:
                 raise ReleaseError(
                     f"the plan's next query is {type(query).__name__}; answer it with {query.data.__name__}"
@@ -189,9 +230,9 @@ class Release:
             # The order matters. Other data are rejected first, and the query can be repeated. Then the ledger
             # records that noise is drawn, which ends refunds. The descriptor is on disk before the first
             # draw: a run that is interrupted while drawing resumes with the same noise, or not at all.
-            index, arrays = self._position, prepared.arrays
+            index, arrays = self._path[self._position], prepared.arrays
             self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *arrays))
-            if index == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
+            if self._position == 0:  # a closed release was drawn elsewhere, so it cannot be refunded here
                 self._ledger.commit(self.release_id)
             self._position += 1
             descriptor = b"" if self._key.erased else self._descriptor(index, arrays)
@@ -222,10 +263,10 @@ class Release:
         """Close the release and erase the noise key; every query must be answered."""
         check_process(self._process)
         with self._lock:
-            if self._position != len(self._plan.queries):
+            if self._position != len(self._path) or self._chosen is None:
                 raise ReleaseError(
-                    f"{self._position} of {len(self._plan.queries)} queries are answered; a release is "
-                    "published whole"
+                    f"{self._position} of {len(self._path)} queries are answered, or none of the plan's "
+                    "alternatives is chosen; a release is published whole"
                 )
             self._journal.close()
 
@@ -313,6 +354,7 @@ def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, obj
         **asdict(plan.unit),
         "queries": [{NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries],
         "sampler": plan.sampler.__name__,
+        **({"alternatives": plan.alternatives} if plan.alternatives else {}),
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,
         **({} if adjacency.max_weight is None else {"max_weight": adjacency.max_weight.hex()}),

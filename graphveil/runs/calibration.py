@@ -39,6 +39,7 @@ from graphveil.release import Query, ReleasePlan
 
 _STAGES = {
     "push": "out-edge aggregation",
+    "out-degrees": "sum of clipped out-degrees",
     "hop": "sum over neighbors",
     "edge counts": "counts of edges by class pair",
     "graph": "noisy graph",
@@ -69,7 +70,8 @@ class Stage:
     ``epsilon`` is the cost of the stage alone, at the plan's delta, and ``epsilon_renyi`` its Renyi bound, a
     cross-check that is larger. ``share`` is the stage's part of one record's squared mu, for the record that
     takes part in most stages, or else one that takes part in this one. Sampled steps count by the mu of a
-    Gaussian release of the same epsilon.
+    Gaussian release of the same epsilon. ``alternative`` numbers the alternatives of a
+    plan that has some, of which one is executed.
     """
 
     kind: str
@@ -83,16 +85,25 @@ class Stage:
     epsilon: float
     epsilon_renyi: float
     share: float
+    alternative: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "noise_std": list(self.noise_std), "pays": list(self.pays)}
+        plain = {**asdict(self), "noise_std": list(self.noise_std), "pays": list(self.pays)}
+        if self.alternative is None:
+            del plain["alternative"]
+        return plain
 
     @property
     def name(self) -> str:
         """The printed name, with the number of equal queries."""
-        name = stage_text(self.kind)
+        name = self.prefix + stage_text(self.kind)
         return name if self.count == 1 else f"{name} x {self.count}"
+
+    @property
+    def prefix(self) -> str:
+        """The alternative of the plan that the stage is part of, for its printed name."""
+        return "" if self.alternative is None else f"alternative {self.alternative}: "
 
     @property
     def noise(self) -> str:
@@ -131,6 +142,19 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     """
     if plan is None:
         return ()
+    if plan.alternatives:
+        first = len(plan.queries) - sum(plan.alternatives)
+        common = len(list(groupby(plan.queries[:first])))
+        paths = [
+            stages_of(replace(plan, queries=tuple(plan.queries[k] for k in path), alternatives=()))
+            for path in plan.paths
+        ]
+        ends = [
+            replace(stage, alternative=number)
+            for number, stages in enumerate(paths, start=1)
+            for stage in stages[common:]
+        ]
+        return (*paths[0][:common], *ends)
     runs = [list(equal) for _, equal in groupby(plan.queries)]
     costs = list[list[_Cost]]()
     for run in runs:  # a cost for each group of records, or one cost if all groups are alike

@@ -72,6 +72,7 @@ class Preview:
     encoding: Encoding | None = None  # which columns of a table are features, and how
     sample: str = ""  # which nodes are learned from, if not all training nodes
     scaled: str = ""  # which feature columns are scaled, and how
+    decision: str = ""  # what a fit decides by what, if it chooses a method
     public: str = ""  # number of public edges, if they are distinguished from private ones
     first: "FirstRun | None" = None  # what the first run executes
 
@@ -112,6 +113,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         encoding=graph.encoding,
         sample=model.training_sample_note(split),
         scaled=prepared.scaling_summary,
+        decision=prepared.method.decision,
         public=""
         if split.public is None
         else f"{split.public.num_edges:,} public edges; {split.public.num_private_nodes:,} of "

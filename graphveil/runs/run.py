@@ -59,6 +59,7 @@ class RunResult:
     baseline_guarantee: dict[str, Any] | None  # None if it had no privacy cost
     clipped: int | None = None  # values that nodes cut to the public range
     homophily: dict[str, float] | None = None  # from released counts
+    choice: dict[str, Any] | None = None  # method that was chosen, and the evidence
     history: list[list[Any]] = field(default_factory=list)
     per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
     metrics: dict[str, float | None] = field(
@@ -221,6 +222,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         baseline_guarantee=None if baselines is None else guarantee_to_plain(baselines),
         clipped=getattr(model, "clipped_", None),
         homophily=homophily,
+        choice=getattr(model, "choice_", None),
         history=[[None if value != value else value for value in row] for row in history],
         per_class=_per_class(model, split) if labels_public else [],
         metrics={} if evaluated is None else evaluated["metrics"],
@@ -329,6 +331,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "mlp_test_metrics": _metric_figures([record.baseline_metrics for record in records]),
         "confusion_matrix": records[0].confusion_matrix,
         "homophily": records[0].homophily,
+        **({} if records[0].choice is None else {"choice": records[0].choice}),
         "covered": covered,
         "private_accuracy": _private_figures(records, all_runs),
         "private_metrics": [record.private_metrics for record in records if record.private_metrics],

@@ -84,6 +84,16 @@ PLANS = {
     "top node pairs": ReleasePlan(SUBSET, (TopNodePairsQuery(2.0),), DELTA),
     "blocks": ReleasePlan(SUBSET, (BlockCountQuery(4.0),), DELTA),
     "total": ReleasePlan(SUBSET, (EdgeTotalQuery(2.0),), DELTA),
+    "alternatives": ReleasePlan(
+        OWNER,
+        (
+            OutEdgeSumQuery(dim=4, sigma=9.0),
+            OutEdgeSumQuery(dim=2, sigma=3.0),
+            OutEdgeSumQuery(dim=4, sigma=1.0),
+        ),
+        DELTA,
+        alternatives=(1, 1),
+    ),
     "tally": ReleasePlan(OWNER, (AccuracyCountQuery(candidates=5, sigma=2.0),), DELTA),
     "outcomes": ReleasePlan(NodeRecord(replace_one=True), (OutcomeCountQuery(sigma=0.8),), DELTA),
     "histogram": ReleasePlan(

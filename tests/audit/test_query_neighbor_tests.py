@@ -35,6 +35,7 @@ from graphveil.release import (
     NeighborCountQuery,
     NeighborSumQuery,
     OutcomeCountQuery,
+    OutDegreeSumQuery,
     OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
@@ -65,6 +66,7 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
             OutEdgeSumQuery(dim=3, sigma=2.0, levels=(0, 16, 81), bounds=(1.0, 1.2), partition="p"),
         ),
     ),
+    "out-degrees": ((OWNER, REPLACED), lambda unit: (OutDegreeSumQuery(bound=2, sigma=3.0),)),
     "code sums": (
         (OWNER, REPLACED),
         lambda unit: (

@@ -53,6 +53,64 @@ BUGS = [
         paths=("torch", "compiled"),
     ),
     dict(
+        name="the_cheapest_alternative_is_charged",
+        edits=[
+            (
+                "graphveil.privacy.accountant:adaptive_choice",
+                "worst[group] = max(worst[group], mu)",
+                "worst[group] = min(worst[group] or mu, mu)",
+            )
+        ],
+        test="tests/release/test_alternatives.py::test_the_most_expensive_alternative_is_charged_whatever_is_chosen",
+    ),
+    dict(
+        name="a_choice_among_sampled_steps_is_accepted",
+        edits=[
+            ("graphveil.privacy.accountant:adaptive_choice", "if mu is None:", "if False:"),
+            (
+                "graphveil.privacy.accountant:adaptive_choice",
+                "max(worst[group], mu)",
+                "max(worst[group], mu or 0.0)",
+            ),
+        ],
+        test="tests/release/test_alternatives.py::test_alternatives_without_a_proof_are_rejected",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_resumed_release_may_choose_again",
+        edits=[
+            (
+                "graphveil.release.release:Release.choose",
+                "torch.tensor([alternative])",
+                "torch.tensor([0])",
+            )
+        ],
+        test="tests/release/test_alternatives.py::test_a_resumed_release_rejects_another_choice",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="out_degrees_are_not_clipped",
+        edits=[
+            (
+                "graphveil.release.out_degree_sums:OutDegreeSumQuery.answer",
+                "np.minimum(out_degrees(private), self.bound)",
+                "out_degrees(private)",
+            )
+        ],
+        test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[out-degrees-node-record]",
+    ),
+    dict(
+        name="auto_chooses_by_the_exact_out_degree",
+        edits=[
+            (
+                "graphveil.estimators.auto:OutDegreeChoice.fit",
+                "total = float(release.answer(OutDegreeSumData()))",
+                "release.answer(OutDegreeSumData()); total = float(len(graph.adjacency.indices))",
+            )
+        ],
+        test="tests/estimators/test_replay_records.py::test_a_record_that_flips_the_choice_without_noise_does_not_flip_it_under_one_transcript",
+    ),
+    dict(
         name="an_undirected_edge_is_charged_for_one_row",
         edits=[
             (

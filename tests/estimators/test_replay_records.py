@@ -17,15 +17,24 @@ from torch import Tensor
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, Graph, to_dense
 from graphveil.estimators import METHODS
+from graphveil.estimators.auto import AutoClassifier, ChosenModel, OutDegreeChoice
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.public_sizes import record_groups
+from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
+from graphveil.release import (
+    DPSGDQuery,
+    NeighborSumQuery,
+    OutDegreeSumData,
+    OutDegreeSumQuery,
+    OutEdgeSumQuery,
+    Release,
+)
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.out_edge_sums import OutEdgeSumData
+from graphveil.release.query import Query
 from graphveil.release.steps import training_steps
 from graphveil.training.clipped_sums import ClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records
@@ -59,6 +68,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "gnn",
         {**STARS, "leaves": 2, "out_degree_bound": 3, "module": Branching, "batch_size": 6, "epsilon": 2.0},
     ),
+    "auto-classcode": ("auto", {**NODE_RECORD, "epsilon": 64.0, "out_degree_bound": 3}),
+    "auto-mlp": ("auto", {**NODE_RECORD, "epsilon": 0.5}),
     "classcode-targets": ("classcode", {**NODE_RECORD, "out_degree_bound": 2, "targets": "unlabeled"}),
 }
 
@@ -91,13 +102,14 @@ class Replay:
 
     def answer(self, release: Release, data: Any) -> Any:
         """Record what hops send and sum."""
-        if not isinstance(data, OutEdgeSumData | NeighborSumData):
+        if not isinstance(data, OutEdgeSumData | NeighborSumData | OutDegreeSumData):
             return ASK(release, data)
-        query = release._plan.queries[release._position]
+        query = release.next_query
         plan = zero_noise_plan(release._plan.unit, (query,))
         exact = Release.open(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
         levels = data.levels if isinstance(data, OutEdgeSumData) else None
-        self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
+        if not isinstance(data, OutDegreeSumData):
+            self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
         self.seen.sums.append(ASK(exact, data).double())
         return self._hand(ASK(release, data))
 
@@ -146,10 +158,16 @@ def run(model: Estimator, graph: Graph, known: Transcript | None) -> Transcript:
     return replay.seen
 
 
+def answered(model: Estimator) -> list[Query]:
+    """Return the queries of the plan that the fit answered: of alternatives, those that were chosen."""
+    plan, trained = model.plan_, model.fitted.trained
+    return [plan.queries[k] for k in plan.paths[trained.chosen if isinstance(trained, ChosenModel) else 0]]
+
+
 def scales(model: Estimator) -> list[float]:
     """Return the noise of each sum, in clipping norms for steps."""
     found: list[float] = []
-    for query in model.plan_.queries:
+    for query in answered(model):
         count = query.steps if isinstance(query, DPSGDQuery) else 1
         found += [query.noise[-1]] * count
     return found
@@ -158,8 +176,10 @@ def scales(model: Estimator) -> list[float]:
 def bounds(model: Estimator, group: int) -> list[float]:
     """Return how far a record of the group may move each sum."""
     found: list[float] = []
-    for query in model.plan_.queries:
-        if isinstance(query, DPSGDQuery):
+    for query in answered(model):
+        if isinstance(query, OutDegreeSumQuery):
+            found.append(query.sensitivity(model.protected_unit))
+        elif isinstance(query, DPSGDQuery):
             grid = 1 + 2 * math.sqrt(query.parameters) / 2**20
             found += [grid if query.pays[group] else 0.0] * query.steps
         elif isinstance(query, OutEdgeSumQuery):
@@ -177,7 +197,7 @@ def sampled(model: Estimator) -> bool:
 
 def privacy_cost(model: Estimator, group: int) -> float:
     """Return what the plan charges the group, in mu."""
-    events = [query.event(model.protected_unit) for query in model.plan_.queries]
+    events = model.plan_.event.events
     own = [event.events[group] if isinstance(event, ByGroup) else event for event in events]
     return total_mu(compose(*own)) or 0.0
 
@@ -208,6 +228,33 @@ def test_a_record_changes_sums_by_at_most_its_cost(case: str) -> None:
         assert sampled(model) or shift <= privacy_cost(model, int(groups[q])) * (1 + 1e-5)
         assert torch.equal(model.proba_[others], other.proba_[others]), "predictions of other nodes changed"
     assert max(attained) > 0.999
+
+
+def test_a_record_that_flips_the_choice_without_noise_does_not_flip_it_under_one_transcript() -> None:
+    """The choice is a function of the noisy answer: neighbors that differ without noise choose alike."""
+    graph = drawn()
+    longest = int(torch.bincount(graph.adjacency.edge_index()[0], minlength=NODES).argmax())
+    other, sizes = nulled(graph, longest), PublicSizes.from_graph(graph)
+
+    def exact_choice(epsilon: float, one: Graph) -> int:
+        method = AutoClassifier(**{**NODE_RECORD, "epsilon": epsilon}).config
+        assert isinstance(method, OutDegreeChoice)
+        return method.choose(len(one.adjacency.indices) / NODES, method.plan(sizes), sizes)
+
+    low, high = 0.5, 64.0  # the choice without noise depends on the budget, and flips once
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if exact_choice(middle, graph) else (middle, high)
+    assert (exact_choice(high, graph), exact_choice(high, other)) == (1, 0)
+    seen = set()
+    for seed in range(4):
+        settings = {**NODE_RECORD, "epsilon": high, "unsafe_noise_seed": seed}
+        first, second = AutoClassifier(**settings), AutoClassifier(**settings)
+        run(second, other, run(first, graph, None))
+        assert first.chosen_ == second.chosen_
+        assert first.guarantee.event == second.guarantee.event
+        seen.add(first.chosen_)
+    assert seen == {"mlp", "classcode"}
 
 
 def check_other_messages_are_equal(was: Transcript, now: Transcript, others: Tensor) -> None:

@@ -15,6 +15,7 @@ A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the r
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -49,6 +50,7 @@ from graphveil.release import (
     OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    Query,
     Release,
     ReleasePlan,
     calibrate_plan,
@@ -457,6 +459,13 @@ class NodeLevelClassCode(Method):
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, aggregations and counts."""
         privacy_config, unit = self.privacy_config, self.privacy_config.unit
+        budget, delta = privacy_config.budget, privacy_config.delta_for(sizes.nodes)
+        queries = partial(self.queries, sizes)
+        return calibrate_plan(unit, budget, delta, queries, num_nodes=sizes.nodes)
+
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return the queries that cost every record a total of at most mu."""
+        unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
             raise UnitError(f"{self.name} on records is for unit 'node-record', not {unit.name!r}")
         release_plan = NodeLevelReleasePlan(
@@ -468,11 +477,10 @@ class NodeLevelClassCode(Method):
             fits_evidence_weights=self.targets is None,
             share=self.encoder_share,
             unlabeled_send=self.unlabeled_send,
-            metrics=privacy_config.private_metrics,
+            metrics=self.privacy_config.private_metrics,
             out_degree_bound=self.out_degree_bound,
         )
-        budget, delta = privacy_config.budget, privacy_config.delta_for(sizes.nodes)
-        return calibrate_plan(unit, budget, delta, release_plan.queries, num_nodes=sizes.nodes)
+        return release_plan.queries(mu)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: recipe R predicts a node from its own out-edges."""

@@ -1,0 +1,386 @@
+"""Auto: fits the method that suits a unit, a budget and a graph best.
+
+Three rules decide, and each is private for its own reason:
+
+* Unit ``none`` and edge-level units (``ValidationChoice``): labels are public, so all candidates are fitted
+  and validation labels decide. At most one candidate queries edges. The choice is post-processing.
+* Unit ``node-record`` (``OutDegreeChoice``): a noisy mean out-degree decides between two methods. Both cost
+  the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
+* Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+
+from graphveil.data import Graph
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode.edge_rows import Homophily
+from graphveil.estimators.classcode.estimator import ClassCode
+from graphveil.estimators.classcode.node_method import NodeLevelClassCode
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
+from graphveil.estimators.full_graph import GAT, GCN
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.mlp import MLP, NodeLevelSoftmax
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.public_sizes import PublicSizes, record_groups
+from graphveil.estimators.sage import SAGE
+from graphveil.estimators.session import Session
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
+from graphveil.privacy.statements import EdgeUse
+from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.training.metrics import metric_value
+
+MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
+OUT_DEGREE_SHARE = 0.02  # of mu^2
+_THRESHOLD = 8.0  # fitted to eight public graphs at epsilon 1 to 8; 6.4 to 11.6 decide alike on them
+_CHOSEN, _EVIDENCE = "auto/chosen", "auto/evidence"
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenModel(TrainedModel):
+    """The model of the chosen method, and the evidence of the choice.
+
+    Args:
+        names: Candidates, in order.
+        chosen: Index of the chosen one.
+        evidence: Metric of validation nodes of each candidate, or the noisy mean out-degree (1).
+        model: Its trained model.
+    """
+
+    names: tuple[str, ...]
+    chosen: int
+    evidence: tuple[float, ...]
+    model: TrainedModel
+
+    @property
+    def name(self) -> str:
+        """Name of the chosen method."""
+        return self.names[self.chosen]
+
+    @property
+    def candidates(self) -> dict[str, float | None]:
+        """Metric of validation nodes by candidate; None if it is not public."""
+        known = len(self.evidence) == len(self.names)
+        return dict(zip(self.names, self.evidence if known else [None] * len(self.names), strict=True))
+
+    @property
+    def mean_out_degree(self) -> float | None:
+        """The noisy mean out-degree; None if it was not queried."""
+        return self.evidence[0] if len(self.evidence) == 1 < len(self.names) else None
+
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return the sizes that the chosen model's plan for another graph depends on."""
+        return self.model.sizes_for(graph, fitted)
+
+    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+        """Reject another graph that the chosen model cannot read."""
+        self.model.check(graph, class_names)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the chosen model's query plan for another graph."""
+        return self.model.plan_for(sizes)
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict another graph by the chosen model."""
+        return self.model.answer(graph, session, kept)
+
+    def state(self) -> State:
+        """Return the chosen model's parameters, and the choice."""
+        return {
+            **self.model.state(),
+            _CHOSEN: torch.tensor(self.chosen),
+            _EVIDENCE: torch.tensor(self.evidence, dtype=torch.float64),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Method):
+    """A choice between methods for one unit.
+
+    Args:
+        options: Candidate methods by name. The first one is chosen if nothing speaks against it.
+    """
+
+    weighs_classes: ClassVar[bool] = True
+
+    options: Mapping[str, Method] = field(hash=False)
+
+    @property
+    def samples(self) -> bool:
+        """Whether a candidate trains networks on a sample of very many nodes."""
+        return any(option.samples for option in self.options.values())
+
+    def check(self, graph: Graph) -> None:
+        """Reject a graph that a candidate does not support, before anything is spent."""
+        for option in self.options.values():
+            option.check(graph)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> ChosenModel:
+        """Return the model of the method that was chosen.
+
+        Raises:
+            ArtifactError: If the stored choice is none of the candidates.
+        """
+        rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
+        chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
+        if chosen.shape != () or not 0 <= int(chosen) < len(self.options) or evidence.ndim != 1:
+            raise ArtifactError("the stored choice of a method is damaged; take it from the original run")
+        option = list(self.options.values())[int(chosen)]
+        return self._model(int(chosen), evidence.tolist(), option.restore(rest, sizes, released))
+
+    def _model(self, chosen: int, evidence: list[float], model: TrainedModel) -> ChosenModel:
+        return ChosenModel(tuple(self.options), chosen, tuple(evidence), model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationChoice(Choice):
+    """All candidates are fitted, and public validation labels decide.
+
+    The first candidate is the only one that may query edges, so a fit is charged for it alone.
+    """
+
+    supports_growing_graphs: ClassVar[bool] = True
+    selects_by_metric: ClassVar[bool] = True
+
+    @property
+    def _metric(self) -> str:
+        return self.objective.metric or "accuracy"
+
+    @property
+    def _first(self) -> Method:
+        return next(iter(self.options.values()))
+
+    @property
+    def decision(self) -> str:
+        """Describe the rule."""
+        return (
+            f"one of {', '.join(self.options)} by {self._metric} on public validation labels, after the "
+            "release (post-processing)"
+        )
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return the sizes that the first candidate's plan depends on."""
+        return self._first.sizes_of(graph)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the plan of the first candidate, with the whole budget."""
+        return self._first.plan(sizes)
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
+        nodes = graph.mask("val").nonzero()[:, 0]
+        results, scores = list[FitResult](), list[float]()
+        for number, option in enumerate(self.options.values()):
+            own = session if not number else replace(session, plan=None, guarantee=None)
+            result = option.fit(graph, own)
+            assert result.proba is not None  # features and labels are public, so predictions are, too
+            results.append(result)
+            scores.append(metric_value(self._metric, graph.y[nodes], result.proba[nodes]))
+        best = scores.index(max(scores))
+        return replace(
+            results[best],
+            trained=self._model(best, scores, results[best].trained),
+            released=dict(results[0].released),
+            learned=dict(results[0].learned),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutDegreeChoice(Choice):
+    """A noisy mean out-degree decides between the no-graph baseline and ClassCode, under ``node-record``.
+
+    ClassCode predicts a node from the sum of its out-neighbors' noisy aggregates. With D the noisy mean and
+    mu the budget, their signal-to-noise ratio is about D mu. Its feature encoder has a fifth of mu^2, which
+    costs the more, the larger q = sqrt(p) / (mu n) is, for p parameters of a linear classifier and n training
+    records. ClassCode is chosen if D mu > 8 sqrt(q). The constant was fitted to test accuracies of eight
+    public graphs (``docs/decisions/110-auto.md``).
+
+    Guarantee: for a record of any group the first query is Gaussian with mu_1^2 = s mu^2, and each candidate
+    is at most Gaussian with (1 - s) mu^2, whatever the first answer is.
+    """
+
+    options: Mapping[str, NodeLevelSoftmax | NodeLevelClassCode] = field(hash=False)
+
+    @property
+    def decision(self) -> str:
+        """Describe the rule."""
+        return (
+            f"one of {', '.join(self.options)} by a noisy mean out-degree, which has "
+            f"{OUT_DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
+        )
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the sum of out-degrees, and the queries of each candidate as alternatives."""
+        config = self.privacy_config
+        return calibrate_plan(
+            config.unit,
+            config.budget,
+            config.delta_for(sizes.nodes),
+            partial(self.queries, sizes),
+            num_nodes=sizes.nodes,
+            alternatives=tuple(len(option.queries(sizes, 1.0)) for option in self.options.values()),
+        )
+
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return all queries; a release answers the first one and those of one candidate."""
+        first = OutDegreeSumQuery(
+            bound=MAX_OUT_DEGREE, sigma=MAX_OUT_DEGREE / (mu * math.sqrt(OUT_DEGREE_SHARE))
+        )
+        left = mu * math.sqrt(1 - OUT_DEGREE_SHARE)
+        return (first, *(query for option in self.options.values() for query in option.queries(sizes, left)))
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return that predictions may read own out-edges, as those of ClassCode do."""
+        return "read"
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Query the mean out-degree, choose a candidate, and fit it in the same release."""
+        plan = session.plan
+        if plan is None:
+            raise ConfigError("auto queries under a plan, and this session has none")
+        release = session.open(graph, record_groups(graph))
+        with session.stage("choice"):
+            total = float(release.answer(OutDegreeSumData()))
+            mean = min(max(total / graph.num_nodes, 0.0), float(MAX_OUT_DEGREE))
+            chosen = self.choose(mean, plan, self.sizes_of(graph))
+        release.choose(chosen)
+        path = [plan.queries[k] for k in plan.paths[chosen]]
+        own = ReleasePlan(plan.unit, tuple(path[1:]), plan.delta, plan.slack, plan.sampler)
+        result = list(self.options.values())[chosen].fit(graph, replace(session, plan=own, release=release))
+        return replace(result, trained=self._model(chosen, [mean], result.trained))
+
+    def choose(self, mean_out_degree: float, plan: ReleasePlan, sizes: PublicSizes) -> int:
+        """Return the index of the candidate, from the noisy mean out-degree and public facts."""
+        unit = self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        mu = plan.mu / unit.change
+        noise_of_features = math.sqrt((sizes.width + 1) * sizes.classes) / (mu * sizes.records)
+        return int(mean_out_degree * mu > _THRESHOLD * math.sqrt(noise_of_features))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicChoice(Choice):
+    """The only candidate under a unit, which public facts decide.
+
+    Args:
+        reason: Why it is the only one.
+    """
+
+    reason: str
+
+    @property
+    def _only(self) -> Method:
+        (option,) = self.options.values()
+        return option
+
+    @property
+    def decision(self) -> str:
+        """Describe the rule."""
+        return f"{', '.join(self.options)}, by public facts: {self.reason}"
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the plan of the candidate."""
+        return self._only.plan(sizes)
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Fit the candidate."""
+        result = self._only.fit(graph, session)
+        return replace(result, trained=self._model(0, [], result.trained))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoClassifier(Estimator):
+    """Classify nodes by the method that suits the unit, the budget and the graph best.
+
+    You give a unit and a budget. The total privacy cost is that budget, also for the decision:
+
+    * Edge-level units: ``ClassCode`` with the whole budget, and the no-graph baseline. The one with the
+      higher accuracy on public validation labels is chosen.
+    * Unit ``node-record``: a noisy mean out-degree, with 2 % of mu^2, decides between the no-graph baseline
+      and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
+    * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
+    * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by accuracy on validation labels.
+
+    With ``metric`` it takes the place of accuracy. ``chosen_`` is the name of the chosen method.
+    ``candidates_`` has the accuracy or metric of each candidate on validation nodes where labels are public,
+    and None elsewhere. ``mean_out_degree_`` is the noisy mean under unit ``node-record``.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Raises:
+        UnitError: If the unit is ``local-attributes`` or ``edge-subset``, which have methods of their own.
+
+    Privacy:
+        Unit: edge-level. Reads and charges: as ``ClassCode``. The choice is post-processing and public.
+
+        Unit: ``node-record``. Reads: features, labels and out-edges. Charges: one release. Both alternatives
+        have at most the same mu for every record, so the adaptive choice is charged as the composition of
+        the first query with one of them. Public: the noisy mean, the choice, and what the chosen method
+        publishes. The prediction for node v is only for people who are authorized to access v's record.
+
+        Proofs: ``docs/privacy/proofs/accounting.md``, "Adaptive choices".
+
+    >>> from graphveil.data import RECIPES, synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = AutoClassifier(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=0).fit(graph)
+    >>> model.chosen_ in model.candidates_, round(model.guarantee.epsilon, 3)
+    (True, 1.0)
+    """
+
+    method: ClassVar[str] = "auto"
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+
+    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).name, none_before_fit)
+    candidates_ = FittedAttribute[dict[str, float | None]](lambda fit: _choice(fit).candidates, dict)
+    mean_out_degree_ = FittedAttribute[float | None](
+        lambda fit: _choice(fit).mean_out_degree, none_before_fit
+    )
+
+    # Of the counts of ClassCode, which are released whatever is chosen; None under other units.
+    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
+
+    @property
+    def choice_(self) -> dict[str, Any] | None:
+        """The chosen method, all candidates, and the evidence, as plain values; None before a fit."""
+        if self._fit is None:
+            return None
+        return {
+            "chosen": self.chosen_,
+            "candidates": self.candidates_,
+            "metric": self.fitted.method.objective.metric or "accuracy",
+            "mean_out_degree": self.mean_out_degree_,
+        }
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        if self.mode == "paper":
+            raise ConfigError(
+                "auto has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
+            )
+
+    def _build_method(self) -> Choice:
+        config, unit = self.privacy_config, self.privacy_config.unit
+        shared = self.get_params()
+
+        def options(*kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
+            return {kind.method: kind(**shared, **keywords).config for kind in kinds}
+
+        if isinstance(unit, NodeRecord):
+            candidates = {**options(MLP), **options(ClassCode, read_own_edges=True)}
+            return OutDegreeChoice(name=self.method, privacy_config=config, options=candidates)
+        if isinstance(unit, NodeBoundedDegree):
+            reason = "noise for all edges of a node exceeds their signal"
+            return PublicChoice(name=self.method, privacy_config=config, options=options(MLP), reason=reason)
+        kinds = (ClassCode, MLP) if config.protects else (GCN, SAGE, GAT, MLP)
+        return ValidationChoice(name=self.method, privacy_config=config, options=options(*kinds))
+
+
+def _choice(fit: FittedModel) -> ChosenModel:
+    assert isinstance(fit.trained, ChosenModel)
+    return fit.trained

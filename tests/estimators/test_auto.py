@@ -1,0 +1,220 @@
+"""Auto: the choice of a method, its privacy cost, and everything after a fit."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command import Invoke
+
+import graphveil as gv
+from graphveil.data import RECIPES, Graph, synthetic
+from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.auto import AutoClassifier, OutDegreeChoice
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.privacy import ByGroup, compose
+from graphveil.privacy.accountant import total_mu
+from graphveil.runs.calibration import stages_of
+from graphveil.runs.run_audit import audit_run
+from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
+
+EDGE: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0}
+RECORD: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+
+
+def fresh() -> Graph:
+    """Return a graph that no other test has fitted."""
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Graph:
+    return fresh()
+
+
+def without_edges(graph: Graph) -> Graph:
+    """Return the graph with one edge only."""
+    return Graph.from_edges(
+        graph.x, graph.y, [0], [1], directed=False, num_classes=graph.num_classes
+    ).with_split(*(graph.mask(part) for part in ("train", "val", "test")))
+
+
+def telling_features(edges: int = 600) -> Graph:
+    """Return a graph whose features determine the class, and whose edges are random."""
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.integers(3, size=240))
+    x = torch.eye(3)[y] + 0.1 * torch.from_numpy(rng.normal(size=(240, 3))).float()
+    source, target = rng.integers(240, size=(2, edges))
+    graph = Graph.from_edges(x, y, source, target, directed=False, num_classes=3)
+    rank = torch.from_numpy(rng.permutation(240)) / 240
+    return graph.with_split(rank < 0.6, (rank >= 0.6) & (rank < 0.8), rank >= 0.8)
+
+
+def test_edges_classcode_with_the_whole_budget_or_the_baseline() -> None:
+    seeded = {**EDGE, "unsafe_noise_seed": 1}
+    tiny = fresh()
+    model = AutoClassifier(**seeded).fit(tiny)
+    alone, baseline = gv.ClassCode(**seeded).fit(tiny), gv.MLP(**seeded).fit(tiny)
+    assert model.plan_ is not None and alone.plan_ is not None
+    assert model.plan_.event == alone.plan_.event
+    assert model.guarantee.epsilon == alone.guarantee.epsilon <= 1.0
+    assert len(gv.ledger_of(tiny.edge_set)) == 2  # one release of each
+    assert list(model.candidates_) == ["classcode", "mlp"]
+    assert model.candidates_["mlp"] == pytest.approx(baseline.score(tiny, "val"))
+    assert model.candidates_["classcode"] == pytest.approx(model.score(tiny, "val"))
+    assert model.chosen_ == "classcode"
+    assert model.homophily_ is not None
+
+
+def test_a_metric_takes_the_place_of_accuracy() -> None:
+    graph = fresh()
+    model = AutoClassifier(**EDGE, metric="macro_f1", class_weight="balanced").fit(graph)
+    assert "macro_f1" in model.config.decision
+    chosen = model.candidates_[model.chosen_ or ""]
+    assert chosen == pytest.approx(model.score(graph, "val", "macro_f1"))
+    assert model.choice_ is not None and model.choice_["metric"] == "macro_f1"
+    with pytest.raises(ConfigError, match="protects"):
+        AutoClassifier(**RECORD, metric="macro_f1")
+
+
+def test_without_privacy_validation_labels_choose_the_method() -> None:
+    graph = telling_features()
+    model = AutoClassifier(unit="none", seed=0).fit(graph)
+    assert set(model.candidates_) == {"gcn", "sage", "gat", "mlp"}
+    best = max(model.candidates_.values(), key=lambda value: value or 0.0)
+    assert model.candidates_[model.chosen_ or ""] == best
+    alone = gv.METHODS[model.chosen_ or ""](unit="none", seed=0).fit(graph)
+    assert torch.equal(model.predict_proba(), alone.predict_proba())
+    assert not model.guarantee.releases
+
+
+@pytest.mark.parametrize("replace_one", [False, True])
+def test_records_a_noisy_out_degree_chooses_and_both_choices_cost_the_budget(replace_one: bool) -> None:
+    tiny = fresh()
+    settings, seen = {**RECORD, "replace_one": replace_one}, {}
+    for graph in (tiny, without_edges(tiny)):
+        model = AutoClassifier(**settings).fit(graph)
+        (entry,) = gv.ledger_of(graph.edge_set).entries
+        assert model.plan_ is not None
+        assert entry.event.events[0] == model.plan_.event.events[0]
+        assert 0.999 * 8 < model.guarantee.epsilon <= 8.0
+        assert model.guarantee.valid and model.guarantee.releases == 1
+        assert model.candidates_ == {"mlp": None, "classcode": None}
+        seen[model.chosen_] = model
+    assert set(seen) == {"classcode", "mlp"}
+    assert seen["classcode"].guarantee.event == seen["mlp"].guarantee.event
+    assert seen["mlp"].mean_out_degree_ < seen["classcode"].mean_out_degree_
+    assert seen["mlp"].predict_proba(telling_like(tiny)).shape == (3, 3)
+    with pytest.raises(NotImplementedGuaranteeError):
+        seen["classcode"].predict_proba(telling_like(tiny))
+
+
+def telling_like(graph: Graph) -> Graph:
+    """Return another graph with the same features."""
+    return Graph.from_edges(graph.x[:3], graph.y[:3], [0], [2], directed=False, num_classes=3)
+
+
+def test_the_choice_depends_on_the_answer_and_public_facts_alone() -> None:
+    model = AutoClassifier(**RECORD)
+    method = model.config
+    assert isinstance(method, OutDegreeChoice)
+    sizes = PublicSizes(nodes=3000, classes=6, features=1000, train_records=2500)
+    plan = method.plan(sizes)
+    chosen = [method.choose(mean, plan, sizes) for mean in (0.0, 0.5, 3.0, 20.0)]
+    assert chosen == sorted(chosen) and (chosen[0], chosen[-1]) == (0, 1)
+    poor = AutoClassifier(**{**RECORD, "epsilon": 0.1}).config
+    assert isinstance(poor, OutDegreeChoice)
+    assert poor.choose(3.0, poor.plan(sizes), sizes) == 0  # a small budget needs longer lists
+
+
+@pytest.mark.parametrize("private_metrics", [False, True])
+def test_each_alternative_costs_a_training_record_the_whole_budget(private_metrics: bool) -> None:
+    model = AutoClassifier(**RECORD, private_metrics=private_metrics)
+    plan = model.plan(num_nodes=900, num_classes=4, num_features=30)
+    assert plan is not None
+    first, *rest = stages_of(plan)
+    assert first.share == pytest.approx(0.02)
+    assert {stage.alternative for stage in rest} == {1, 2}
+    for path in plan.paths:
+        events = [plan.queries[k].event(plan.unit) for k in path]
+        own = [event.events[0] if isinstance(event, ByGroup) else event for event in events]
+        assert total_mu(compose(*own)) == pytest.approx(plan.mu)
+
+
+def test_a_bounded_degree_gets_the_baseline(tiny: Graph) -> None:
+    settings = {**RECORD, "unit": "node-bounded-degree", "max_degree": 200, "unsafe_noise_seed": 1}
+    model = AutoClassifier(**settings).fit(tiny)
+    assert model.chosen_ == "mlp" and model.guarantee.epsilon <= 8.0
+    assert model.guarantee.event == gv.MLP(**settings).preview(tiny).guarantee.event
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"unit": "local-attributes"}, UnitError, "label-posterior"),
+        ({"unit": "edge-subset", "epsilon": 1.0}, NotImplementedGuaranteeError, "edge-subset"),
+        ({**EDGE, "mode": "paper"}, ConfigError, "no paper"),
+        ({"unit": "undirected-edge"}, ConfigError, "epsilon="),
+        ({"unit": "node-record"}, ConfigError, "epsilon="),
+        ({**EDGE, "out_degree_bound": 3}, UnitError, "out_degree_bound"),
+    ],
+)
+def test_wrong_settings_are_rejected(settings: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        AutoClassifier(**settings)
+
+
+@pytest.mark.parametrize("settings", [EDGE, RECORD, {"unit": "none", "seed": 0}], ids=lambda s: s["unit"])
+def test_a_saved_model_keeps_its_choice(tiny: Graph, tmp_path: Path, settings: dict[str, Any]) -> None:
+    model = AutoClassifier(**settings).fit(tiny)
+    withheld = tmp_path / "per_node" if settings is RECORD else None
+    model.save(tmp_path / "release", per_node=withheld)
+    loaded = gv.load_model(tmp_path / "release", per_node=withheld)
+    assert isinstance(loaded, AutoClassifier)
+    assert loaded.choice_ == model.choice_
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert loaded.guarantee.event == model.guarantee.event
+
+
+def test_a_damaged_choice_is_rejected(tiny: Graph) -> None:
+    model = AutoClassifier(**RECORD).fit(tiny)
+    state = model.fitted.trained.state()
+    for wrong in (torch.tensor(2), torch.tensor(-1), torch.tensor([0])):
+        with pytest.raises(ArtifactError, match="damaged"):
+            model.config.restore({**state, "auto/chosen": wrong}, model.fitted.sizes, {})
+
+
+@pytest.mark.parametrize(("stage", "done"), [("choice", 1), ("aggregate", 1), ("classifier", 1)])
+def test_an_interrupted_fit_is_resumed_with_the_same_choice(tmp_path: Path, stage: str, done: int) -> None:
+    graph = fresh()
+    settings = {**RECORD, "unsafe_noise_seed": 3}
+    whole = AutoClassifier(**settings).fit(fresh())
+    assert whole.chosen_ == "classcode"
+    with pytest.raises(InterruptedFit):
+        AutoClassifier(**settings).fit(graph, workspace=tmp_path, on_progress=interrupted_at(stage, done))
+    resumed = AutoClassifier(**settings).fit(graph, workspace=tmp_path)
+    assert same(whole, resumed)
+    assert len(gv.ledger_of(graph.edge_set)) == 1
+
+
+def test_another_graph_is_predicted_by_the_chosen_method(tiny: Graph) -> None:
+    model = AutoClassifier(**EDGE).fit(tiny)
+    other = RECIPES["gap"].split(synthetic("tiny", seed=1), seed=1)
+    cost = model.privacy_cost(other)
+    assert cost is not None and cost.epsilon <= 1.0
+    assert model.predict_proba(other).shape == (other.num_nodes, 3)
+    assert model.guarantee_with_predictions.releases == 2
+
+
+def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = "train auto --dataset synthetic/tiny --unit node-record --epsilon 4 --out"
+    answer = invoke(words, folder)
+    shown = answer.out + answer.err
+    assert "one of mlp, classcode by a noisy mean out-degree" in shown
+    assert "Chosen method: " in shown and "Noisy mean out-degree" in shown
+    assert "the queries of the chosen method together" in invoke("explain", folder).out
+    found = audit_run(folder, pairs=20)
+    assert not found.faults
+    assert {stage for stage, _ in found.replays} == {"out-degrees", "push"}
