@@ -55,7 +55,7 @@ def run(command: str, folder: Path) -> subprocess.Popen[str]:
             "COLUMNS": "100",
         },
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.DEVNULL if command.endswith("--json") else subprocess.STDOUT,
         text=True,
     )
 
