@@ -451,8 +451,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._position, prepared.arrays",
-                "self._position, prepared.arrays[:1]",
+                "self._path[self._position], prepared.arrays",
+                "self._path[self._position], prepared.arrays[:1]",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[out_edge_sums_share_no_noise_under_one_key]",
@@ -462,8 +462,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._position, prepared.arrays",
-                "self._position, (torch.zeros(1),)",
+                "self._path[self._position], prepared.arrays",
+                "self._path[self._position], (torch.zeros(1),)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[training_noise_is_bound_to_its_data]",
@@ -1151,8 +1151,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.answer",
-                "self._position, prepared.arrays",
-                "self._position, prepared.arrays[:1]",
+                "self._path[self._position], prepared.arrays",
+                "self._path[self._position], prepared.arrays[:1]",
             )
         ],
         test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[keys_are_bound_to_the_noise]",
@@ -1790,8 +1790,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
-                "proba, accuracy = decided.exp()",
-                "proba, accuracy = (decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double())).exp()",
+                "proba, found = decided.exp()",
+                "proba, found = (decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double())).exp()",
             ),
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
@@ -1902,7 +1902,7 @@ BUGS = [
         name="validation_records_teach_though_they_are_counted",
         edits=[
             (
-                "graphveil.estimators.mlp:NodeLevelSoftmax.plan",
+                "graphveil.estimators.mlp:NodeLevelSoftmax.queries",
                 "pays=(True, not privacy_config.private_metrics, False)",
                 "pays=(True, True, False)",
             )
