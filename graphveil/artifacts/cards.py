@@ -181,6 +181,7 @@ def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "method": snapshot.method,
         "features": snapshot.features,
         "classes": snapshot.classes,
+        "target_range": snapshot.parameters.get("target_range"),
         "names": names if len(names) <= 30 else (),
         "card": card,
         "summary": guarantee.summary(),
@@ -259,7 +260,7 @@ def _noise_of(row: ReleaseRow) -> str:
 # -- pages for other programs ----------------------------------------------------------------------------
 
 LOADER = "graphveil.estimators.pyfunc"  # what MLflow imports to read the folder
-TASK = "node-classification"
+TASK, NUMBER_TASK = "node-classification", "node-regression"
 
 
 def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
@@ -279,11 +280,11 @@ def mlmodel(snapshot: "Snapshot") -> str:
 
 
 def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
-    guarantee = snapshot.guarantee
+    guarantee, task = snapshot.guarantee, NUMBER_TASK if snapshot.classes == 1 else TASK
     found: dict[str, Any] = {
         "library_name": "graphveil",
         "pipeline_tag": "graph-ml",
-        "tags": [TASK, "differential-privacy", snapshot.method, guarantee.unit],
+        "tags": [task, "differential-privacy", snapshot.method, guarantee.unit],
         "privacy": {
             "unit": guarantee.unit,
             "protects": protected_parts(guarantee),
@@ -295,12 +296,12 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
     if card is None or not card.accuracies:
         return found
     figures = [
-        {"type": "accuracy", "name": name, "value": round(value, 6)}
+        {"type": "accuracy" if task == TASK else "r2", "name": name, "value": round(value, 6)}
         for name, value in card.accuracies.items()
         if math.isfinite(value)
     ]
     source = {"name": card.dataset, "type": card.dataset}
-    result = {"task": {"type": TASK}, "dataset": source, "metrics": figures}
+    result = {"task": {"type": task}, "dataset": source, "metrics": figures}
     return found | {"model-index": [{"name": f"graphveil {snapshot.method}", "results": [result]}]}
 
 

@@ -139,7 +139,8 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
         ArtifactError: A part is damaged, or does not match the others.
     """
     file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
-    if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
+    named = 0 if file.shape.classes == 1 else file.shape.classes  # a single output is a number
+    if not len(file.class_names) == len(set(file.class_names)) == named:
         raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
     if per_node is not None:
         rows_folder: Path | None = Path(per_node)
@@ -319,16 +320,22 @@ _CODECS = {"SNAPPY", "UNCOMPRESSED"}  # what we write; others make gigabytes of 
 
 
 def predictions_table(proba: Tensor, names: tuple[str, ...], ids: Ids = None) -> Table:
-    """Return predictions as a table; nodes without ids are named by their numbers."""
+    """Return predictions as a table; nodes without ids are named by their numbers.
+
+    A single output without a class is a predicted number.
+    """
     import pyarrow as pa
 
+    if not names:
+        nodes = np.arange(len(proba)) if ids is None else ids
+        return pa.table({NODE: nodes, PREDICTION: proba[:, 0].float().numpy()})
     columns = {f"p_{name}": proba[:, index].float().numpy() for index, name in enumerate(names)}
     chosen = pa.array(names).take(pa.array(proba.argmax(dim=1).numpy()))
     return pa.table({NODE: np.arange(len(proba)) if ids is None else ids, PREDICTION: chosen, **columns})
 
 
 def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
-    """Read probabilities (N, C) and node ids of an untrusted parquet file.
+    """Read probabilities (N, C), or numbers (N, 1) without names, and node ids of an untrusted parquet file.
 
     Memory is bounded by the size of the file: pages only in codecs with bounded expansion, rows by their
     size as numbers, and ids as a dictionary, so that a repeated one is stored once.
@@ -336,14 +343,15 @@ def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    columns = [f"p_{name}" for name in names]
+    columns = [f"p_{name}" for name in names] or [PREDICTION]
     _check_pages(path, len(columns))
     name = name_in_utf8(path)
     schema = parquet.read_schema(name)
-    if schema.names != [NODE, PREDICTION, *columns]:
+    if schema.names != [NODE, PREDICTION, *(columns if names else ())]:
         raise ArtifactError(f"{path.name} does not have the columns of this model's classes")
     if any(schema.field(name).type != pa.float32() for name in columns):
-        raise ArtifactError(f"{path.name} must hold one float32 probability for each class")
+        what = "probability for each class" if names else "number"
+        raise ArtifactError(f"{path.name} must hold one float32 {what}")
     table = parquet.read_table(name, columns=[NODE, *columns], read_dictionary=[NODE])
     proba = np.column_stack([table.column(name).to_numpy() for name in columns])
     ids = _ids(table.column(NODE))

@@ -30,7 +30,7 @@ class ReleasedShape(StrictSchema):
     """The public sizes that determine networks and plans."""
 
     features: int = Field(ge=1, le=MAX_INTEGER)
-    classes: int = Field(ge=2, le=MAX_INTEGER)
+    classes: int = Field(ge=1, le=MAX_INTEGER)  # 1 if a number is predicted
     nodes: int | None = Field(default=None, ge=1)
     train_records: int | None = Field(default=None, ge=0)
 

@@ -57,7 +57,7 @@ class Snapshot:
         sampler: Name of the noise sampler.
         state: Trained parameters by name.
         released: Noisy query results by name.
-        proba: Probabilities (N, C), or None if they are not public.
+        proba: Probabilities (N, C), or predicted numbers (N, 1); None if they are not public.
         ids: The nodes' own ids, or None for numbers.
         scaling: Scaling of feature columns, as plain values; None without scaling.
         encoding: Names of feature columns, and how each became features; None without a table.
@@ -94,7 +94,9 @@ class Snapshot:
 
     @property
     def named_classes(self) -> tuple[str, ...]:
-        """The label of each class, or its number if labels have no names."""
+        """The label of each class, or its number if labels have no names; empty if a number is predicted."""
+        if self.classes == 1:
+            return ()
         return self.class_names or tuple(str(number) for number in range(self.classes))
 
 

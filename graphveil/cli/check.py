@@ -1,7 +1,8 @@
 """``check``: how each column of two tables is used, all validation errors, and the suggested command."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import typer
@@ -11,8 +12,10 @@ from graphveil.cli.console import Screen
 from graphveil.cli.failures import suggested_command
 from graphveil.cli.options import ColumnOptions, TableOptions, grouped
 from graphveil.data.tables.labels import (
+    REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     UNLABELED,
+    Task,
     empty_part_message,
     empty_parts,
     has_single_train_node,
@@ -55,6 +58,8 @@ def check(
     node_source = FileSource(nodes, choices.csv_format)
     edge_source = FileSource(edges_file(edges), choices.csv_format)
     roles, guessed = guess_roles(node_source, edge_source, {**named, "weight": tables.weight})
+    roles = replace(roles, task=cast(Task | None, columns.task))
+    roles.check(columns.class_names)
     found = inspect_tables(
         node_source,
         edge_source,
@@ -111,13 +116,15 @@ def _training_words(tables: TableOptions, columns: ColumnOptions, roles: Any, un
     named = {
         "--id": roles.id,
         "--label": roles.label or "COLUMN",
+        "--task": roles.task,
         "--source": roles.source,
         "--target": roles.target,
         "--split": roles.split,
         "--weight": tables.weight,
         "--max-weight": tables.max_weight,
     }
-    words = ["train", "gcn" if unit == "none" else "classcode"]
+    method = "gap" if roles.task == REGRESSION else "gcn" if unit == "none" else "classcode"
+    words = ["train", method]
     words += ["--nodes", str(tables.nodes), "--edges", str(tables.edges)]
     words += [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
     words += ["--unit", unit, *_BUDGET.get(unit, ["--epsilon", "8"] if unit != "none" else [])]

@@ -137,6 +137,16 @@ Classes = Annotated[
         "NAME,...",
     ),
 ]
+Task = Annotated[
+    str | None,
+    flag(
+        _COLUMNS,
+        "--task",
+        "classification, or regression to predict the numbers in the label column. Default: "
+        "classification; a numeric label with many values is then rejected.",
+        metavar="TASK",
+    ),
+]
 Weight = Annotated[str | None, _column(_COLUMNS, "--weight", "Column of the edge table with edge weights.")]
 MaxWeight = Annotated[
     float | None,
@@ -362,6 +372,16 @@ Theta = Annotated[
         metavar="FILE",
     ),
 ]
+TargetRange = Annotated[
+    tuple[float, float] | None,
+    flag(
+        _PRIVACY,
+        "--target-range",
+        "Public range of a number to predict (--task regression). Targets are clipped to it. Required under "
+        "node-level units.",
+        metavar="LOW HIGH",
+    ),
+]
 MaxEdges = Annotated[
     int | None,
     flag(
@@ -481,6 +501,7 @@ class ColumnOptions(InputColumnOptions):
 
     split: Split = None
     classes: Classes = None
+    task: Task = None
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -593,6 +614,7 @@ class PrivacyOptions:
     max_edges: MaxEdges = None
     metric: Metric = None
     class_weight: ClassWeight = None
+    target_range: TargetRange = None
 
     def keywords(self) -> dict[str, Any]:
         """Return the given flags as keywords, all but theta, which is a file."""

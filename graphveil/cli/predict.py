@@ -17,6 +17,7 @@ from graphveil.cli.options import (
     given,
     grouped,
 )
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def predict(
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables
+    from graphveil.estimators.inference import PredictionOptions
     from graphveil.estimators.saved import load_model
     from graphveil.ledger import ledger_of
     from graphveil.release.backends import backend_by_name, backend_for, using
@@ -114,7 +116,7 @@ def predict(
                 "and --backend are about another graph. Add its --nodes and --edges, or remove them."
             )
         restore_earlier_predictions(run, model)
-        table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
+        table = predictions_table(model.outputs(None), model.named_classes, model.ids_)
         withheld = withheld_files(model.guarantee.unit)
         audience = " Show row v only to someone authorized to access v's record." if withheld else ""
         screen.note(f"Predictions stored in {run}. Reading them does not spend privacy budget.{audience}")
@@ -148,7 +150,7 @@ def predict(
     # An error after the charge must state that the budget is spent, also if only printing fails.
     with report_charge_on_failure(ledger_of(graph.edge_set)):
         with using(chosen), nullcontext() if accounts is None else accounts.recorded_in_folder():
-            proba = model.predict_proba(graph, **assumptions, allow_spend=allow_spend)
+            proba = model.outputs(graph, PredictionOptions(**assumptions, allow_spend=allow_spend))
         if accounts is not None:
             update_compliance_report(run)
         table = predictions_table(proba, model.named_classes, graph.ids)
@@ -182,14 +184,16 @@ def _other_graph(
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
     wanted = {name: known.get(name) for name in flags if name != "label"}
     given = wanted | {name: value for name, value in flags.items() if value is not None}
+    numbers = not model.named_classes
     origin = Source(
         **given,
         directed=directed or bool(known.get("directed")),
         to_predict=True,
+        task=REGRESSION if numbers else None,
         aside=aside,
         encoding=encoding,
     )
-    graph = origin.load(classes=model.named_classes)
+    graph = origin.load() if numbers else origin.load(classes=model.named_classes)
     columns = GraphTableColumns(
         nodes=origin.nodes,
         id=origin.id,

@@ -11,6 +11,7 @@ import typer
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.options import ColumnOptions, grouped
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these numbers are as private as the tables."
@@ -48,6 +49,10 @@ def prepare(
         raise ConfigError(
             "prepare needs --nodes, --edges, --id, --source, --target and --out, and --label or --classes. "
             "See `graphveil prepare --help`."
+        )
+    if columns.task == REGRESSION:
+        raise ConfigError(
+            "prepare writes graphs with classes. Train with --task regression on the tables themselves."
         )
     screen, start = Screen(as_json=json), time.perf_counter()
     made = prepared(

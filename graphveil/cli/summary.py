@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli.console import Screen
+from graphveil.data.tables.labels import REGRESSION
 
 if TYPE_CHECKING:
     from graphveil.ledger.accounts import RunAccount
@@ -29,11 +30,14 @@ def plan_facts(
     from graphveil.privacy.statements import counted
 
     experiment, guarantee, encoding = plan.experiment, plan.guarantee, plan.encoding
-    classes = counted(plan.classes, "class", "classes")
+    numbers = experiment.parameters.get("task") == REGRESSION
+    classes = "a number to predict" if numbers else counted(plan.classes, "class", "classes")
     size = f"{counted(plan.nodes, 'node')}, {counted(plan.features, 'feature')}, {classes}"
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
     rows = [("data", f"{experiment.source.name}: {size}, {recipe}")]
-    if 2 * plan.classes > plan.nodes:
+    if numbers and (public := experiment.parameters.get("target_range")):
+        rows.append(("target", f"clipped to the public range {public[0]:g} to {public[1]:g}"))
+    if 2 * plan.classes > plan.nodes and not numbers:
         rows.append(("", _LIKE_IDS_HINT))
     if encoding is not None:
         if plan.class_names:
@@ -212,8 +216,10 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     marks values that depend on protected records, because it may fold on a narrow screen.
     """
     from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.runs.results import Cost, baseline_cost
+    from graphveil.runs.results import Cost, baseline_cost, predicts_numbers
 
+    if predicts_numbers(metrics):
+        return _number_table(metrics)
     # An interval of one run needs the number of test nodes, which noisy counts do not state.
     known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
     interval = " [95 % CI]" if known else ""
@@ -226,8 +232,25 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     return ("method", accuracy, "epsilon", "delta", "TPR at 1 % FPR"), rows
 
 
+def _number_table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the methods side by side, each with the errors of its numbers and its privacy cost."""
+    from graphveil.artifacts.cards import NOT_COVERED
+    from graphveil.runs.results import ABSENT, NUMBER_METRIC_NAMES, Cost, baseline_cost, number_cells
+
+    more = " [95 % CI]" if metrics["runs"] > 1 else ""
+    more += f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) else ""
+    named = [(metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
+    if metrics["method"] != "mlp" and metrics["mlp_test_metrics"]:
+        named.append(("mlp (no graph)", "mlp_", baseline_cost(metrics)))
+    rows = []
+    for name, prefix, cost in named:
+        cells = number_cells(metrics, prefix) if metrics[f"{prefix}test_metrics"] else [ABSENT] * 3
+        rows.append((name, *cells, *_cost_cells(metrics, cost)))
+    head = tuple(f"test {words}{more}" for words in NUMBER_METRIC_NAMES.values())
+    return ("method", *head, "epsilon", "delta", "TPR at 1 % FPR"), rows
+
+
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import Summary, interval
 
     private = metrics["private_accuracy"]
@@ -235,11 +258,18 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
         accuracy = Summary.from_values(private[f"{prefix}test"]["values"])
     else:
         accuracy = interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested"))
+    return name, accuracy.percent(), *_cost_cells(metrics, cost)
+
+
+def _cost_cells(metrics: dict[str, Any], cost: "Cost") -> tuple[str, str, str]:
+    """Return epsilon, delta and the attack bound of a model."""
+    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
+
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "local-attributes" else "none"
     epsilon = none if cost.epsilon is None else format_upper_bound(cost.epsilon)
     rate = f"at most {percent_up(cost.max_tpr)} %"
-    return name, accuracy.percent(), f"{epsilon}{cost.mark}", delta, rate
+    return f"{epsilon}{cost.mark}", delta, rate
 
 
 def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
@@ -251,7 +281,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield what the table leaves open: intervals, other guarantees, totals, and what is not covered."""
     from graphveil.estimators.classcode.edge_rows import Homophily
     from graphveil.privacy.statements import format_upper_bound, percent_up
-    from graphveil.runs.results import Cost, cost_remarks
+    from graphveil.runs.results import Cost, cost_remarks, predicts_numbers
 
     runs = metrics["runs"]
     for one, total in zip(
@@ -269,7 +299,9 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
             f"{format_upper_bound(cost.epsilon)}{cost.mark}{all_runs}, TPR at 1 % FPR at most "
             f"{percent_up(cost.max_tpr)} %{cost.mark}."
         )
-    if runs == 1:
+    if runs == 1 and predicts_numbers(metrics):
+        yield "Single run, without an interval. Use --runs 3 to add variation."
+    elif runs == 1:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
     if choice := metrics.get("choice"):
         yield _choice(choice)
@@ -286,6 +318,9 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         return
     if metrics["private_accuracy"]:
         yield "Exact accuracies are in internal/metrics.json. They are not covered: do not publish them."
+        return
+    if predicts_numbers(metrics):
+        yield "Exact errors depend on protected records and are not covered: do not publish them."
         return
     remedy = " --private-metrics releases noisy accuracies that are." if metrics["mode"] == "strict" else ""
     yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")

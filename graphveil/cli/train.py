@@ -18,6 +18,7 @@ from graphveil.cli.options import (
     grouped,
 )
 from graphveil.cli.summary import plan_facts, show_demo, show_summary
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 
@@ -103,6 +104,8 @@ def train(
     """Train a method and compare it with the no-graph baseline."""
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
+    if columns.task == REGRESSION:
+        keywords["task"] = REGRESSION
     checks.one_of(tuple(METHODS), METHOD=method)
     source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables

@@ -39,13 +39,14 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
     fields: dict[str, Any] = {
         "x": torch.from_numpy(found.matrix()),
         "y": found.y,
+        "targets": found.targets,
         "source": found.ends.tail,
         "target": found.ends.head,
         "weight": found.ends.weight,
         "num_classes": len(found.class_names),
         "class_names": found.class_names,
         "ids": tables.id_array(found.ids),
-        "notes": () if classes_given else (CLASSES_FROM_LABELS,),
+        "notes": () if classes_given or found.targets is not None else (CLASSES_FROM_LABELS,),
         "encoding": found.encoding,
     }
     if found.parts is not None:
@@ -92,6 +93,28 @@ def as_label_sets(given: Any, nodes: int) -> Tensor:
     return sets.bool()
 
 
+def as_targets(given: Any) -> Tensor:
+    """Return numbers to predict as float64 (N), NaN for missing; one column counts as a vector."""
+    no_vector = "targets must be a vector with one number per node, NaN where there is none"
+    try:
+        values = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+        targets = values.to(torch.float64)
+    except (TypeError, ValueError, RuntimeError):  # text, or lists of different lengths
+        raise GraphError(no_vector) from None
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim == 2:
+        raise GraphError(
+            f"targets have {targets.shape[1]} columns, and models predict one number per node; choose one "
+            "column, and fit one model for each"
+        )
+    if targets.ndim != 1 or not targets.numel():
+        raise GraphError(no_vector)
+    if bool(targets.isinf().any()):
+        raise GraphError("targets hold infinite numbers; give finite ones, or NaN where there is none")
+    return targets
+
+
 def as_labels(y: Any) -> Tensor:
     """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
     try:
@@ -102,6 +125,11 @@ def as_labels(y: Any) -> Tensor:
         labels = labels[:, 0]
     if labels.numel() == 0:
         raise GraphError("the graph has no nodes; give at least one")
+    if labels.ndim == 1 and labels.is_floating_point():
+        raise GraphError(
+            "labels must be a vector with one whole class number per node; numbers to predict are targets= "
+            "(task='regression')"
+        )
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise GraphError("labels must be a vector with one whole class number per node")
     return labels.long()

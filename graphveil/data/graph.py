@@ -25,6 +25,7 @@ from graphveil.data.conversion import (
     as_label_sets,
     as_labels,
     as_mask,
+    as_targets,
     fields_from_pyg,
     fields_from_tables,
     load_pyg,
@@ -44,7 +45,7 @@ from graphveil.data.tables.encoding import (
 )
 from graphveil.data.tables.files import FrameSource
 from graphveil.data.tables.inspect_tables import Roles, inspect_tables
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED
+from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED, Task
 from graphveil.errors import GraphError
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Graph:
         encoding: Encoding of the node table as features, if there is a table.
         label_sets: Multi-label targets, bool (N, L), for models with ``multi_label``. All other models learn
             ``y``, which also defines the set of labeled nodes.
+        targets: Numbers to predict, float64 (N), NaN for missing, for models with ``task="regression"``. The
+            graph then has no classes: ``num_classes`` is 1, and ``y`` is 0 where there is a number and -1
+            elsewhere.
 
     Raises:
         GraphError: Shapes that do not match, features that are not finite, labels or C out of range, or no
@@ -112,11 +116,14 @@ class Graph:
     public: PublicPart | None = None
     encoding: Encoding | None = None
     label_sets: Tensor | None = None
+    targets: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field."""
         object.__setattr__(self, "x", features.as_features(self.x))
         object.__setattr__(self, "y", as_labels(self.y))
+        if self.targets is not None:
+            self._set_targets(as_targets(self.targets))
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "num_classes", plain(self.num_classes))
         for name, mask in self.masks.items():
@@ -150,9 +157,10 @@ class Graph:
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
+        predicted = f"classes={self.num_classes}" if self.targets is None else "targets=True"
         return (
             f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, "
-            f"classes={self.num_classes}, directed={self.directed}, split={self.has_split})"
+            f"{predicted}, directed={self.directed}, split={self.has_split})"
         )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
@@ -321,9 +329,9 @@ class Graph:
         x = features.rows(self.x, keep)
         public = None if self.public is None else self.public.subgraph(keep)
         sets = None if self.label_sets is None else self.label_sets[keep]
-        return self.replace(
-            x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, label_sets=sets, **split
-        )
+        targets = None if self.targets is None else self.targets[keep]
+        more = {"label_sets": sets, "targets": targets, **split}
+        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, **more)
 
     def grow(
         self,
@@ -344,7 +352,8 @@ class Graph:
 
         Args:
             x: Features of the new nodes, one row each.
-            y: Labels of the new nodes, -1 for missing; None for no labels.
+            y: Labels of the new nodes, -1 for missing; None for no labels. Of a graph with ``targets``: the
+                new numbers, NaN for missing.
             source, target: New edges; new nodes are numbered from N on.
             ids: Ids of the new nodes, if the graph has ids.
             edge_set: Identity of the new edges, a new one by default. Pass that of other edges if these are
@@ -384,6 +393,10 @@ class Graph:
                 "the same columns"
             )
         count, total = more.shape[0], self.num_nodes + more.shape[0]
+        targets = None
+        if self.targets is not None:
+            new = torch.full((count,), torch.nan, dtype=torch.float64) if y is None else as_targets(y)
+            targets, y = torch.cat([self.targets, new]), new.isnan().long().neg()
         labels = None if y is None else as_labels(y)
         adjacency = grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
         if not count:
@@ -396,6 +409,7 @@ class Graph:
         return self.replace(
             x=features.stacked(self.x, more),
             y=torch.cat([self.y, labels]),
+            targets=targets,
             adjacency=adjacency,
             ids=_joined_ids(self.ids, ids, count),
             **_masks_over(self.masks, total),
@@ -424,7 +438,7 @@ class Graph:
             x: Features (N, d). With None every node has one constant feature, 1, and accuracy comes from the
                 edges only.
             y: Labels (N), -1 for missing; or text, with None for missing. The classes of text are the sorted
-                labels that occur.
+                labels that occur. None if ``targets`` are given.
             source, target: Node ids 0 to N - 1, of equal length.
             directed: Whether ``u -> v`` does not imply ``v -> u``.
             num_classes: Number of classes; the largest label plus one by default, which the notes record.
@@ -445,6 +459,9 @@ class Graph:
         >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
         ('a', 'b')
         """
+        if fields.get("targets") is not None:
+            targets = fields["targets"] = as_targets(fields["targets"])
+            y, num_classes = (targets.isnan().long().neg() if y is None else y), 1
         named = named_labels(y)
         if named is not None:
             y, fields["class_names"] = named
@@ -489,6 +506,7 @@ class Graph:
         null_values: Named | None = None,
         encoding: Encoding | None = None,
         classes: Sequence[str] | None = None,
+        task: Task | None = None,
         weight: str | None = None,
         max_weight: float | None = None,
         name: str = "frames",
@@ -501,7 +519,7 @@ class Graph:
             nodes, edges: Frames, or mappings of columns.
             id, source, target, directed, label, split, weight, max_weight: As for ``read_graph``.
             features, drop, categories, missing, unknown_ids: As for ``read_graph``.
-            null_values, encoding, classes: As for ``read_graph``.
+            null_values, encoding, classes, task: As for ``read_graph``.
             name: Name of the graph.
 
         Returns:
@@ -521,7 +539,7 @@ class Graph:
         """
         if label is None and classes is None:
             refuse_unlabeled()
-        roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
+        roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight, task=task)
         roles.check(classes)
         for named, value, kind in (("directed", directed, bool), ("name", name, str)):
             if not isinstance(value, kind):
@@ -567,8 +585,8 @@ class Graph:
             weight: Attribute of edges, 1 where it is missing.
             max_weight: Public bound to which larger weights are clipped.
             name: Name of the graph.
-            columns: Arguments ``features``, ``drop``, ``categories``, ``missing`` and ``classes`` of
-                ``read_graph``.
+            columns: Arguments ``features``, ``drop``, ``categories``, ``missing``, ``classes`` and ``task``
+                of ``read_graph``.
 
         Returns:
             The graph, with nodes in the order of networkx.
@@ -666,8 +684,19 @@ class Graph:
             edges["edge_weight"] = self.adjacency.weights * self.adjacency.max_weight
         notes = {there: list(found) for here, there in PYG_NOTES.items() if (found := getattr(self, here))}
         x = features.to_dense(self.x)
-        data: Data = load_pyg("data").Data(x=x, y=self.y, **edges, **self.masks, **notes)
+        y = self.y if self.targets is None else self.targets.float()
+        data: Data = load_pyg("data").Data(x=x, y=y, **edges, **self.masks, **notes)
         return data
+
+    def _set_targets(self, targets: Tensor) -> None:
+        """Store targets, and the labels that they imply; a node without a label has no target."""
+        if len(targets) != self.num_nodes:
+            raise GraphError(f"{len(targets)} targets for {self.num_nodes} nodes; give one per node")
+        missing = targets.isnan() | (self.y == UNLABELED)
+        object.__setattr__(self, "targets", targets.masked_fill(missing, torch.nan))
+        object.__setattr__(self, "y", missing.long().neg())
+        object.__setattr__(self, "num_classes", 1)
+        object.__setattr__(self, "class_names", ())
 
     def _check_classes(self) -> None:
         if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):
@@ -683,7 +712,7 @@ class Graph:
                 f"there are more than {MAX_CLASSES:,} classes, each of which is an output of a model; number "
                 "them from 0, without gaps"
             )
-        if self.num_classes < 2:
+        if self.num_classes < 2 and self.targets is None:
             raise GraphError(
                 "the labels hold fewer than two classes, so there is nothing to learn; a graph to predict "
                 "only needs num_classes (from files: classes)"
@@ -758,6 +787,7 @@ def batches(graph: Graph) -> Iterator[Batch]:
         until = graph.replace(
             x=features.rows(graph.x, torch.arange(count)),
             y=graph.y[:count],
+            targets=None if graph.targets is None else graph.targets[:count],
             adjacency=step.added,
             ids=None if graph.ids is None else graph.ids[:count],
             **_masks_over(graph.masks, count),

@@ -28,6 +28,7 @@ from graphveil.data.tables.inspect_tables import (
     edges_file,
     inspect_table_files,
 )
+from graphveil.data.tables.labels import Task
 from graphveil.errors import GraphError
 
 __all__ = ["EDGES_FILE", "edges_file", "read_edges", "read_graph", "read_ids", "read_topology"]
@@ -55,6 +56,7 @@ def read_graph(
     encoding: Encoding | None = None,
     aside: Sequence[str] = (),
     classes: Sequence[str] | None = None,
+    task: Task | None = None,
     weight: str | None = None,
     max_weight: float | None = None,
 ) -> Graph:
@@ -96,6 +98,9 @@ def read_graph(
         classes: Labels in class order, if the classes are fixed in advance and not by this file. Any other
             label then counts as missing, because an error would reveal it. By default the labels that occur,
             sorted: a class then reveals that some node has its label, which the graph's notes state.
+        task: ``"regression"`` reads the label column as numbers to predict (``Graph.targets``), and
+            ``"classification"`` as classes. By default as classes, and a numeric column is rejected if it has
+            more than 100 distinct values, or more than 20 that are not all whole.
         weight: Column of ``edges`` with weights of at least 0, if the edges are weighted.
         max_weight: Public bound to which larger weights are clipped.
 
@@ -124,7 +129,14 @@ def read_graph(
         refuse_unlabeled()
     node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
     roles = Roles(
-        id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
+        id=id,
+        source=source,
+        target=target,
+        label=label,
+        split=split,
+        weight=weight,
+        aside=tuple(aside),
+        task=task,
     )
     roles.check(classes)
     found = inspect_table_files(

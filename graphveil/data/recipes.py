@@ -170,6 +170,8 @@ class ClassFilter:
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the graph restricted to the classes that are kept, renumbered in their old order."""
+        if graph.targets is not None:
+            raise GraphError("a filter of classes is for classes, and the graph has numeric targets")
         counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
         by_size = counts.argsort(descending=True, stable=True)[: self.largest]
         kept = by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values

@@ -316,6 +316,8 @@ def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], 
     """Write a graph's node arrays; return the checksum of each file, and the metadata as plain JSON."""
     import pyarrow as pa
 
+    if graph.targets is not None:
+        raise GraphError("a prepared graph has classes; train on numeric targets from the tables themselves")
     x = graph.x
     parts = {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
     parts |= {"y": graph.y.numpy()} | {name: mask.numpy() for name, mask in graph.masks.items()}

@@ -25,7 +25,7 @@ from graphveil._util.threads import one_thread
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
-from graphveil.data.tables.labels import UNLABELED
+from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
@@ -72,8 +72,16 @@ from graphveil.privacy.statements import counted, format_epsilon_delta
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
-from graphveil.training.heads import MultilabelHead
-from graphveil.training.metrics import METRICS, Evaluation, Metric, check_evaluation, evaluate
+from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead
+from graphveil.training.metrics import (
+    METRICS,
+    NUMBER_METRICS,
+    Evaluation,
+    Metric,
+    check_evaluation,
+    evaluate,
+    evaluate_numbers,
+)
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
@@ -118,6 +126,11 @@ class Estimator(ABC):
             ``"none"`` uses all features as they are.
         feature_range: Public range of feature columns, such as ``"salary=0:200000,born=1900:2020"``, or
             ``"0:255"`` for all. Values are mapped to [-1, 1] and clipped.
+        task: ``"classification"``, or ``"regression"`` to predict the numbers ``Graph.targets``, for methods
+            ``gap``, ``mlp``, ``module`` and ``gnn``.
+        target_range: Public range (low, high) of numeric targets. Targets and predictions are clipped to it.
+            Required under node-level units. Otherwise targets are public, and their mean and standard
+            deviation in training are used instead.
 
     Privacy:
         Unit: ``unit``. Each method documents what it reads, what is charged and which outputs are public.
@@ -130,6 +143,7 @@ class Estimator(ABC):
     local: ClassVar[bool] = False  # whether records are randomized before the method sees them
     node_units: ClassVar[tuple[str, ...]] = ()  # node-level units that the method supports
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
+    predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
@@ -148,6 +162,8 @@ class Estimator(ABC):
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
+    task: Task = "classification"
+    target_range: tuple[float, float] | None = None
 
     guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee, none_before_fit)
     proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba, none_before_fit)
@@ -255,6 +271,11 @@ class Estimator(ABC):
         objective = Objective.from_keywords(self.metric, self.class_weight)
         if objective == DEFAULT_OBJECTIVE:
             return method
+        if isinstance(method.head, RegressionHead):
+            raise ConfigError(
+                "metric (--metric) and class_weight (--class-weight) are for classes; drop them with "
+                "task='regression', which selects by the squared error"
+            )
         one_class = not isinstance(method.head, MultilabelHead)
         check_objective(
             objective,
@@ -455,7 +476,6 @@ class Estimator(ABC):
     # -- predictions ---------------------------------------------------------------------------------------
 
     @checked_except("graph", "workspace")
-    @one_thread()
     def predict_proba(
         self,
         graph: Graph | None = None,
@@ -466,6 +486,8 @@ class Estimator(ABC):
         workspace: Path | None = None,
     ) -> Tensor:
         """Return probabilities (N, C) of classes or labels.
+
+        With ``task="regression"`` there are none, and ``predict`` returns the numbers.
 
         Predictions of the fitted graph do not spend privacy budget. The fitted graph is recognized even if it
         was read from its files again. A prediction of another graph is a new release. It is stored for as
@@ -505,12 +527,36 @@ class Estimator(ABC):
             or records otherwise. Charges: the guarantee of ``privacy_cost(graph)``. Under node-level units
             the prediction of node v is only for people who are authorized to access v's record.
         """
+        if isinstance(self.fitted.method.head, RegressionHead):
+            raise ConfigError(
+                "task='regression' predicts one number per node, which has no probability; use predict()"
+            )
+        options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend, workspace)
+        return self.outputs(graph, options)
+
+    @one_thread()
+    def outputs(self, graph: Graph | None, options: PredictionOptions | None = None) -> Tensor:
+        """Return the stored output of each node: probabilities (N, C), or numbers (N, 1) of a regression.
+
+        Args:
+            graph: Graph to predict; None for the fitted one.
+            options: Assumptions and confirmations, as the arguments of ``predict_proba``.
+
+        Returns:
+            Outputs, float32.
+
+        Raises:
+            UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
+                ``predict_proba`` does.
+
+        Privacy:
+            Unit, reads and charges: as ``predict_proba``.
+        """
         if graph is None:
             return self.fitted.own_proba
         graph = self._as_graph(graph)
-        options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend, workspace)
         with using(self.backend):
-            return self._prediction_manager.of(graph, options)
+            return self._prediction_manager.of(graph, options or PredictionOptions())
 
     @checked_except("graph")
     def privacy_cost(
@@ -601,7 +647,7 @@ class Estimator(ABC):
         assume_disjoint_nodes: bool = False,
         allow_spend: bool = False,
     ) -> Tensor:
-        """Return class numbers, shape (N), or label sets, bool (N, L).
+        """Return class numbers, shape (N), label sets, bool (N, L), or numbers, float32 (N), of a regression.
 
         Args:
             graph: Graph to predict; by default the fitted one.
@@ -610,7 +656,8 @@ class Estimator(ABC):
             allow_spend: As for ``predict_proba``.
 
         Returns:
-            The class of the highest probability, or the labels with probability above one half.
+            The class of the highest probability, the labels with probability above one half, or the predicted
+            number in the unit of the target.
 
         Raises:
             UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
@@ -619,13 +666,8 @@ class Estimator(ABC):
         Privacy:
             Unit, reads and charges: as ``predict_proba``.
         """
-        proba = self.predict_proba(
-            graph,
-            assume_disjoint_edges=assume_disjoint_edges,
-            assume_disjoint_nodes=assume_disjoint_nodes,
-            allow_spend=allow_spend,
-        )
-        return self.fitted.method.head.predicted(proba)
+        options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend)
+        return self.fitted.method.head.predicted(self.outputs(graph, options))
 
     def _as_graph(self, graph: Graph) -> Graph:
         """Return another graph or ``Data`` as a graph whose features may be read under the unit."""
@@ -636,14 +678,17 @@ class Estimator(ABC):
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
     @checked_except("graph")
-    def score(self, graph: Graph, split: str = "test", metric: str = "accuracy") -> float:
-        """Return a metric on one part of a graph's split: by default the accuracy, or micro F1 of label sets.
+    def score(self, graph: Graph, split: str = "test", metric: str | None = None) -> float:
+        """Return a metric on one part of a graph's split.
+
+        By default it is the accuracy, the micro F1 of label sets, or R² of a regression.
 
         Args:
             graph: Graph to predict.
             split: ``"train"``, ``"val"`` or ``"test"``.
             metric: ``"accuracy"``, ``"balanced_accuracy"``, ``"macro_f1"``, ``"roc_auc"`` or
-                ``"average_precision"``, as in ``evaluate``.
+                ``"average_precision"``, as in ``evaluate``; of a regression ``"r2"``, ``"mae"`` or
+                ``"rmse"``.
 
         Returns:
             The exact value; NaN if it is not defined, such as ``"roc_auc"`` without a node of each class.
@@ -657,7 +702,9 @@ class Estimator(ABC):
             the prediction only. Under units that protect labels the result is private: do not publish. Use
             ``private_metrics`` instead.
         """
-        checks.one_of(METRICS, metric=metric)
+        metrics = NUMBER_METRICS if isinstance(self.fitted.method.head, RegressionHead) else METRICS
+        metric = metrics[0] if metric is None else metric
+        checks.one_of(metrics, metric=metric)
         if metric != "accuracy":
             return self.evaluate(graph, split)[metric]
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
@@ -667,6 +714,8 @@ class Estimator(ABC):
     @checked_except("graph")
     def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
         """Return metrics for imbalanced classes, metrics of each class, and the confusion matrix.
+
+        Of a regression: R², mean absolute error and root mean squared error.
 
         Args:
             graph: Graph to predict.
@@ -699,6 +748,8 @@ class Estimator(ABC):
             raise ConfigError("evaluate is for one class per node; score returns the micro F1 of label sets")
         kept = graph.mask(split) & (graph.y != UNLABELED)
         check_evaluation(int(kept.sum()), self.fitted.sizes.classes, threshold)  # before a charge
+        if isinstance(self.fitted.method.head, RegressionHead):
+            return evaluate_numbers(self.fitted.method.head.targets(graph)[kept], self.predict(graph)[kept])
         proba = self.predict_proba(graph)
         return evaluate(graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold)
 
@@ -792,7 +843,9 @@ class Estimator(ABC):
 
     @property
     def named_classes(self) -> tuple[str, ...]:
-        """The label of each class, or its number if labels have no names."""
+        """The label of each class, or its number if labels have no names; empty for a regression."""
+        if isinstance(self.fitted.method.head, RegressionHead):
+            return ()
         return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
 
     @property
@@ -821,25 +874,27 @@ class Estimator(ABC):
             cost = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
             invalid = "" if guarantee.valid else "; invalid because of known deviations"
             summary = f"{guarantee.unit}: {cost}, {counted(guarantee.releases, 'release')}{invalid}"
-        return f"{self!r}\nfitted on {sizes.nodes:,} nodes, {sizes.classes} classes\n{summary}"
+        predicted = "a number" if self.task == REGRESSION else f"{sizes.classes} classes"
+        return f"{self!r}\nfitted on {sizes.nodes:,} nodes, {predicted}\n{summary}"
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """The labels in class order, as names or numbers; empty before a fit."""
-        if self._fit is None:
+        """The labels in class order, as names or numbers; empty before a fit and for a regression."""
+        if self._fit is None or self.task == REGRESSION:
             return np.array([])
         names = self._fit.class_names
         return np.array(names) if names else np.arange(self._fit.sizes.classes)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags of a scikit-learn classifier."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        """Return the tags of a scikit-learn classifier, or of a regressor."""
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
-        inputs = InputTags(two_d_array=False)
+        inputs, regresses = InputTags(two_d_array=False), self.task == REGRESSION
         return Tags(
-            estimator_type="classifier",
+            estimator_type="regressor" if regresses else "classifier",
             target_tags=TargetTags(required=False),
-            classifier_tags=ClassifierTags(),
+            classifier_tags=None if regresses else ClassifierTags(),
+            regressor_tags=RegressorTags() if regresses else None,
             input_tags=inputs,
             non_deterministic=True,
         )
@@ -885,6 +940,11 @@ class Estimator(ABC):
     def distinguishes_private_edges(self) -> bool:
         """Whether the model distinguishes private from public edges, as unit ``edge-subset`` requires."""
         return False
+
+    @property
+    def _task_head(self) -> TaskHead:
+        """The head of the task, for methods that predict numbers."""
+        return RegressionHead(self.target_range) if self.task == REGRESSION else MULTICLASS
 
     # -- shared parts --------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from graphveil._util import checks
+from graphveil.data.tables.labels import REGRESSION, Task
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.training.node_level import CheckpointSelection
@@ -124,6 +125,14 @@ class TrainingConfig:
             clip=self.clip,
             learning_rate=self.rate,
             weight_decay=self.weight_decay,
+        )
+
+
+def check_selection(given: NetworkKeywords, task: Task) -> None:
+    """Reject a private selection of numeric predictions."""
+    if task == REGRESSION and given.selection == "private":
+        raise ConfigError(
+            "selection='private' counts correct predictions, which numbers do not have; use selection='last'"
         )
 
 

@@ -20,7 +20,13 @@ from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_encoding, check_graph, check_magnitudes, column_names
+from graphveil.estimators.requirements import (
+    check_encoding,
+    check_graph,
+    check_head,
+    check_magnitudes,
+    column_names,
+)
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.private_metrics import PrivateMetrics
@@ -30,7 +36,7 @@ from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, No
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import ReleasePlan
 from graphveil.release.release import check_weights
-from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
 State = dict[str, Tensor]
 
@@ -244,6 +250,7 @@ class Method(ABC):
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
+        check_head(self.head, graph)
         scaled = scaling.graph(graph)
         self.check(scaled)
         self.objective.check_graph(scaled)
@@ -302,7 +309,12 @@ class Method(ABC):
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return notes of the guarantee summary about the data."""
-        return data_notes(self.privacy_config, graph)
+        notes = data_notes(self.privacy_config, graph)
+        head = self.head
+        if isinstance(head, RegressionHead) and head.target_range is not None:
+            low, high = head.target_range
+            notes = (*notes, f"targets are clipped to the range {low:g} to {high:g}, which is public")
+        return notes
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges under a node-level unit; ``read`` if predictions read own out-edges."""

@@ -16,14 +16,21 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph, rows
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
-from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
+from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State, networks_state
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import PARTITION, PublicSizes, check_members, record_groups
+from graphveil.estimators.public_sizes import (
+    PARTITION,
+    PublicSizes,
+    check_members,
+    nodes_of,
+    record_groups,
+)
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
 from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
@@ -32,6 +39,7 @@ from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, me
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.null_records import finite_rows
 
 
@@ -55,12 +63,13 @@ class MLPArchitecture:
         """Return an untrained network."""
         return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
 
-    def restore(self, state: State, sizes: PublicSizes) -> "TrainedMLP":
+    def restore(self, state: State, sizes: PublicSizes, head: TaskHead) -> "TrainedMLP":
         """Return the network with these parameters."""
+        head = head.restored(state)
         network = self.build(sizes, PublicStreams(0).torch("restore"))
-        network.load_state_dict(state)
+        network.load_state_dict({name: part for name, part in state.items() if name not in head.state()})
         network.eval()
-        return TrainedMLP(network)
+        return TrainedMLP(network, head)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +93,7 @@ class NonPrivateMLP(Method):
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train without privacy, and keep the best epoch."""
-        generator = session.streams.torch("mlp")
+        generator, head = session.streams.torch("mlp"), self.head.fitted(graph)
         network = self.shape.build(self.sizes_of(graph), generator)
         inputs = batches_of(graph.x)
         with session.stage("classifier"):
@@ -99,13 +108,14 @@ class NonPrivateMLP(Method):
                 objective=self.objective,
                 checkpoint="mlp",
                 every=not self.samples,
+                head=head,
             )
-        trained = TrainedMLP(network)
+        trained = TrainedMLP(network, head)
         return FitResult(trained=trained, proba=trained.proba(graph))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these parameters."""
-        return self.shape.restore(state, sizes)
+        return self.shape.restore(state, sizes, self.head)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +172,9 @@ class PrivateMLP(Method):
                 stage="classifier",
                 selection=self.shape.training_config.selection,
                 final=True,
+                head=self.head,
             )
-        trained = TrainedMLP(network)
+        trained = TrainedMLP(network, self.head)
         proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
             found = release_metrics(release, proba, graph, session)
@@ -174,7 +185,7 @@ class PrivateMLP(Method):
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these parameters."""
-        return self.shape.restore(state, sizes)
+        return self.shape.restore(state, sizes, self.head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,16 +193,17 @@ class TrainedMLP(FeatureModel):
     """A trained network."""
 
     network: FeedForward
+    head: TaskHead = MULTICLASS
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
-        """Return probabilities (N, C); uniform for a node whose logits overflow float32."""
+        """Return the head's outputs, such as probabilities (N, C); of zeros if logits overflow float32."""
         logits: Tensor = self.network(batch_of(graph.x))
-        return finite_rows(logits).softmax(dim=1).cpu()
+        return self.head.proba(finite_rows(logits)).cpu()
 
     def state(self) -> dict[str, Any]:
         """Return the parameters."""
-        return dict(self.network.state_dict())
+        return dict(self.network.state_dict()) | self.head.state()
 
 
 _FEATURES, _UNIT_ROWS = "features", "unit_rows"
@@ -259,6 +271,91 @@ class TrainedFoldEnsemble(FeatureModel):
     def state(self) -> State:
         """Return the parameters."""
         return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
+
+
+_CANDIDATE = "candidate"
+
+
+def regression_candidates(privacy_config: PrivacyConfig) -> tuple[MLPArchitecture, ...]:
+    """Return the networks that ``TunedRegression`` chooses from: linear, small, and wide with dropout."""
+    small, wide = NetworkKeywords(), NetworkKeywords(hidden=64, dropout=0.5, weight_decay=1e-3)
+    depths = ((small, 1), (small, 3), (wide, 3))
+    return tuple(
+        MLPArchitecture(training_config=TrainingConfig.from_keywords(keywords, privacy_config), depth=depth)
+        for keywords, depth in depths
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedRegression(Method):
+    """The candidate network with the smallest squared error on public validation targets."""
+
+    reads_edges: ClassVar[bool] = False
+
+    shapes: tuple[MLPArchitecture, ...]
+
+    @property
+    def samples(self) -> bool:
+        """Return True: networks are trained on a sample of very many nodes."""
+        return True
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train all candidates, and keep the best one."""
+        head, inputs, found = self.head.fitted(graph), batches_of(graph.x), list[FeedForward]()
+        val, labels = nodes_of(graph.mask("val")), head.labels(graph)
+
+        def score(network: FeedForward) -> float:
+            with torch.no_grad():
+                return head.accuracy(network(inputs(val)).cpu(), labels[val])
+
+        with session.stage("classifier"):
+            for number, shape in enumerate(self.shapes):
+                generator = session.streams.torch(f"mlp-{number}")
+                network = shape.build(self.sizes_of(graph), generator)
+                fit_nonprivate(
+                    network,
+                    lambda index, network=network: network(inputs(index)),  # type: ignore[misc]
+                    graph,
+                    shape.training_config.nonprivate_schedule(),
+                    session,
+                    stage="classifier",
+                    generator=generator,
+                    objective=self.objective,
+                    checkpoint=f"mlp-{number}",
+                    head=head,
+                )
+                found.append(network)
+        best = max(range(len(found)), key=lambda number: score(found[number]))
+        trained = TrainedCandidate(found[best], head, best)
+        return FitResult(trained=trained, proba=trained.proba(graph))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedCandidate":
+        """Return the network with these parameters.
+
+        Raises:
+            ArtifactError: If no candidate has this number.
+        """
+        number = int(state[_CANDIDATE])
+        if not 0 <= number < len(self.shapes):
+            raise ArtifactError("the weights are of no known network; take them from the original run")
+        kept = {name: part for name, part in state.items() if name != _CANDIDATE}
+        restored = self.shapes[number].restore(kept, sizes, self.head)
+        return TrainedCandidate(restored.network, restored.head, number)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedCandidate(TrainedMLP):
+    """The network of one candidate, by its number."""
+
+    candidate: int = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the parameters and the candidate's number."""
+        return {**super().state(), _CANDIDATE: torch.tensor(self.candidate)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,6 +507,7 @@ class MLP(NetworkKeywords, Estimator):
     """
 
     method: ClassVar[str] = "mlp"
+    predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     paper_deviations: ClassVar[tuple[str, ...]] = (
@@ -422,7 +520,16 @@ class MLP(NetworkKeywords, Estimator):
 
     def _build_method(self) -> Method:
         privacy_config = self.privacy_config
-        if self._is_tuned(privacy_config):
+        check_selection(self, self.task)
+        is_tuned = self._is_tuned(privacy_config)
+        if is_tuned and self.task == REGRESSION and not privacy_config.on_records:
+            return TunedRegression(
+                name=self.method,
+                privacy_config=privacy_config,
+                head=self._task_head,
+                shapes=regression_candidates(privacy_config),
+            )
+        if is_tuned and self.task != REGRESSION:
             tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
             return tuned(name=self.method, privacy_config=privacy_config)
         usual = 2 if privacy_config.on_records and not privacy_config.paper else 3
@@ -433,6 +540,7 @@ class MLP(NetworkKeywords, Estimator):
         return kind(
             name=self.method,
             privacy_config=privacy_config,
+            head=self._task_head,
             shape=MLPArchitecture(training_config=training_config, depth=depth),
         )
 

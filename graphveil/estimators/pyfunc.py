@@ -41,7 +41,7 @@ class ReleasedModel:
             params: Must be empty.
 
         Returns:
-            Data frame of node, prediction, and one probability per class.
+            Data frame of node, prediction, and of classes one probability each.
 
         Raises:
             ConfigError: If an id is not in the release, or the input has no ids.
@@ -55,7 +55,7 @@ class ReleasedModel:
         model = self.model
         if model.proba_ is None:
             raise no_predictions_note(model.guarantee)
-        table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
+        table = predictions_table(model.outputs(None), model.named_classes, model.ids_)
         if model_input is not None:
             # A number and its digits are the same id.
             places = {str(node): place for place, node in enumerate(table.column(NODE).to_pylist())}

@@ -1,5 +1,6 @@
 """Requirements of a unit on a configuration and a graph, checked before anything is spent."""
 
+import math
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -8,7 +9,13 @@ from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.data.features import columns_beyond
 from graphveil.data.graph import check_kind
-from graphveil.data.tables.labels import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
+from graphveil.data.tables.labels import (
+    REGRESSION,
+    SINGLE_TRAIN_NODE_MESSAGE,
+    TASKS,
+    Task,
+    empty_part_message,
+)
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
@@ -28,7 +35,9 @@ from graphveil.privacy import (
 from graphveil.privacy.gaussian import auto_delta, epsilon_of, mu_of
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound
+from graphveil.training.heads import RegressionHead, TaskHead
 
+REGRESSION_METHODS = "gap, mlp, module, and gnn with neighborhood='neighbors'"
 MAX_MAGNITUDE = 2.0**63  # of public features: 64-bit integers are at most that
 _SHOWN = 5  # maximum number of columns in an error message
 
@@ -42,6 +51,7 @@ class EstimatorConfig(Protocol):
     needs_out_degree_bound: ClassVar[bool]
     reads_edges: ClassVar[bool]
     scales_features: ClassVar[bool]
+    predicts_numbers: ClassVar[bool]
 
     @property
     def distinguishes_private_edges(self) -> bool:
@@ -58,6 +68,8 @@ class EstimatorConfig(Protocol):
     private_metrics: bool
     feature_scaling: FeatureScalingMode
     feature_range: str | None
+    task: Task
+    target_range: tuple[float, float] | None
 
 
 def check_config(model: EstimatorConfig, unit: Unit) -> None:
@@ -70,6 +82,7 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
     """
     check_parameters(model, unit)
     checks.one_of(("strict", "paper"), mode=model.mode)
+    check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
     # Locally randomized records are charged when they are reported, not when a model is fitted to them.
     reads_private_edges = model.reads_edges and not model.local and not isinstance(unit, NoUnit)
@@ -88,6 +101,59 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
     for name in ("max_units", "out_degree_bound", "max_degree"):
         if getattr(model, name) is not None:
             checks.integer_at_least(1, **{name: getattr(model, name)})
+
+
+def check_task(model: EstimatorConfig, unit: Unit) -> None:
+    """Check the task, and the public range of its targets.
+
+    Raises:
+        ConfigError: If the method predicts classes only, or the range is missing, empty or without effect.
+    """
+    checks.one_of(TASKS, task=model.task)
+    if model.task != REGRESSION:
+        if model.target_range is not None:
+            raise ConfigError(
+                "target_range (--target-range) is the range of a number to predict; add task='regression' "
+                "(--task regression), or drop it"
+            )
+        return
+    if not model.predicts_numbers:
+        raise ConfigError(
+            f"{model.method} predicts classes only. task='regression' is supported by {REGRESSION_METHODS}"
+        )
+    if model.mode == "paper":
+        raise ConfigError("no paper predicts numbers here; use mode='strict' with task='regression'")
+    if model.private_metrics:
+        raise ConfigError(
+            "private_metrics (--private-metrics) counts correct predictions, which numbers do not have; "
+            "drop it"
+        )
+    if model.target_range is not None:
+        low, high = model.target_range
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ConfigError(
+                f"target_range=({low:g}, {high:g}) is no range; give two finite numbers, the lower one first"
+            )
+    elif isinstance(unit, NodeUnit):
+        raise ConfigError(
+            f"unit {unit.name!r} protects targets, so their range has to be public: pass target_range=(low, "
+            "high) (--target-range LOW HIGH) from what is known beforehand. Targets are clipped to it"
+        )
+
+
+def check_head(head: TaskHead, graph: Graph) -> None:
+    """Reject a graph whose labels are not what the head predicts.
+
+    Raises:
+        GraphError: Numeric targets for a classification, or classes for a regression.
+    """
+    if isinstance(head, RegressionHead):
+        head.check(graph)
+    elif graph.targets is not None:
+        raise GraphError(
+            "the graph has numeric targets and no classes; use task='regression' (--task regression), which "
+            f"is supported by {REGRESSION_METHODS}"
+        )
 
 
 def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
@@ -172,7 +238,10 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
     if privacy_config.on_records:
         check_members(graph, "train", *(("val", "test") if privacy_config.private_metrics else ()))
         return
-    if torch.unique(graph.y[graph.labeled]).numel() < 2:
+    known = graph.y if graph.targets is None else graph.targets
+    if torch.unique(known[graph.labeled]).numel() < 2:
+        if graph.targets is not None:
+            raise GraphError("the targets hold fewer than two values, so there is nothing to learn")
         raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):

@@ -128,10 +128,15 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
         raise ArtifactError(f"{path.name}: {error}") from None
 
 
+_ADDED = {"task": "classification", "target_range": None}  # keywords that older folders do not have
+
+
 @cache
 def _parameters_of(cls: type[Estimator]) -> type[BaseModel]:
     """Return the checked form of a method's parameters."""
-    fields: dict[str, Any] = {name: (hint, ...) for name, hint in parameter_types(cls).items()}
+    fields: dict[str, Any] = {
+        name: (hint, _ADDED.get(name, ...)) for name, hint in parameter_types(cls).items()
+    }
     config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
     return create_model(f"{cls.__name__}Parameters", __config__=config, **fields)
 

@@ -29,7 +29,7 @@ from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
 # Left out of the text unless they are set, since noise is bound to it.
-_ADDED_PARAMETERS = ("metric", "class_weight")
+_ADDED_PARAMETERS = ("metric", "class_weight", "target_range")
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -142,11 +142,15 @@ class Session:
         self.history += [(stage, row) for row in epochs]
 
 
+_CLASSIFICATION = ("task", "classification")
+
+
 def configuration_text(parameters: Mapping[str, Any]) -> str:
     """Return the configuration that a resumed fit has to share with the first one, as text."""
     named = {}
     for name, value in parameters.items():
-        unset = name in _ADDED_PARAMETERS and value is None
+        # Unset keywords and the task of classification are left out: the text is older than they are.
+        unset = (name in _ADDED_PARAMETERS and value is None) or (name, value) == _CLASSIFICATION
         if name != "unsafe_noise_seed" and not unset:
             text = getattr(
                 value, "__name__", value

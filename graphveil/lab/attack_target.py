@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.runs.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 from graphveil.runs.experiment import Experiment
@@ -78,6 +79,11 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
             "on them, so name the whole run folder"
         )
     model = load_model(place)
+    if model.task == REGRESSION:
+        raise ConfigError(
+            "attacks read class probabilities, and this run predicts numbers; attack a run that predicts "
+            "classes"
+        )
     locked = read_json(folder.lock)["configuration"]
     data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
     data |= {name: value for name, value in overrides.items() if value is not None}

@@ -106,6 +106,8 @@ def _records(graph: Graph, names: Numbers) -> Iterator[bytes]:
     yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
     if graph.label_sets is not None:
         yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
+    if graph.targets is not None:
+        yield np.ascontiguousarray(graph.targets.numpy()[order]).tobytes()
 
 
 def _features(graph: Graph, order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:

@@ -275,7 +275,7 @@ class LocalEstimator(ABC):
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
-    def score(self, graph: Graph, split: str = "test", metric: str = "accuracy") -> float:
+    def score(self, graph: Graph, split: str = "test", metric: str | None = None) -> float:
         """Return a metric on test nodes, or the agreement with reported labels on the other splits.
 
         Under ``local-attributes`` the labels of training and validation nodes are protected. There,
@@ -283,7 +283,8 @@ class LocalEstimator(ABC):
         is the probability that a label is kept.
         """
         assert isinstance(self, Estimator)
-        if not self.fitted.method.privacy_config.protects or split == "test" or metric != "accuracy":
+        exact = split == "test" or metric not in (None, "accuracy")
+        if exact or not self.fitted.method.privacy_config.protects:
             return Estimator.score(self, graph, split, metric)  # not super(): to mypy this class has no base
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:

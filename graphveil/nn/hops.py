@@ -71,6 +71,22 @@ class Encoder(nn.Module):
         seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
         return (seen @ weight + bias).softmax(dim=1) @ (weight - weight.mean(dim=1, keepdim=True)).t()
 
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of the head."""
+        return int(self._head.bias.shape[0])
+
+    @torch.no_grad()
+    def number_message(self, rows: Tensor, noisy: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return a node's GNN message about its number: a value (N, 1) in [-1, 1], and a direction (d).
+
+        The value is the head's single output on the node's own embedding plus its noisy aggregates, clipped.
+        It is zero if it is not finite. The direction is the head's weight, not scaled.
+        """
+        weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
+        seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
+        return (seen @ weight + bias).nan_to_num(nan=0.0).clamp(-1.0, 1.0), weight[:, 0]
+
     def forward(self, x: Batch) -> Tensor:
         """Return the head's logits."""
         rows = self._norm(self.rows(x))

@@ -33,6 +33,8 @@ _SHARED_WITH_BASELINE = (
     "unsafe_noise_seed",
     "feature_scaling",
     "feature_range",
+    "task",
+    "target_range",
 )
 
 

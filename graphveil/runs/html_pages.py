@@ -37,6 +37,7 @@ from graphveil.runs.charts import (
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.results import (
     ABSENT,
+    NUMBER_METRIC_NAMES,
     Cost,
     FinishedRun,
     Summary,
@@ -44,6 +45,8 @@ from graphveil.runs.results import (
     cost_remarks,
     interval,
     metric_table,
+    number_cells,
+    predicts_numbers,
 )
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
@@ -72,7 +75,7 @@ def report_page(
     releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
     sizes = (
         f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
-        f"{counted(metrics['classes'], 'class', 'classes')}"
+        f"{'a number' if predicts_numbers(metrics) else counted(metrics['classes'], 'class', 'classes')}"
     )
     recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
     runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
@@ -83,7 +86,7 @@ def report_page(
         title=f"{metrics['method']} on {metrics['dataset']}",
         lede=f"{sizes}{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page",
         tiles=_tiles(metrics),
-        chart=_result_chart(metrics),
+        chart="" if predicts_numbers(metrics) else _result_chart(metrics),
         results=_run_results(metrics),
         metrics=metric_table(metrics),
         confusion=_confusion(metrics),
@@ -116,17 +119,33 @@ def _confusion(metrics: Mapping[str, Any]) -> _Table | None:
 
 def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the numbers at the top of the page, each with its description."""
+    if predicts_numbers(metrics):
+        return [*_number_tiles(metrics), *_cost_tiles(metrics)]
     own, mark = Summary.from_values(metrics["test_accuracy"]["values"]), _mark(metrics)
     accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
     tiles = [(accuracy, f"test accuracy{mark}")]
     if metrics["mlp_test_accuracy"] is not None:
         baseline = Summary.from_values(metrics["mlp_test_accuracy"]["values"])
         tiles.append((_gain(own, baseline), f"points over the no-graph baseline{mark}"))
+    return [*tiles, *_cost_tiles(metrics)]
+
+
+def _number_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return R² of a model that predicts numbers, and of its baseline."""
+    named = {"": "test R²", "mlp_": "test R² of the no-graph baseline"}
+    return [
+        (number_cells(metrics, prefix)[0], f"{words}{_mark(metrics)}")
+        for prefix, words in named.items()
+        if metrics[f"{prefix}test_metrics"]
+    ]
+
+
+def _cost_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the privacy cost of one model."""
     cost = Cost.from_guarantee(metrics["guarantee"])
     at_delta = f", at δ = {format_delta(metrics['delta'])}" if metrics["delta"] else ""
     rate = f"attack bound: true-positive rate at 1\u00a0% false positives{cost.mark}"
     return [
-        *tiles,
         (f"ε = {_epsilon(cost.epsilon)}", f"privacy budget of one model{at_delta}{cost.mark}"),
         (f"≤ {percent_up(cost.max_tpr)} %", rate),
     ]
@@ -141,6 +160,18 @@ def _run_results(metrics: Mapping[str, Any]) -> _Table:
     single, private = metrics["runs"] == 1, metrics["private_accuracy"]
     known = not single or metrics.get("tested")
     label = " [95 % interval]"
+    if predicts_numbers(metrics):
+        more = ("" if single else label) + _mark(metrics)
+        titles = ["method", *(f"test {words}{more}" for words in NUMBER_METRIC_NAMES.values())]
+        named = [(metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
+        if metrics["method"] != "mlp" and metrics["mlp_test_metrics"]:
+            named.append(("mlp (no-graph baseline)", "mlp_", baseline_cost(metrics)))
+        lines = [
+            (name, *(number_cells(metrics, prefix)), *_cost_cells(metrics, cost))
+            for name, prefix, cost in named
+            if metrics[f"{prefix}test_metrics"]
+        ]
+        return [*titles, "ε", "δ", "TPR at 1 % FPR"], lines
     head = [
         "method",
         f"test accuracy, %{label if known else ''}{_mark(metrics)}",
@@ -195,9 +226,13 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     accuracies = [interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()]
     if private:  # noise of counts is no sampling error: a single run has no interval
         accuracies.append(Summary.from_values(private[f"{prefix}test"]["values"]).percent())
+    return name, *accuracies, *_cost_cells(metrics, cost)
+
+
+def _cost_cells(metrics: Mapping[str, Any], cost: Cost) -> tuple[str, str, str]:
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     rate = f"≤ {percent_up(cost.max_tpr)} %{cost.mark}"
-    return name, *accuracies, f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
+    return f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
 
 
 def _attacker(guarantee: Guarantee) -> dict[str, Any]:

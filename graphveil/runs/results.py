@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphveil.artifacts.cards import invalid_mark
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError
 from graphveil.privacy import Guarantee, LocalAttributes
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
@@ -34,6 +35,7 @@ METRIC_NAMES = {  # as tables print them
     "macro_f1": "macro F1",
     "calibration_error": "calibration error",
 }
+NUMBER_METRIC_NAMES = {"r2": "R²", "mae": "MAE", "rmse": "RMSE"}
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Summary:
     values: tuple[float | None, ...]
 
     @classmethod
-    def from_values(cls, values: Sequence[float | None]) -> "Summary":
-        """Summarize the values; the interval is Student's, cut to [0, 1]."""
+    def from_values(cls, values: Sequence[float | None], *, shares: bool = True) -> "Summary":
+        """Summarize the values; the interval is Student's, of shares cut to [0, 1]."""
         there = [value for value in values if value is not None]
         if not there:
             return cls(None, None, None, tuple(values))
@@ -68,8 +70,8 @@ class Summary:
 
         student = float(stdtrit(len(there) - 1, (1 + CONFIDENCE) / 2))  # the two-sided 95 % point
         half = student * std / math.sqrt(len(there))
-        interval = (_short(max(0.0, mean - half)), _short(min(1.0, mean + half)))
-        return cls(_short(mean), _short(std), interval, tuple(values))
+        low, high = (max(0.0, mean - half), min(1.0, mean + half)) if shares else (mean - half, mean + half)
+        return cls(_short(mean), _short(std), (_short(low), _short(high)), tuple(values))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -90,6 +92,17 @@ class Summary:
         interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
         return f"{100 * self.mean:.1f}{interval}"
 
+    def number(self) -> str:
+        """Return the mean and its interval with four digits.
+
+        >>> Summary.from_values([120.0, 130.0], shares=False).number(), Summary.from_values([]).number()
+        ('125 [61.47, 188.5]', 'n/a')
+        """
+        if self.mean is None:
+            return ABSENT
+        interval = "" if self.ci95 is None else f" [{self.ci95[0]:.4g}, {self.ci95[1]:.4g}]"
+        return f"{self.mean:.4g}{interval}"
+
     def decimal(self) -> str:
         """Return the mean and its interval with three decimals.
 
@@ -102,6 +115,18 @@ class Summary:
         return f"{self.mean:.3f}{interval}"
 
 
+def predicts_numbers(metrics: Mapping[str, Any]) -> bool:
+    """Return whether a run predicts numbers, from the object that ``train --json`` prints."""
+    return bool(metrics.get("task") == REGRESSION)
+
+
+def number_cells(metrics: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return R², MAE and RMSE on test nodes of a method, or of the baseline with the prefix ``mlp_``."""
+    found = metrics[f"{prefix}test_metrics"]
+    summaries = [Summary.from_values(found[name]["values"], shares=False) for name in NUMBER_METRIC_NAMES]
+    return [summary.number() for summary in summaries]
+
+
 def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
     """Return head and rows of the metrics on test nodes next to the baseline's; None where labels are secret.
 
@@ -109,6 +134,8 @@ def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tupl
         metrics: The object that ``train --json`` prints.
     """
     own, baseline = metrics.get("test_metrics"), metrics.get("mlp_test_metrics")
+    if predicts_numbers(metrics):
+        return None
     if not own:
         private = private_metric_texts(metrics)
         head = ("metric from noisy counts [95 % CI]", str(metrics["method"]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import Card, other_runs, protected_parts
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
@@ -20,7 +21,7 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
-from graphveil.runs.results import METRIC_NAMES, Summary, private_metric_texts
+from graphveil.runs.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.run_folder import (
     RunFolder,
     check_data,
@@ -207,7 +208,9 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     labels_public = unit == NoUnit.name or protected_parts(model.guarantee) == "edges"
     released = getattr(model, "homophily_", None)  # how alike neighbors are, by released counts
     homophily = None if released is None else {"adjusted": released.adjusted, "error": released.error}
-    evaluated = _evaluate(model, split) if labels_public else None
+    # Errors of numbers are exact, as accuracies are, and not covered under units that protect labels.
+    numbers = model.task == REGRESSION
+    evaluated = _evaluate(model, split) if labels_public or numbers else None
     compared_view = None if compared is None else _baseline_view(model, split)
     reference = _evaluate(compared, compared_view) if evaluated and compared and compared_view else None
     return RunResult(
@@ -224,7 +227,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         homophily=homophily,
         choice=getattr(model, "choice_", None),
         history=[[None if value != value else value for value in row] for row in history],
-        per_class=_per_class(model, split) if labels_public else [],
+        per_class=_per_class(model, split) if labels_public and not numbers else [],
         metrics={} if evaluated is None else evaluated["metrics"],
         baseline_metrics={} if reference is None else reference["metrics"],
         confusion_matrix=[] if evaluated is None else evaluated["confusion_matrix"],
@@ -241,7 +244,8 @@ def _evaluate(model: "Estimator", split: "Graph") -> dict[str, Any] | None:
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
-    if model.proba_ is None:  # no prediction is covered by the guarantee, so there is none
+    # No prediction is covered by the guarantee, so there is none; or numbers, which have no accuracy.
+    if model.proba_ is None or model.task == REGRESSION:
         return dict.fromkeys(("test", "val"))
     scores = {part: model.score(split, part) for part in ("test", "val")}
     return {part: None if math.isnan(score) else score for part, score in scores.items()}
@@ -282,9 +286,19 @@ def _stage_release(
         if record.baseline is not None and model.method != BASELINE_METHOD:
             exact["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
         published = {name: value for name, value in exact.items() if value is not None}
+        if model.task == REGRESSION:
+            figures = [("test", record.metrics)]
+            if model.method != BASELINE_METHOD:
+                figures.append(("no-graph baseline (MLP), test", record.baseline_metrics))
+            published = {
+                f"{prefix} {words}": value
+                for prefix, of in figures
+                for name, words in NUMBER_METRIC_NAMES.items()
+                if (value := of.get(name)) is not None
+            }
     metrics = {"private_metrics": [record.private_metrics] if record.private_metrics else []}
     shown = private_metric_texts(metrics)
-    if not isinstance(model.protected_unit, NodeUnit):
+    if not isinstance(model.protected_unit, NodeUnit) and model.task != REGRESSION:
         exact_metrics = {name: record.metrics.get(name) for name in METRIC_NAMES}
         shown = {METRIC_NAMES[k]: f"{value:.3f}" for k, value in exact_metrics.items() if value is not None}
     runs = record.guarantees * experiment.runs
@@ -381,10 +395,16 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
 
 def _metric_figures(figures: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     """Return the metrics of all runs by name; none where labels are secret."""
-    from graphveil.training.metrics import METRICS
+    from graphveil.training.metrics import METRICS, NUMBER_METRICS
 
-    names = [*METRICS, "calibration_error"] if all(figures) else []
-    return {name: _summary(figures, name) for name in names}
+    if not all(figures):
+        return {}
+    if NUMBER_METRICS[0] in figures[0]:
+        return {
+            name: Summary.from_values([one[name] for one in figures], shares=False).as_dict()
+            for name in NUMBER_METRICS
+        }
+    return {name: _summary(figures, name) for name in (*METRICS, "calibration_error")}
 
 
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
@@ -404,6 +424,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
         "mode": guarantee.mode,
+        **({"task": REGRESSION, "target_range": model.target_range} if model.task == REGRESSION else {}),
         "runs": experiment.runs,
         "seed": experiment.seed,
         "hops": getattr(model, "hops", None),

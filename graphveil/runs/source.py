@@ -6,8 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from graphveil._util import checks
 from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
 from graphveil.data.tables.files import COMMAS, CsvFormat
+from graphveil.data.tables.labels import REGRESSION, TASKS, Task
 from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Source:
     decimal: str | None = None
     node_ids: Path | None = None
     classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
+    task: Task | None = None  # whether labels are classes or numbers
     to_predict: bool = False  # no label is needed then
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
     encoding: Encoding | None = None  # that of the graph that a model was trained on
@@ -73,6 +76,10 @@ class Source:
                     "one or the other"
                 )
             return
+        if self.task is not None:
+            checks.one_of(TASKS, task=self.task)
+        if self.task == REGRESSION and self.classes is not None:
+            raise ConfigError("--task regression predicts a number, which has no classes; drop --classes")
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
         if (self.weight is None) != (self.max_weight is None):
             raise ConfigError(
@@ -119,7 +126,7 @@ class Source:
 
         assert self.id is not None and self.source is not None and self.target is not None
         named = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight")}
-        return Roles(aside=self.aside, **named)
+        return Roles(aside=self.aside, task=self.task, **named)
 
     def inspect_tables(
         self, *, unit: str | None = None, private_records: bool = False

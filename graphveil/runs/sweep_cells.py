@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from graphveil._util import checks
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.runs.experiment import Experiment
@@ -134,6 +135,12 @@ class Sweep:
     def __post_init__(self) -> None:
         """Check the whole grid by building every cell once."""
         _check_choices("METHOD", self.methods)
+        tasks = (self.source.task, self.parameters.get("task"), *self.settings.get("task", ()))
+        if REGRESSION in tasks:
+            raise ConfigError(
+                "a sweep compares accuracies, which numbers do not have; train with task='regression' once "
+                "for each budget"
+            )
         for method in self.methods:  # before any value is compared, which arrays cannot be
             cls = method_class(method)
             check_parameters(cls, self.parameters)

@@ -122,6 +122,7 @@ class NewRecordsGraph:
         return Graph.from_edges(
             x=torch.tensor(list(self.features.values()), dtype=torch.float32),
             y=torch.full((len(places),), -1),
+            targets=None if classes else torch.full((len(places),), torch.nan),
             source=[places[one] for one, _ in self.edges],
             target=[places[other] for _, other in self.edges],
             directed=directed,
@@ -392,6 +393,7 @@ class ReleaseService:
 
         A model that reads no edges has no privacy cost: its answers follow from the released parameters.
         """
+        from graphveil.estimators.inference import PredictionOptions
         from graphveil.estimators.saved import load_model
 
         model: Estimator = load_model(find_release(self._folder))
@@ -402,7 +404,7 @@ class ReleaseService:
         graph = new_records.graph(classes=model.named_classes, directed=directed)
         privacy_cost = model.privacy_cost(graph)
         if privacy_cost is None:
-            return model.predict_proba(graph, allow_spend=True)
+            return model.outputs(graph, PredictionOptions(allow_spend=True))
         ledger = self._server_ledger.for_request(reference, self._other_charged_ledgers())
         attach_ledger(graph.edge_set, ledger)
         # Before the charge: later predictions of this run count what this one may have queried.
@@ -415,7 +417,7 @@ class ReleaseService:
         )
         # The workspace has the journal: a repeated request draws the same noise.
         try:
-            proba = model.predict_proba(graph, allow_spend=True, workspace=kept.parent)
+            proba = model.outputs(graph, PredictionOptions(allow_spend=True, workspace=kept.parent))
         except BudgetError:
             if known is not None and not self._server_ledger.is_recorded(reference):
                 known.drop()  # nothing was charged, so later predictions of the run need not count it

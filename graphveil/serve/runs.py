@@ -28,7 +28,7 @@ class ServedRun:
         class_names: Names of the classes, by class number.
         features: Number of features of a record.
         encoding: Names of the feature columns and their encoding; None if they have none.
-        proba: Released probabilities, of shape (N, C).
+        proba: Released probabilities, of shape (N, C), or numbers (N, 1).
         places: Row of each id.
 
     Privacy:
@@ -103,11 +103,13 @@ class ServedRun:
 
         Args:
             one: Id of the node.
-            proba: Probability of each class.
+            proba: Probability of each class, or one predicted number.
 
         Returns:
             The row, with the columns of ``predictions.parquet``.
         """
+        if not self.class_names:
+            return {NODE: one, PREDICTION: float(proba[0])}
         figures = dict(zip(self.columns, proba.tolist(), strict=True))
         return {NODE: one, PREDICTION: self.class_names[int(proba.argmax())], **figures}
 

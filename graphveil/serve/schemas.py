@@ -313,12 +313,12 @@ class Invocation(_RequestBody):
 
 
 class PredictionRow(BaseModel):
-    """One row of predictions.parquet, with a probability p_CLASS for each class."""
+    """One row of predictions.parquet: a class with the probability p_CLASS of each, or a predicted number."""
 
     model_config = ConfigDict(extra="allow")
 
     node: int | str
-    prediction: str
+    prediction: str | float
 
 
 _ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, "p_t1": 0.25, "p_t2": 0.625}

@@ -26,9 +26,10 @@ _CHUNK_NUMBERS = 1 << 17  # float64 numbers that stay in the nearest cache
 class ClippedSum(ABC):
     """The sum over some records of g_i min(1, C / ((1 + 10^-6) |g_i|)), g_i the gradient of record i's loss.
 
-    The loss is the cross entropy of softmax probabilities p and targets t, summed over the classes. A record
-    whose gradient is not finite, or whose label is not a class, contributes nothing: an exception would
-    reveal private data.
+    The loss is the cross entropy of softmax probabilities p and targets t, summed over the classes. If labels
+    are numbers, float (n), it is half the squared error of the single output. A record whose gradient is not
+    finite, or whose label is not a class or not finite, contributes nothing: an exception would reveal
+    private data.
 
     ``weights`` and ``sums`` are float64 vectors (p). The sums are private until ``graphveil.release`` adds
     noise to them. ``arrays`` are all values that gradients read of the records: a release binds its noise to
@@ -238,7 +239,42 @@ def chunks(index: Tensor, numbers: int) -> Iterable[Tensor]:
     return index.chunk(count) if count else ()
 
 
+def record_loss(logits: Tensor, label: Tensor) -> Tensor:
+    """Return the loss of one record, from logits (C) and a class, probabilities (C), or a number.
+
+    >>> record_loss(torch.tensor([3.0]), torch.tensor(1.0)), record_loss(torch.tensor([3.0]),
+    ...     torch.tensor(torch.nan))
+    (tensor(2.), tensor(0.))
+    """
+    if _is_number(label[None]):
+        known = label.isfinite()
+        error = logits[0] - torch.where(known, label, 0.0).to(logits.dtype)
+        return torch.where(known, error.square() / 2, torch.zeros_like(error))
+    targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
+    return -(targets * logits.log_softmax(dim=0)).sum()
+
+
+def probe_labels(count: int, classes: int) -> Tensor:
+    """Return labels of synthetic records: classes in turn, or numbers for a single output.
+
+    >>> probe_labels(3, 2), probe_labels(3, 1)
+    (tensor([0, 1, 0]), tensor([-1.,  0.,  1.]))
+    """
+    return torch.linspace(-1.0, 1.0, count) if classes == 1 else torch.arange(count) % classes
+
+
+def _is_number(labels: Tensor) -> bool:
+    """Return whether labels are numbers, float (B), and not classes (B) or probabilities (B, C)."""
+    return labels.ndim == 1 and labels.is_floating_point()
+
+
 def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return p sum(t) - t, the gradient of the cross entropy with respect to the logits, (classes, B)."""
+    """Return the gradient of the loss with respect to the logits, (classes, B).
+
+    It is p sum(t) - t for the cross entropy, and z - t for half the squared error.
+    """
+    if _is_number(labels):
+        known = labels.isfinite()
+        return (logits - torch.where(known, labels, 0.0)).masked_fill(~known, 0.0)
     targets = targets_of(labels, len(logits))
     return logits.softmax(dim=0).mul_(targets.sum(dim=0)).sub_(targets)

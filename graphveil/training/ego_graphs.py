@@ -41,8 +41,8 @@ from graphveil.training.clipped_sums import (
     add_scaled,
     chunks,
     clip_factors,
+    record_loss,
     square_norms,
-    targets_of,
     zero_masked_records,
 )
 from graphveil.training.module_copies import ModuleCopies, call
@@ -134,7 +134,7 @@ class EgoGraphClippedSum(ClippedSum):
     Args:
         module: Trained in place. Only copies of it are called.
         records: The ego graphs.
-        labels: Classes, (N); a value that is not a class excludes the record from training.
+        labels: Classes or numbers, (N); a value that is not a class, or NaN, excludes the record.
         route: ``"ghost"`` runs the ego graphs of a chunk together and does not form gradients of affine maps
             that are larger than their rows (``affine_gradients.py``); this requires that only the map reads
             its parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
@@ -227,8 +227,7 @@ class EgoGraphClippedSum(ClippedSum):
         numbers = _cloned({**self._fixed, **self._parameters, **formed})
         with record_affine_calls(self._parts(module), output_offsets, inputs):
             logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
-        targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
-        return -(targets * logits.log_softmax(dim=0)).sum(), inputs
+        return record_loss(logits, label), inputs
 
     def _plan_calls(self, columns: int) -> list["_Call"]:
         """Choose the maps whose gradients are not formed, by public sizes; return their calls in order."""

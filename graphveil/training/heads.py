@@ -1,13 +1,16 @@
-"""Task heads: the meaning of a network's logits, either one class per node or a set of labels."""
+"""Task heads: the meaning of a network's outputs: one class per node, a set of labels, or one number."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from graphveil.data import Graph
 from graphveil.errors import GraphError
+from graphveil.training.metrics import evaluate_numbers
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,18 @@ class TaskHead(ABC):
         Raises:
             GraphError: If the graph has no such labels.
         """
+
+    def fitted(self, graph: Graph) -> Self:
+        """Return the head for a graph, with what it reads of public training labels: by default nothing."""
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what ``fitted`` read, as tensors by name."""
+        return {}
+
+    def restored(self, state: dict[str, Tensor]) -> Self:
+        """Return the head of a model file from the result of ``state``."""
+        return self
 
     @abstractmethod
     def width(self, graph: Graph) -> int:
@@ -151,6 +166,112 @@ class MultilabelHead(TaskHead):
         wrong = int((predicted != labels).sum())
         right = 2 * int((predicted & labels).sum())
         return right / (right + wrong) if right else 0.0
+
+
+_SCALE = "target_scale"
+
+
+@dataclass(frozen=True)
+class RegressionHead(TaskHead):
+    """One number per node: the output z predicts center + half z, by half the mean squared error of z.
+
+    With a public range [low, high], targets are clipped to it, center is its middle and half is half of its
+    width. Network targets are then in [-1, 1], and predictions are clipped to the range. Without one, center
+    and half are mean and standard deviation of public training targets.
+
+    Args:
+        target_range: Public range of targets; None if they are public.
+        center, half: The scale; None before ``fitted``.
+
+    >>> import torch
+    >>> head = RegressionHead((0.0, 10.0))
+    >>> head.proba(torch.tensor([[0.5], [3.0]])).tolist()
+    [[7.5], [10.0]]
+    """
+
+    target_range: tuple[float, float] | None = None
+    center: float | None = None
+    half: float | None = None
+
+    def fitted(self, graph: Graph) -> Self:
+        """Return the head with the scale of the public range, or of a graph's public training targets."""
+        if self.target_range is not None:
+            return self
+        targets = self.targets(graph)[graph.mask("train")]
+        std = float(targets.std(correction=0)) if len(targets) else 0.0
+        return replace(self, center=float(targets.mean()), half=std or 1.0)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Center and half."""
+        if self.target_range is not None:
+            low, high = self.target_range
+            return low / 2 + high / 2, high / 2 - low / 2
+        assert self.center is not None and self.half is not None
+        return self.center, self.half
+
+    def state(self) -> dict[str, Tensor]:
+        """Return center and half, float64."""
+        return {_SCALE: torch.tensor(self.scale, dtype=torch.float64)}
+
+    def restored(self, state: dict[str, Tensor]) -> Self:
+        """Return the head of a model file."""
+        if self.target_range is not None:
+            return self
+        center, half = state[_SCALE].tolist()
+        return replace(self, center=center, half=half)
+
+    def labels(self, graph: Graph) -> Tensor:
+        """Return scaled targets, float32 (N), NaN for missing; clipped to the range if there is one."""
+        center, half = self.scale
+        targets = self.targets(graph)
+        if self.target_range is not None:
+            targets = targets.clamp(*self.target_range)
+        return ((targets - center) / half).float()
+
+    def targets(self, graph: Graph) -> Tensor:
+        """Return the numbers in their own unit, float64 (N), NaN for missing."""
+        self.check(graph)
+        assert graph.targets is not None
+        return graph.targets
+
+    def check(self, graph: Graph) -> None:
+        """Reject a graph without numeric targets."""
+        if graph.targets is None:
+            raise GraphError(
+                f"graph {graph.name!r} has classes and no numeric target, which task='regression' predicts; "
+                "give targets= (from files: task='regression', --task regression), or leave the task out"
+            )
+
+    def width(self, graph: Graph) -> int:
+        """Return 1."""
+        return 1
+
+    def names(self, graph: Graph) -> tuple[str, ...]:
+        """Return no names."""
+        return ()
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return half the mean squared error of the outputs."""
+        return (logits[:, 0] - labels).square().mean() / 2
+
+    def accuracy(self, logits: Tensor, labels: Tensor) -> float:
+        """Return minus the mean squared error, so that larger is better."""
+        return -float((logits[:, 0] - labels).square().mean())
+
+    def proba(self, logits: Tensor) -> Tensor:
+        """Return predictions in the unit of the target, float32 (N, 1), clipped to a public range."""
+        center, half = self.scale
+        found = center + half * logits.to(torch.float64)
+        return (found if self.target_range is None else found.clamp(*self.target_range)).float()
+
+    def predicted(self, proba: Tensor) -> Tensor:
+        """Return predictions as a vector (N)."""
+        return proba[:, 0]
+
+    def score(self, predicted: Tensor, labels: Tensor) -> float:
+        """Return the coefficient of determination of predictions, for targets in their own unit."""
+        return evaluate_numbers(labels, predicted)["r2"]
 
 
 MULTICLASS, MULTILABEL = MulticlassHead(), MultilabelHead()

@@ -1,4 +1,4 @@
-"""Metrics of predicted classes: of the classes, of the ranking by probability, and of the probabilities."""
+"""Metrics of predictions: of classes, of their ranking and probabilities; and of numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from graphveil.errors import ConfigError
 RANKING_METRICS = ("roc_auc", "average_precision")  # not defined for one class
 Metric = Literal["accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision"]
 METRICS: tuple[str, ...] = get_args(Metric)
+NUMBER_METRICS = ("r2", "mae", "rmse")  # of task="regression"
 _BINS = 15  # of equal width, for the calibration error
 
 Floats = npt.NDArray[np.float64]
@@ -48,8 +49,10 @@ class Evaluation:
             ``macro_f1``, ``roc_auc``, ``average_precision``, ``log_loss`` and ``calibration_error`` (expected
             calibration error over 15 bins of equal width). Of two classes the second is the positive one. Of
             more, ``roc_auc`` and ``average_precision`` are means of one class against the others. NaN if a
-            value is not defined, such as ``roc_auc`` without a node of each class.
-        classes: Metrics of each class.
+            value is not defined, such as ``roc_auc`` without a node of each class. Of predicted numbers:
+            ``r2``, ``mae`` and ``rmse`` (coefficient of determination, mean absolute and root mean squared
+            error).
+        classes: Metrics of each class; none for numbers.
         confusion_matrix: Counts of nodes by true class (rows) and predicted class (columns), int64 (C, C).
         threshold: Probability from which a node is predicted as positive; None if the most probable class is
             predicted.
@@ -87,10 +90,10 @@ class Evaluation:
         }
 
     def __str__(self) -> str:
-        """Return two tables: the metrics, and the classes."""
+        """Return two tables: the metrics, and the classes, if there are any."""
         width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
         lines = [f"{name:<{width}}  {value:.3f}" for name, value in self.metrics.items()]
-        lines += ["", f"{'class':<{width}}  support  precision  recall     f1"]
+        lines += [] if not self.classes else ["", f"{'class':<{width}}  support  precision  recall     f1"]
         for one in self.classes:
             shares = f"{one.precision:>9.3f}  {one.recall:>6.3f}  {one.f1:>5.3f}"
             lines.append(f"{one.name:<{width}}  {one.support:>7,}  {shares}")
@@ -145,6 +148,34 @@ def evaluate(
     )
 
 
+def evaluate_numbers(targets: Tensor, predicted: Tensor) -> Evaluation:
+    """Return R², mean absolute error and root mean squared error of predicted numbers.
+
+    Args:
+        targets: Number of each node, (M).
+        predicted: Predicted numbers, (M).
+
+    Raises:
+        ConfigError: If there is no node.
+
+    >>> import torch
+    >>> found = evaluate_numbers(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0]))
+    >>> round(found["r2"], 3), round(found["mae"], 3), round(found["rmse"], 3)
+    (0.5, 0.333, 0.577)
+    """
+    from sklearn import metrics as of
+
+    check_evaluation(len(targets), 1, None)
+    truth, given = (part.detach().cpu().double().numpy() for part in (targets, predicted))
+    defined = len(truth) > 1 and bool((truth != truth[0]).any())
+    values = {
+        "r2": float(of.r2_score(truth, given)) if defined else float("nan"),
+        "mae": float(of.mean_absolute_error(truth, given)),
+        "rmse": float(of.root_mean_squared_error(truth, given)),
+    }
+    return Evaluation(metrics=values, classes=(), confusion_matrix=np.zeros((0, 0), dtype=np.int64))
+
+
 def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
     """Reject an evaluation without nodes, and a threshold that does not fit.
 
@@ -155,6 +186,8 @@ def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
         raise ConfigError("no node to evaluate has a label; choose another part of the split")
     if threshold is None:
         return
+    if classes == 1:
+        raise ConfigError("a threshold is for two classes, and the model predicts a number; drop threshold=")
     checks.within(0, 1, threshold=threshold)
     if classes != 2:
         raise ConfigError(f"a threshold is for two classes, and these are {classes}; leave threshold= out")

@@ -16,7 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.training.clipped_sums import ClippedSum, chunks, clip_factors, targets_of, zero_masked_records
+from graphveil.training.clipped_sums import ClippedSum, chunks, clip_factors, record_loss, zero_masked_records
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, run_masking_failures
 from graphveil.training.records import Inputs
@@ -103,8 +103,7 @@ class PerSampleClippedSum(ClippedSum):
             def loss(parameters: Parameters, record: tuple[Tensor, ...], label: Tensor) -> Tensor:
                 rows = tuple(part[None] for part in record)
                 logits = _called(module, {**self._fixed, **parameters}, rows)
-                targets = targets_of(label[None], len(logits))[:, 0]
-                return -(targets * logits.log_softmax(dim=0)).sum()
+                return record_loss(logits, label)
 
             found: Parameters = vmap(grad(loss), in_dims=(None, 0, 0))(self._parameters, blocks, labels)
             return found

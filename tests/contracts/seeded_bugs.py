@@ -13,6 +13,29 @@ Each entry has the fields
 """
 
 BUGS = [
+    dict(
+        name="numeric_targets_are_not_clipped_to_their_public_range",
+        edits=[
+            (
+                "graphveil.training.heads:RegressionHead.labels",
+                "targets = targets.clamp(*self.target_range)",
+                "pass",
+            ),
+        ],
+        test="tests/estimators/test_regression.py::test_targets_beyond_the_public_range_are_those_at_its_ends",
+    ),
+    dict(
+        name="a_record_without_a_number_has_the_gradient_of_zero",
+        edits=[
+            (
+                "graphveil.training.clipped_sums:_loss_gradient",
+                ".masked_fill(~known, 0.0)",
+                "",
+            ),
+        ],
+        test="tests/training/test_clipped_sum_oracle.py::test_clipped_sum_equals_a_loop_over_records"
+        "[closed form, numbers]",
+    ),
     # -- Releases: sensitivity, noise, sums, digests, accounting, resuming
     dict(
         name="rows_are_not_checked_against_their_bound",
@@ -4256,8 +4279,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:",
-                "return finite_rows(logits).softmax(dim=1).cpu()",
-                "return logits.softmax(dim=1).cpu()",
+                "return self.head.proba(finite_rows(logits)).cpu()",
+                "return self.head.proba(logits).cpu()",
             )
         ],
         test=[

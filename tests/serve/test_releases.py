@@ -116,6 +116,21 @@ def test_a_release_is_charged_once_and_its_answer_stays_identical(served: Served
     assert served.budget()["releases"] == 2
 
 
+def test_a_release_of_numbers_answers_new_records(tmp_path: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    given: dict[str, Any] = {"unit": UNIT, "epsilon": 1.0, "delta": 1e-7, "seed": 1, "task": "regression"}
+    model = gv.GAP(**given, epochs=2, encoder_epochs=2).fit(graph.replace(targets=graph.x[:, 0]))
+    model.save(tmp_path / "run" / "release")
+    served = Served(tmp_path / "run", tmp_path)
+    first = served.ask(PATH)
+    assert first[0] == 200, first
+    rows = json.loads(first[1])["predictions"]
+    assert [(row["node"], row.keys()) for row in rows] == [(one, {"node", "prediction"}) for one in "cab"]
+    assert all(isinstance(row["prediction"], float) for row in rows)
+    assert served.ask(PATH) == first
+    assert served.budget()["releases"] == 1
+
+
 @pytest.mark.parametrize(("epsilon", "limit"), [("1.4", "9"), ("9", "1.2")])
 def test_a_release_above_the_budget_is_rejected_before_anything_is_drawn(
     served: Served, tmp_path: Path, epsilon: str, limit: str

@@ -66,8 +66,13 @@ def gradient_of(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.reshape(-1) for part in zeros])
 
 
-def cross_entropy_of(logits: Tensor, label: Tensor) -> Tensor:
-    """Return the cross entropy of one record: for a class, for soft targets, or 0 for a null record."""
+def loss_of(logits: Tensor, label: Tensor) -> Tensor:
+    """Return the loss of one record: the cross entropy of a class or of soft targets, or that of a number.
+
+    It is 0 for a null record.
+    """
+    if not label.ndim and label.is_floating_point():
+        return (logits[0] - label) ** 2 / 2 if label.isfinite() else 0.0 * logits.sum()
     if label.ndim:
         return -(label * logits.log_softmax(dim=0)).sum()
     return -logits.log_softmax(dim=0)[label] if 0 <= label < len(logits) else 0.0 * logits.sum()
@@ -85,9 +90,9 @@ def summed_by(sums: Any) -> Callable[[Tensor, float], Tensor]:
 # -- random records ----------------------------------------------------------------------------------------
 
 
-def sizes_of(rng: Rng) -> tuple[int, int]:
-    """Return a number of records, and of classes."""
-    return int(rng.integers(1, 7)), int(rng.integers(2, 5))
+def sizes_of(rng: Rng, *, numbers: bool = False) -> tuple[int, int]:
+    """Return a number of records, and of classes; one output for numbers."""
+    return int(rng.integers(1, 7)), 1 if numbers else int(rng.integers(2, 5))
 
 
 def rows_of(rng: Rng, *shape: int, dtype: torch.dtype = torch.float64, finite: bool = False) -> Tensor:
@@ -103,6 +108,8 @@ def rows_of(rng: Rng, *shape: int, dtype: torch.dtype = torch.float64, finite: b
 
 def labels_of(rng: Rng, count: int, classes: int, *, soft: bool = False) -> Tensor:
     """Return classes, with some null records; or soft targets, whose gradient may be zero."""
+    if classes == 1:
+        return torch.from_numpy(np.where(rng.random(count) < 0.2, np.nan, rng.normal(size=count)))
     if soft and rng.random() < 0.3:
         return torch.from_numpy(rng.dirichlet(np.ones(classes), count) * (rng.random((count, 1)) < 0.8))
     return torch.from_numpy(np.where(rng.random(count) < 0.2, -1, rng.integers(classes, size=count)))
@@ -153,8 +160,8 @@ class Branches(nn.Module):
         return GhostSequential(*parts, affine(self.rest[-1]))
 
 
-def network_case(rng: Rng, *, ghost: bool) -> Case:
-    (count, classes), blocks = sizes_of(rng), int(rng.integers(1, 4))
+def network_case(rng: Rng, *, ghost: bool, numbers: bool = False) -> Case:
+    (count, classes), blocks = sizes_of(rng, numbers=numbers), int(rng.integers(1, 4))
     widths = [int(width) for width in rng.integers(1, 9, size=blocks)]
     hidden = [*map(int, rng.integers(1, 6, size=rng.integers(1, 4))), classes]
     module = Branches(widths, hidden, rng.choice(["selu", "relu", "tanh"]), unit=rng.random() < 0.3)
@@ -173,7 +180,7 @@ def network_case(rng: Rng, *, ghost: bool) -> Case:
     def gradients(index: Tensor) -> list[Tensor]:
         return [
             gradient_of(
-                cross_entropy_of(module(*(block[i][None].double() for block in inputs))[0], labels[i]),
+                loss_of(module(*(block[i][None].double() for block in inputs))[0], labels[i]),
                 list(module.parameters()),
             )
             for i in index.tolist()
@@ -193,7 +200,7 @@ def logit_case(rng: Rng) -> Case:
         weights = sums.weights.clone().requires_grad_()
         mixed = [sum(w * part[i].double() for w, part in zip(weights, logits, strict=True)) for i in index]
         return [
-            gradient_of(cross_entropy_of(mix, label), [weights])
+            gradient_of(loss_of(mix, label), [weights])
             for mix, label in zip(mixed, labels[index], strict=True)
         ]
 
@@ -218,8 +225,8 @@ class Messages(nn.Module):
         return self.out(self.scale * own + torch.tanh(incoming))
 
 
-def ego_graph_case(rng: Rng, route: Any) -> Case:
-    (count, classes), leaves = sizes_of(rng), int(rng.integers(1, 4))
+def ego_graph_case(rng: Rng, route: Any, *, numbers: bool = False) -> Case:
+    (count, classes), leaves = sizes_of(rng, numbers=numbers), int(rng.integers(1, 4))
     inputs, hidden = (int(size) for size in rng.choice([3, 30], size=2))  # only large maps have closed forms
     module, x = Messages(inputs, hidden, classes), rows_of(rng, count, leaves + 2, inputs)
     labels, dtype = labels_of(rng, count, classes), torch.float64
@@ -234,7 +241,7 @@ def ego_graph_case(rng: Rng, route: Any) -> Case:
 
     def gradients(index: Tensor) -> list[Tensor]:
         return [
-            gradient_of(cross_entropy_of(module(x[i], edges[i])[0], labels[i]), list(module.parameters()))
+            gradient_of(loss_of(module(x[i], edges[i])[0], labels[i]), list(module.parameters()))
             for i in index.tolist()
         ]
 
@@ -288,7 +295,7 @@ def subgraph_case(rng: Rng, clip_per: Any) -> Case:
         for _ in maps.after[:-1]:
             h = selu(affine(h, own))
         logits = affine(h, own)
-        return [cross_entropy_of(one, labels[i]) for one, i in zip(logits, index.tolist(), strict=True)]
+        return [loss_of(one, labels[i]) for one, i in zip(logits, index.tolist(), strict=True)]
 
     def of_roots(index: Tensor) -> list[Tensor]:
         return [gradient_of(losses(x, parameters, i[None])[0], parameters) for i in index]
@@ -344,7 +351,7 @@ def attention_case(rng: Rng) -> Case:
         received = (weight[:, None] * z).sum(dim=0) + shown[i]
         length = (received.square().sum() + query.dim * max(1.0, query.forward_noise) ** 2).sqrt()
         logits = own @ parts["head_own"] + received / length @ parts["head_sum"] + parts["head_bias"]
-        return cross_entropy_of(logits, labels[i])
+        return loss_of(logits, labels[i])
 
     def gradients(index: Tensor) -> list[Tensor]:
         flat = weights.clone().requires_grad_()
@@ -356,11 +363,14 @@ def attention_case(rng: Rng) -> Case:
 # -- the comparison ----------------------------------------------------------------------------------------
 
 IMPLEMENTATIONS: dict[str, tuple[int, Callable[[Rng], Case]]] = {  # by name: number of cases, and a case
-    "closed form": (250, lambda rng: network_case(rng, ghost=True)),
-    "one gradient per record": (150, lambda rng: network_case(rng, ghost=False)),
+    "closed form": (200, lambda rng: network_case(rng, ghost=True)),
+    "closed form, numbers": (50, lambda rng: network_case(rng, ghost=True, numbers=True)),
+    "one gradient per record": (120, lambda rng: network_case(rng, ghost=False)),
+    "one gradient per record, numbers": (30, lambda rng: network_case(rng, ghost=False, numbers=True)),
     "weights of logits": (150, logit_case),
     "ego graphs, closed form": (70, lambda rng: ego_graph_case(rng, "ghost")),
-    "ego graphs, vmap": (40, lambda rng: ego_graph_case(rng, "vmap")),
+    "ego graphs, vmap": (20, lambda rng: ego_graph_case(rng, "vmap")),
+    "ego graphs, numbers": (20, lambda rng: ego_graph_case(rng, "ghost", numbers=True)),
     "ego graphs, loop": (40, lambda rng: ego_graph_case(rng, "loop")),
     "subgraphs by root": (100, lambda rng: subgraph_case(rng, "root")),
     "subgraphs by row": (100, lambda rng: subgraph_case(rng, "row")),

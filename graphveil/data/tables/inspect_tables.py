@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._util import checks
 from graphveil.data.tables import edges as edge_tables
 from graphveil.data.tables import files, labels
 from graphveil.data.tables.edges import Endpoints
@@ -56,6 +57,7 @@ class Roles:
     split: str | None = None
     weight: str | None = None
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+    task: labels.Task | None = None  # whether labels are classes or numbers; None if they have to be classes
 
     def check(self, classes: object = None) -> None:
         """Require that columns and classes are named by text.
@@ -69,6 +71,10 @@ class Roles:
                 raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
         if classes is not None and (isinstance(classes, str) or not isinstance(classes, Iterable)):
             raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
+        if self.task is not None:
+            checks.one_of(labels.TASKS, task=self.task)
+        if self.task == labels.REGRESSION and classes is not None:
+            raise ConfigError("task='regression' predicts a number, which has no classes; drop classes=")
 
     @property
     def of_nodes(self) -> dict[str, str]:
@@ -107,6 +113,7 @@ class TableInspection:
     id_type: Any = None  # of the column of ids, before they were read
     written: bool = False  # whether the ids come from a CSV
     y: npt.NDArray[np.int64] | None = None
+    targets: npt.NDArray[np.float64] | None = None  # with task='regression'
     class_names: tuple[str, ...] = ()
     parts: list[str | None] | None = None
     ends: Endpoints | None = None
@@ -300,11 +307,21 @@ def _inspect_nodes(
     with _collecting(found):
         found.ids = distinct_ids(table, roles.id)
     with _collecting(found):
-        found.y, found.class_names = labels.class_codes(table, roles.label, classes, found.choices.words)
+        if roles.task == labels.REGRESSION:
+            found.targets = labels.numeric_targets(
+                table, roles.label, found.choices.words, found.choices.csv_format.decimal
+            )
+            found.y = -np.isnan(found.targets).astype(np.int64)
+        else:
+            found.y, found.class_names = labels.class_codes(table, roles.label, classes, found.choices.words)
+            if roles.task is None and classes is None:
+                labels.reject_numeric(roles.label, found.class_names)
     for role, name in roles.of_nodes.items():
         words = role
         if role == "label" and found.class_names:
             words = f"label: {labels.listed(found.class_names)}"
+        if role == "label" and found.targets is not None:
+            words = "label: a number to predict"
         found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
     if roles.split is not None:
         with _collecting(found):
@@ -425,6 +442,8 @@ def _inspect_edges(
     found.ids = pa.concat_arrays([found.ids, ends.added])
     assert found.y is not None
     found.y = np.concatenate([found.y, np.full(count, labels.UNLABELED)])
+    if found.targets is not None:
+        found.targets = np.concatenate([found.targets, np.full(count, np.nan)])
     if found.parts is not None:
         found.parts = [*found.parts, *[None] * count]
     found.features = [pa.concat_arrays([one, pa.nulls(count, one.type)]) for one in found.features]

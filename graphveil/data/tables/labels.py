@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,11 @@ CLASSES_FROM_LABELS = (
     "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
     "that a node has its label, which classes named beforehand would not"
 )
+
+Task = Literal["classification", "regression"]
+TASKS: tuple[Task, ...] = get_args(Task)
+REGRESSION: Task = "regression"
+_MAX_WHOLE, _MAX_FRACTIONS = 100, 20  # distinct numbers of a label column that may be classes
 
 _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
@@ -67,6 +73,57 @@ def class_codes(
     # One place more than there are names, so that the code -1 stays -1.
     places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
     return places[codes], tuple(order)
+
+
+def reject_numeric(name: str | None, names: Sequence[str]) -> None:
+    """Reject the classes of a label column that holds a numeric quantity, each value of which is a class.
+
+    Raises:
+        GraphError: More than 100 distinct numbers, or more than 20 that are not all whole.
+
+    >>> reject_numeric("age", [str(year) for year in range(100)])
+    >>> reject_numeric("price", [f"{cents}.5" for cents in range(21)])
+    Traceback (most recent call last):
+    graphveil.errors.GraphError: column 'price' holds more than 20 distinct numbers, ...
+    """
+    if not all(_NUMBER.fullmatch(one) for one in names):
+        return
+    most = _MAX_WHOLE if all(_WHOLE.fullmatch(one) for one in names) else _MAX_FRACTIONS
+    if len(names) > most:
+        raise GraphError(
+            f"column {name!r} holds more than {most} distinct numbers, and each would be a class. Predict "
+            "the number with task='regression' (--task regression). If they are class numbers, confirm it "
+            "with task='classification' (--task classification)"
+        )
+
+
+def numeric_targets(
+    table: Table, name: str | None, null_values: Sequence[str], decimal: str
+) -> npt.NDArray[np.float64]:
+    """Return the number of every node, NaN if it has none. Text has this decimal separator.
+
+    Raises:
+        GraphError: Column that does not hold numbers.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name is None:
+        return np.full(table.num_rows, np.nan)
+    column = files.without_words(_labels(files.column(table, name), name), null_values)
+    try:
+        if pa.types.is_large_string(column.type):
+            column = pc.utf8_trim_whitespace(column)
+            column = pc.replace_substring(column, decimal, ".")
+        numbers = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise GraphError(
+            f"column {name!r} does not hold a number in every row, which task='regression' needs; name a "
+            "numeric column (--label), or leave the task out to predict classes"
+        ) from None
+    if np.isinf(numbers).any():
+        raise GraphError(f"column {name!r} holds infinite numbers; leave such fields empty")
+    return numbers
 
 
 def _labels(column: Column, name: str) -> Column:

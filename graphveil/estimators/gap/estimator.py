@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.gap.attention import SIMILARITY
 from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapConfig, NodeLevelGap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
-from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
+from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.nn.layers import COMBINATIONS
@@ -104,6 +105,7 @@ class GAP(NetworkKeywords, Estimator):
     """
 
     method: ClassVar[str] = "gap"
+    predicts_numbers: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     needs_out_degree_bound: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
@@ -128,6 +130,11 @@ class GAP(NetworkKeywords, Estimator):
     def _build_method(self) -> EdgeLevelGap | NodeLevelGap:
         privacy_config = self.privacy_config
         training_config = TrainingConfig.from_keywords(self, privacy_config)
+        check_selection(self, self.task)
+        if self.task == REGRESSION and self.weights != "one":
+            raise ConfigError(
+                f"weights={self.weights!r} of edges are for classes; use weights='one' with task='regression'"
+            )
         shape = self._shape(privacy_config, training_config)
         edge_weighting = EdgeWeighting.from_config(
             self.weights,
@@ -152,12 +159,14 @@ class GAP(NetworkKeywords, Estimator):
             return EdgeLevelGap(
                 name=self.method,
                 privacy_config=privacy_config,
+                head=self._task_head,
                 gap=gap,
                 attention=attention,
             )
         return NodeLevelGap(
             name=self.method,
             privacy_config=privacy_config,
+            head=self._task_head,
             gap=gap,
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,

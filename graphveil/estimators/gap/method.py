@@ -54,6 +54,7 @@ from graphveil.release import (
 )
 from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import hops as equal_hops
+from graphveil.training.heads import TaskHead
 from graphveil.training.null_records import finite_rows
 
 NODE_LEVEL_PAPER_DEVIATIONS = (
@@ -98,7 +99,8 @@ class GapConfig:
                 network.eval()
         names = NETWORK if weighting is not None and weighting.learned_from_edges else ()
         attention = {name: state[f"attention.{name}"] for name in names}
-        return TrainedGap(method, Aggregation(self, encoder, weight_network, attention), classifier, sizes)
+        aggregation = Aggregation(self, encoder, weight_network, attention)
+        return TrainedGap(method, aggregation, classifier, sizes, method.head.restored(state))
 
     def classifier_of(self, views: Sequence[Tensor], network: Classifier) -> Callable[[Tensor], Tensor]:
         """Return a function from node indices to the classifier's logits."""
@@ -190,12 +192,13 @@ class TrainedGap(TrainedModel):
     aggregation: Aggregation
     classifier: Classifier
     sizes: PublicSizes
+    head: TaskHead
 
     @torch.no_grad()
     def proba(self, views: Sequence[Tensor]) -> Tensor:
-        """Return probabilities from the classifier's inputs."""
+        """Return the head's outputs, such as probabilities, from the classifier's inputs."""
         logits: Tensor = self.classifier([FixedRows(view) for view in views])
-        return finite_rows(logits).softmax(dim=1).cpu()
+        return self.head.proba(finite_rows(logits)).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the hops alone, with the noise of the fit; nothing is trained on another graph."""
@@ -239,12 +242,16 @@ class TrainedGap(TrainedModel):
         part = self.aggregation
         networks = {"encoder": part.encoder, "classifier": self.classifier, "tower": part.weight_network}
         attention = {f"attention.{name}": value for name, value in part.attention.items()}
-        return attention | {
-            f"{name}.{key}": value
-            for name, network in networks.items()
-            if network is not None
-            for key, value in network.state_dict().items()
-        }
+        return (
+            self.head.state()
+            | attention
+            | {
+                f"{name}.{key}": value
+                for name, network in networks.items()
+                if network is not None
+                for key, value in network.state_dict().items()
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -321,10 +328,10 @@ class EdgeLevelGap(Method):
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train the encoder, query the hops, and train the classifier on the aggregates."""
-        gap = self.gap
+        gap, head = self.gap, self.head.fitted(graph)
         release = None if session.plan is None else session.open(graph)  # recorded before any work
         with session.stage("encoder"):
-            aggregation = Aggregation(gap, self._encoder(graph, session))
+            aggregation = Aggregation(gap, self._encoder(graph, session, head))
             # Stored in the workspace: a resumed release needs bit-identical inputs.
             rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
             if gap.edge_weighting is not None:
@@ -352,8 +359,9 @@ class EdgeLevelGap(Method):
                 generator=generator,
                 objective=self.objective,
                 every=not self.samples,
+                head=head,
             )
-        trained = TrainedGap(self, aggregation, classifier, self.sizes_of(graph))
+        trained = TrainedGap(self, aggregation, classifier, self.sizes_of(graph), head)
         released = {} if session.plan is None else named_aggregates(aggregates)
         return FitResult(trained=trained, proba=trained.proba(views), released=released)
 
@@ -361,7 +369,7 @@ class EdgeLevelGap(Method):
         """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
-    def _encoder(self, graph: Graph, session: Session) -> Encoder | None:
+    def _encoder(self, graph: Graph, session: Session, head: TaskHead) -> Encoder | None:
         if not self.gap.shape.encoder_layers:
             return None
         generator = session.streams.torch("encoder")
@@ -377,6 +385,7 @@ class EdgeLevelGap(Method):
             generator=generator,
             objective=self.objective,
             every=not self.samples,
+            head=head,
         )
         return encoder
 
@@ -494,8 +503,9 @@ class NodeLevelGap(Method):
                 stage="classifier",
                 selection=gap.training_config.selection,
                 final=True,
+                head=self.head,
             )
-        trained = TrainedGap(self, aggregation, classifier, sizes)
+        trained = TrainedGap(self, aggregation, classifier, sizes, self.head)
         proba, found = trained.proba(views), NO_METRICS
         if self.privacy_config.private_metrics:
             found = release_metrics(release, proba, graph, session)
@@ -528,6 +538,7 @@ class NodeLevelGap(Method):
             session,
             stage="encoder",
             selection=self.gap.training_config.selection,
+            head=self.head,
         )
         return encoder
 

@@ -141,6 +141,11 @@ class HopTransform:
         """Return the next hop's input from a node's own embedding and its noisy aggregates."""
         if self.paper:
             return plain_unit(aggregates[-1])
+        if self.on_records and encoder is not None and encoder.outputs == 1:
+            value, direction = encoder.number_message(
+                rows, [scaled_by_norm(answer, std) for answer in aggregates]
+            )
+            return self.unit(direction[None]) * value  # a factor of at most one does not increase a norm
         if self.on_records and encoder is not None:
             return self.unit(encoder.message(rows, [scaled_by_norm(answer, std) for answer in aggregates]))
         return shrink_unit(aggregates[-1], std)

@@ -6,12 +6,14 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from graphveil._util import checks
+from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.gnn.multi_hop import MultiHopGNN, TrainedMultiHopGNN
 from graphveil.estimators.gnn.one_hop import OneHopGNN, TrainedOneHopGNN
 from graphveil.estimators.own.code import Factory, check_factory
+from graphveil.estimators.requirements import REGRESSION_METHODS
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.privacy.events import MAX_ROOTS
 from graphveil.release.steps.tree_steps import Reach
@@ -117,6 +119,7 @@ class PrivateGNN(Estimator):
     """
 
     method: ClassVar[str] = "gnn"
+    predicts_numbers: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
     module: Factory | str = ""
@@ -153,6 +156,11 @@ class PrivateGNN(Estimator):
         if self.neighborhood == "neighbors":
             self._check_multi_hop()
             return
+        if self.task == REGRESSION:
+            raise ConfigError(
+                "gnn publishes codes of classes between nodes, which a number does not have. "
+                f"task='regression' is supported by {REGRESSION_METHODS} (--set neighborhood=neighbors)"
+            )
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
                 f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
@@ -232,6 +240,7 @@ class PrivateGNN(Estimator):
             return MultiHopGNN(
                 name=self.method,
                 privacy_config=privacy_config,
+                head=self._task_head,
                 module=self.module,
                 schedule=schedule,
                 layers=self.layers,

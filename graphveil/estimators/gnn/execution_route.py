@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import random_tree, training_error_message
+from graphveil.training.clipped_sums import probe_labels
 from graphveil.training.ego_graphs import (
     EgoGraphClippedSum,
     Route,
@@ -79,7 +80,7 @@ def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tenso
     try:
         route, _, dtype = choose_route(module, inputs, classes)
         x, edges = random_full_trees(parents, inputs, torch.float64)
-        labels, records = torch.arange(len(x)) % classes, StoredEgoGraphs(x, edges, parents)
+        labels, records = probe_labels(len(x), classes), StoredEgoGraphs(x, edges, parents)
         with synthetic_records():
             gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype)
             gradients.add(torch.arange(2), 1.0)
@@ -105,7 +106,7 @@ def _probed(
     records = StoredEgoGraphs(x, edges)
     with torch.random.fork_rng(devices=[]), synthetic_records():
         gradients = EgoGraphClippedSum(
-            module, records, torch.arange(_STARS) % classes, route=route, dtype=dtype
+            module, records, probe_labels(_STARS, classes), route=route, dtype=dtype
         )
         gradients.add(torch.arange(_STARS), 1.0)
         logits = ego_graph_logits(module, records, _STARS, classes, route=route)

@@ -64,7 +64,7 @@ def fit_on_ego_graphs(
         network: Module whose parameters are trained.
         module: Module to execute: the network, or a module that contains it and adds no parameters.
         records: Ego graphs of the training nodes.
-        labels: Their classes; -1 for a null record.
+        labels: Their classes, or numbers; -1 or NaN for a null record.
         widths: Number of inputs per node, and number of classes.
         training: Steps in the plan of the release.
         release: Open release with the steps as its next query.

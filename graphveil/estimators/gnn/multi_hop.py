@@ -200,7 +200,7 @@ class MultiHopGNN(Method):
             nodes = training_members(graph).nonzero()[:, 0]
             a_pass = max(1, training.steps // training.schedule.epochs)
             inputs = MultiHopInputs(graph.x, nodes, trees, a_pass)
-            targets = self.objective.clipped_targets(graph)[nodes]
+            targets = self.objective.clipped_targets(graph, self.head)[nodes]
             fit_on_ego_graphs(module, module, inputs, targets, widths, training, release, session)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}

@@ -25,6 +25,8 @@ from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, re
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.training import PrivateSchedule, clipped_sum
+from graphveil.training.clipped_sums import probe_labels
+from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.null_records import synthetic_records
 from graphveil.training.per_sample import per_record_logits
 
@@ -84,7 +86,8 @@ class NodeLevelModule(Method):
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
             nodes = members(graph, "train")
-            x, labels = to_dense(rows(graph.x, nodes)), self.objective.clipped_targets(graph)[nodes]
+            x = to_dense(rows(graph.x, nodes))
+            labels = self.objective.clipped_targets(graph, self.head)[nodes]
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,
@@ -94,7 +97,7 @@ class NodeLevelModule(Method):
                 session,
                 fingerprint=(_fingerprint(module, sizes),),
             )
-        trained = TrainedModule(module, sizes.classes)
+        trained = TrainedModule(module, sizes.classes, self.head)
         proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
             found = release_metrics(release, proba, graph, session)
@@ -108,7 +111,7 @@ class NodeLevelModule(Method):
         check_registered(self.module)
         module = self.build_module(sizes, PublicStreams(0))
         module.load_state_dict(state)
-        return TrainedModule(module, sizes.classes)
+        return TrainedModule(module, sizes.classes, self.head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,28 +120,32 @@ class TrainedModule(FeatureModel):
 
     module: nn.Module
     classes: int
+    head: TaskHead = MULTICLASS
 
     def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C), each record evaluated on its own."""
-        return _proba(self.module, graph.x, self.classes)
+        return self.head.proba(_logits(self.module, graph.x, self.classes)).to(torch.float32)
 
     def state(self) -> State:
         """Return the parameters."""
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
 
-def _proba(module: nn.Module, x: Features, classes: int) -> Tensor:
-    found = [per_record_logits(module, part, classes) for part in torch.split(to_dense(x), _AT_ONCE)]
-    return torch.cat(found).softmax(dim=1).to(torch.float32)
+def _logits(module: nn.Module, x: Features, classes: int) -> Tensor:
+    return torch.cat(
+        [per_record_logits(module, part, classes) for part in torch.split(to_dense(x), _AT_ONCE)]
+    )
 
 
 def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
     """Return the module's outputs on fixed random records, which the noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.random.fork_rng(devices=[]), synthetic_records():
-        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes)
+        gradients = clipped_sum(module, x, probe_labels(_PROBES, sizes.classes))
         gradients.add(torch.arange(_PROBES), 1.0)
-        return torch.cat([gradients.sums, _proba(module, x, sizes.classes).flatten().double()])
+        logits = _logits(module, x, sizes.classes)
+        found = logits if sizes.classes == 1 else logits.softmax(dim=1).to(torch.float32).double()
+        return torch.cat([gradients.sums, found.flatten()])
 
 
 @dataclass(kw_only=True, eq=False)
@@ -179,6 +186,7 @@ class PrivateModule(Estimator):
     """
 
     method: ClassVar[str] = "module"
+    predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
@@ -212,6 +220,7 @@ class PrivateModule(Estimator):
         return NodeLevelModule(
             name=self.method,
             privacy_config=privacy_config,
+            head=self._task_head,
             module=self.module,
             schedule=schedule,
         )

@@ -137,7 +137,7 @@ def fit_dpsgd(
         network: Network, trained in place; it has the last parameters afterwards.
         inputs: Inputs of all nodes, or blocks of columns.
         graph: Public members of the training set.
-        targets: Classes of all nodes (N), or targets (N, C).
+        targets: Classes or numbers of all nodes (N), or targets (N, C).
         training: Steps of this stage in the plan of the release.
         release: Open release with the steps as its next query.
         context: Progress and workspace.

@@ -17,6 +17,7 @@ from graphveil.estimators.training.record_plan import RecordPlan, choose_candida
 from graphveil.privacy import Event, compose, renyi
 from graphveil.privacy.gaussian import require_delta
 from graphveil.release import Release, ReleasePlan, calibrate_plan
+from graphveil.training.heads import MULTICLASS, TaskHead
 
 _CANDIDATES = 10  # number of checkpoints of a private selection
 
@@ -79,6 +80,7 @@ def fit_node_level(
     stage: str,
     selection: CheckpointSelection,
     final: bool = False,
+    head: TaskHead = MULTICLASS,
 ) -> None:
     """Train a network as the release's next query, and load the selected parameters.
 
@@ -94,9 +96,10 @@ def fit_node_level(
         stage: Name for checkpoints and progress.
         selection: Rule that selects a checkpoint.
         final: Whether it is the network that predicts.
+        head: Meaning of logits, and the labels to learn.
     """
     count = selection.candidates(training, final=final)
-    targets = objective.clipped_targets(graph)
+    targets = objective.clipped_targets(graph, head)
     states = fit_dpsgd(stage, network, inputs, graph, targets, training, release, session, candidates=count)
     nodes = members(graph, "val")
     if count == 1 or not len(nodes):

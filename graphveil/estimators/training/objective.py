@@ -12,6 +12,7 @@ from torch.nn.functional import nll_loss, one_hot
 from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
+from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import METRICS, RANKING_METRICS, metric_value
 
 BALANCED = "balanced"
@@ -105,14 +106,16 @@ class Objective:
         known = (graph.y >= 0)[:, None]
         return torch.where(known, one_hot(graph.y.clamp_min(0), graph.num_classes) * weights, 0.0)
 
-    def clipped_targets(self, graph: Graph) -> Tensor:
+    def clipped_targets(self, graph: Graph, head: TaskHead = MULTICLASS) -> Tensor:
         """Return ``targets`` with weights divided by the largest, for gradients that are clipped.
+
+        Without class weights they are the labels of the head, such as numbers.
 
         A weight multiplies a record's gradient before it is clipped, so the clipping norm bounds it whatever
         the weight. A weight above one would therefore have no effect on a gradient of the clipping norm.
         """
         weights = self.weights(graph)
-        return self.targets(graph) if weights is None else self.targets(graph) / weights.max()
+        return head.labels(graph) if weights is None else self.targets(graph) / weights.max()
 
     def check_graph(self, graph: Graph) -> None:
         """Reject unknown classes, and validation labels for which the metric is not defined.
