@@ -1,7 +1,7 @@
 """Measure rankings on imbalanced binary graphs: ROC-AUC and average precision of test nodes.
 
-    python benchmarks/binary.py --out benchmarks/results/binary.csv [--datasets twitch/DE]
-    python benchmarks/binary.py --out benchmarks/results/binary.csv --summarize
+    python benchmarks/binary.py --out benchmarks/binary.csv [--datasets twitch/DE]
+    python benchmarks/binary.py --out benchmarks/binary.csv --summarize
 
 Every method has its default settings. Rows that the file already has are not measured again. The summary
 prints means over seeds and 95 % Student intervals.

@@ -1,6 +1,6 @@
 """Errors of predicted numbers: views of Twitch streamers, next to the no-graph baseline.
 
-    python benchmarks/regression.py                    writes benchmarks/results/regression.csv
+    python benchmarks/regression.py                    writes benchmarks/regression.csv
     python benchmarks/regression.py --summarize        prints the table of the documentation
 
 The target is log10(1 + views) of a streamer, whose public range is 0 to 9. The split of recipe `gap` differs
@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 import graphveil as gv
 from graphveil.data import RECIPES
 
-RESULTS = Path(__file__).parent / "results" / "regression.csv"
+RESULTS = Path(__file__).with_name("regression.csv")
 RANGE, SEEDS, EPSILONS = (0.0, 9.0), (0, 1, 2), (1.0, 4.0, 8.0)
 DATA = Path(os.environ.get("GRAPHVEIL_DATA", "~/.graphveil/data")).expanduser()
 HEAD = ("dataset", "method", "unit", "epsilon", "seed", "r2", "mae", "rmse")

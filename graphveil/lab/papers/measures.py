@@ -199,7 +199,7 @@ def measure_membership(work: Work, paths: MeasurementPaths) -> Measurement:
     from graphveil.lab.attacks.membership import SHADOW_MLP
 
     graph, model = _fitted(work, paths)
-    report = attack_membership(model, graph, MembershipSettings(seed=work.seed))
+    report = attack_membership(model, graph, MembershipSettings(per_class=1000, seed=work.seed))
     values = {"auc": report.attackers[SHADOW_MLP].auc, TEST: model.score(graph)}
     return Measurement.from_guarantee(values, model.guarantee)
 
