@@ -490,6 +490,7 @@ def poisoning(cell: Record) -> Record:
 def _collection(labels: str, seed: int) -> PoisonedCollection:
     graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
+    settings |= {"posterior_steps": 0, "select": "paper"}
     budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
     model = gv.LPGNN(unit="local-attributes", labels=labels, **budget, **settings, epochs=150)
     return PoisonedCollection.from_model(model, graph)

@@ -37,6 +37,7 @@ from safetensors.torch import load_file
 
 import graphveil as gv
 from graphveil.artifacts.release_folder import OTHER_FRAMEWORK_FILES
+from graphveil.local.network_learner import PAPER_SETTINGS
 
 NODES, CLASSES, FAILED = 240, 3, "failed:"
 Parts = dict[str, str]
@@ -179,7 +180,11 @@ class Case:
         if self.unit == "edge-subset":
             budget = {"epsilon": 4.0}  # delta is a setting of the mechanism
         noise = {} if self.unit == "none" else {"unsafe_noise_seed": 11}
-        given = {"seed": 7, **noise, **budget, **self.options}
+        # The settings that the digests were first written with.
+        settings = {} if self.method not in ("lpgnn", "simgat") else dict(PAPER_SETTINGS)
+        if self.method == "simgat":
+            settings["x_steps"] = 1
+        given = {"seed": 7, **noise, **budget, **settings, **self.options}
         return gv.METHODS[self.method](unit=self.unit, **given).fit(graph), graph
 
 

@@ -357,6 +357,9 @@ def measured(
         learning_rate=0.01,
         weight_decay=1e-3,
         dropout=0.5,
+        posterior_steps=0,
+        select="paper",
+        labels="rr",
         seed=cell.seed,
         unsafe_noise_seed=cell.seed,  # pairs share their noise; no guarantee is needed here
     )

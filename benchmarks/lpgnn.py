@@ -38,6 +38,7 @@ from scipy import stats
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.local.label_posterior import LabelPosterior
 from graphveil.local.lpgnn import LPGNN
+from graphveil.local.network_learner import PAPER_SETTINGS
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}
@@ -222,7 +223,14 @@ def run(options: argparse.Namespace) -> None:
 
 def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
     """Return the test accuracy and the CPU seconds of one run."""
-    settings = {"unit": "local-attributes", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
+    paper = PAPER_SETTINGS if cell.method is LPGNN else {}
+    settings = {
+        "unit": "local-attributes",
+        "seed": seed,
+        "unsafe_noise_seed": seed,
+        **paper,
+        **cell.parameters,
+    }
     baseline = cell.experiment == "baseline"
     collected = LPGNN(**{**settings, "epochs": 1}).fit(graph) if baseline else None  # for its LDP reports
     started = time.process_time()

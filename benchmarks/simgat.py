@@ -45,7 +45,14 @@ HOPS = (2, 4, 8, 16)
 LEVEL = 0.05
 BASIS = "unit 'local-attributes' leaves edges public"
 # LPGNN's best ones at (eps_x, eps_y) = (1, inf), the same for all data sets and for both sides
-LEARNING = {"learning_rate": 0.01, "weight_decay": 0.01, "dropout": 0.75}
+LEARNING = {
+    "learning_rate": 0.01,
+    "weight_decay": 0.01,
+    "dropout": 0.75,
+    "posterior_steps": 0,
+    "select": "paper",
+    "labels": "rr",
+}
 PROBES = 256
 
 

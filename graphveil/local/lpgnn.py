@@ -4,10 +4,11 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from graphveil.estimators.base import Estimator
+from graphveil.estimators.fitted import FittedAttribute
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod
 from graphveil.local.network_learner import KPropConfig, LpgnnKeywords, NetworkLearner
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords, Labels
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,6 +48,10 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estim
 
     method: ClassVar[str] = "lpgnn"
 
+    labels: Labels = "subset"
+
+    selected_ = FittedAttribute[dict[str, int | str]](lambda fit: dict(fit.learned.get("selected", {})), dict)
+
     def no_graph_baseline(self) -> "LPGNN":
         """Return the unfitted no-graph baseline: an MLP on each node's own X' and Y'.
 
@@ -73,5 +78,5 @@ def baseline_of(model: Estimator) -> LPGNN:
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
     no_hops = {"backbone": "mlp", "x_steps": 0, "y_steps": 0, "forward_correction": True}
-    no_posterior = {"posterior_steps": 0, "prior": "diffusion", "posterior_use": "product"}
+    no_posterior = {"posterior_steps": 0, "prior": None, "posterior_use": None}
     return LPGNN(**{**kept, **no_hops, **no_posterior})

@@ -6,10 +6,11 @@ of the other nodes are kept.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -32,7 +33,14 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
 from graphveil.local.local_method import Learner, LocalMethod, TrainedOnReports
-from graphveil.local.noisy_labels import SELECT, NoisyLabels, Select, fit_noisy_labels, log_posterior
+from graphveil.local.noisy_labels import (
+    SELECT,
+    NoisyLabels,
+    Select,
+    fit_noisy_labels,
+    log_posterior,
+    reported_shares,
+)
 from graphveil.local.posterior_mixture import (
     PRIORS,
     GraphContext,
@@ -54,8 +62,24 @@ from graphveil.propagation import KProp, Propagation
 from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated
 from graphveil.training import EpochRecord, TrainingSchedule
 
-PosteriorUse = Literal["product", "evidence"]
-POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence")
+PosteriorUse = Literal["product", "evidence", "validation"]
+POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence", "validation")
+Steps = int | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
+CANDIDATE_STEPS = ((2, 1), (4, 2), (16, 8))  # (x_steps, y_steps) for "auto": few, some and many hops
+EXACT_CANDIDATE_STEPS = ((2, 0), (4, 0), (16, 0))  # the same if labels are exact
+SPARSE_DEGREE = 8.0  # mean degree up to which a graph is sparse, for "auto"
+_SELECTED_STEPS = "selected_x_steps"
+PAPER_SETTINGS: Mapping[str, Any] = {  # settings of the paper, for reproductions
+    "x_steps": 4,
+    "y_steps": 4,
+    "posterior_steps": 0,
+    "labels": "rr",
+    "select": "paper",
+    "epochs": 500,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,8 +87,11 @@ class LpgnnKeywords:
     """Keywords of networks that are trained on randomized records and public edges.
 
     Args:
-        x_steps: K_x, the number of hops that average features.
+        x_steps: K_x, the number of hops that average features. ``"auto"`` trains with few, some and many hops
+            and keeps the network with the smallest loss on randomized validation labels, which the training
+            does not use.
         y_steps: K_y, the number of hops that average labels; 0 learns each node's own reported label.
+            ``"auto"`` selects it with ``x_steps``, and is 0 if labels are not randomized.
         aggregator: A^: ``"gcn"`` or ``"mean"``.
         self_loops: Whether A^ has self-loops.
         isolated: A node without neighbors gets ``"zero"`` from A^, or keeps its own row (``"keep"``).
@@ -74,14 +101,20 @@ class LpgnnKeywords:
             A public parameter, because it cannot be estimated from the reports. It is part of T. A wrong
             value reduces accuracy and does not affect the guarantee.
         posterior_steps: If above 0, multiply the network's probabilities by a posterior from the reported
-            labels around each node, over this many hops: 16 for sparse graphs, 8 for denser ones.
+            labels around each node, over this many hops. ``"auto"`` is 16 up to a mean degree of 8, else 8.
         prior: Candidates for that posterior. ``"diffusion"`` uses diffusion and direct neighbors.
             ``"mixture"`` adds belief propagation and communities, as in ``LabelPosterior``. ``"robust"`` also
-            corrects class shares for malicious clients (poisoning).
+            corrects class shares for malicious clients (poisoning). None is ``"mixture"`` if
+            ``posterior_steps="auto"`` and the mean degree is at most 8, else ``"diffusion"``.
         posterior_use: ``"product"`` multiplies both. ``"evidence"`` selects the network, the posterior or the
             product by the likelihood of held-out reported labels. This trains a network for each of 3 folds.
+            ``"validation"`` holds out the validation labels only, and trains no further network. It predicts
+            class shares if nothing predicts these labels better. None is ``"validation"`` if
+            ``posterior_steps="auto"``, else ``"product"``.
         select: Which epoch is kept. ``"paper"`` requires all metrics on noisy labels to improve, within their
             theoretical bounds. ``"likelihood"`` takes the smallest loss on randomized validation labels.
+            ``"calibrated"`` takes the smallest loss after calibration, because averages of labels make
+            predictions overconfident.
         hidden: Width of the hidden layer (of each of four heads, for ``"gat"``).
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
         dropout: Share of hidden entries that are dropped in training.
@@ -90,24 +123,35 @@ class LpgnnKeywords:
         weight_decay: L2 penalty on the parameters.
     """
 
-    x_steps: int = 4
-    y_steps: int = 4
+    x_steps: Steps = AUTO
+    y_steps: Steps = AUTO
     aggregator: Aggregator = "gcn"
     self_loops: bool = False
     isolated: Isolated = "zero"
     backbone: str = "sage"
     forward_correction: bool = True
     missing_labels: float = 0.0
-    posterior_steps: int = 0
-    prior: Prior = "diffusion"
-    posterior_use: PosteriorUse = "product"
-    select: Select = "paper"
+    posterior_steps: Steps = AUTO
+    prior: Prior | None = None
+    posterior_use: PosteriorUse | None = None
+    select: Select = "calibrated"
     hidden: int = 16
     activation: str = "selu"
-    dropout: float = 0.0
-    epochs: int = 500
+    dropout: float = 0.5
+    epochs: int = 100
     learning_rate: float = 0.01
-    weight_decay: float = 0.0
+    weight_decay: float = 0.01
+
+
+def _check_steps(**named: Steps) -> None:
+    """Require numbers of hops, or ``"auto"``."""
+    for name, value in named.items():
+        if isinstance(value, str) and value != AUTO:
+            raise ConfigError(
+                f"{name}={value!r} must be 'auto' or a whole number of at least 0, such as {name}=4"
+            )
+        if not isinstance(value, str):
+            checks.integer_at_least(0, **{name: value})
 
 
 class PropagationConfig(ABC):
@@ -116,6 +160,19 @@ class PropagationConfig(ABC):
     @abstractmethod
     def along(self, graph: Graph, session: Session) -> Propagation:
         """Return the map of a graph."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> Steps:
+        """The number of hops, or ``"auto"``."""
+
+    @abstractmethod
+    def with_steps(self, steps: int) -> Self:
+        """Return the configuration with this number of hops."""
+
+    def candidates(self, graph: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
+        """Return the map of a graph for each number of hops."""
+        return [self.with_steps(each).along(graph, session) for each in steps]
 
     def check(self) -> None:  # noqa: B027  # most need no optional package
         """Reject a map that cannot be computed on this machine."""
@@ -129,17 +186,17 @@ class KPropConfig(PropagationConfig):
     2
     """
 
-    steps: int
+    steps: Steps = AUTO
     aggregator: Aggregator
     self_loops: bool
     isolated: Isolated
 
     @classmethod
-    def from_keywords(cls, given: LpgnnKeywords, steps: int) -> "KPropConfig":
+    def from_keywords(cls, given: LpgnnKeywords, steps: Steps) -> "KPropConfig":
         """Check the keywords and return the configuration for ``steps`` hops."""
         checks.one_of(AGGREGATORS, aggregator=given.aggregator)
         checks.one_of(ISOLATED, isolated=given.isolated)
-        checks.integer_at_least(0, x_steps=given.x_steps, y_steps=given.y_steps)
+        _check_steps(x_steps=given.x_steps, y_steps=given.y_steps)
         return cls(
             steps=steps, aggregator=given.aggregator, self_loops=given.self_loops, isolated=given.isolated
         )
@@ -148,8 +205,13 @@ class KPropConfig(PropagationConfig):
         """Return the hops on the edges of a graph."""
         return self.hops(graph.adjacency)
 
+    def with_steps(self, steps: int) -> Self:
+        """Return the configuration with this number of hops."""
+        return replace(self, steps=steps)
+
     def hops(self, adjacency: Adjacency) -> KProp:
         """Return the hops on the given edges."""
+        assert isinstance(self.steps, int)  # selected by ``NetworkLearner.fit``
         return KProp(
             adjacency=adjacency,
             steps=self.steps,
@@ -165,40 +227,43 @@ class NetworkLearner(Learner):
 
     Args:
         propagation: Propagation of features.
-        smoothing: Propagation of labels; None for none.
+        smoothing: Propagation of labels.
         schedule: Epochs, learning rate and weight decay.
 
     Further fields are those of ``LpgnnKeywords``.
     """
 
     propagation: PropagationConfig
-    smoothing: KPropConfig | None
+    smoothing: KPropConfig
     backbone: str
     hidden: int
     activation: str
     dropout: float
     forward_correction: bool
-    posterior_steps: int
-    prior: Prior
-    posterior_use: PosteriorUse
+    posterior_steps: Steps
+    prior: Prior | None
+    posterior_use: PosteriorUse | None
     select: Select
     schedule: TrainingSchedule
 
     @classmethod
     def from_keywords(cls, given: LpgnnKeywords, propagation: PropagationConfig) -> "NetworkLearner":
         """Check the keywords, and return the learner for a propagation of features."""
-        smoothing = KPropConfig.from_keywords(given, given.y_steps) if given.y_steps else None
+        smoothing = KPropConfig.from_keywords(given, given.y_steps)
         checks.one_of(tuple(BACKBONES), backbone=given.backbone)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.one_of(SELECT, select=given.select)
-        checks.one_of(tuple(PRIORS), prior=given.prior)
-        checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
-        if not given.posterior_steps and (given.prior, given.posterior_use) != ("diffusion", "product"):
+        if given.prior is not None:
+            checks.one_of(tuple(PRIORS), prior=given.prior)
+        if given.posterior_use is not None:
+            checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
+        _check_steps(posterior_steps=given.posterior_steps)
+        plain = given.prior in (None, "diffusion") and given.posterior_use in (None, "product")
+        if not given.posterior_steps and not plain:
             raise ConfigError(
-                "around and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
+                "prior and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
                 "set it (16 for sparse graphs, 8 for denser ones), or drop them"
             )
-        checks.integer_at_least(0, posterior_steps=given.posterior_steps)
         checks.width(hidden=given.hidden)
         checks.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
         return cls(
@@ -231,33 +296,90 @@ class NetworkLearner(Learner):
 
     def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
         """Randomize records, propagate the estimated features, and train on them."""
+        learners = self.candidates(method, graph)
+        steps = [learner.propagation.steps for learner in learners]
         # Before records are charged, because the map may be impossible to compute.
-        propagation = self.propagation.along(graph, session)
+        propagations = self.propagation.candidates(graph, session, [each for each in steps if each != AUTO])
         with session.stage("randomize"):
             collected = method.collected(graph, session)
         records = collected.records
-        with session.stage("aggregate"):
-            inputs = propagated(records.features, propagation)
-        noisy = self.noisy(method, graph, records.labels)
-        with session.stage("classifier"):
-            network, history = self._trained(method, graph, inputs, noisy, session)
-        session.record("classifier", history)
+        trained = list[_TrainedCandidate]()
+        for learner, propagation in zip(learners, propagations, strict=True):
+            with session.stage("aggregate"):
+                inputs = propagated(records.features, propagation)
+            noisy = learner.noisy(method, graph, records.labels)
+            noisy = replace(noisy, holds_out=len(learners) > 1 or learner.posterior_use == "validation")
+            with session.stage("classifier"):
+                network, history = learner._trained(method, graph, inputs, noisy, session)
+            trained.append(_TrainedCandidate(learner, inputs, noisy, network, history))
+        best = min(trained, key=_TrainedCandidate.val_loss)
+        session.record("classifier", best.history)
         with torch.no_grad():
-            alone: Tensor = network(inputs).softmax(dim=1)
-        rule: PredictionRule = "product"
-        if self.posterior_use == "evidence":
-            with session.stage("evidence"):
-                rule = self._choose_rule(method, graph, inputs, noisy, session)
+            alone: Tensor = best.network(best.inputs).softmax(dim=1)
+        with session.stage("evidence"):
+            rule, proba = best.learner._predicted(method, graph, best, alone, session)
         agreement = {
-            part: noisy.agreement(alone, reported_nodes(graph, records.labels, part))
+            part: best.noisy.agreement(alone, reported_nodes(graph, records.labels, part))
             for part in ("train", "val")
         }
+        found = {
+            "x_steps": best.learner.propagation.steps,
+            "y_steps": best.learner.smoothing.steps,
+            "rule": rule if best.learner.posterior_steps else "network",
+        }
         return FitResult(
-            trained=TrainedLpgnn(reports=records, method=method, learner=self, network=network, rule=rule),
-            proba=self.apply_posterior(method, alone, graph, records.labels, rule),
+            trained=TrainedLpgnn(
+                reports=records, method=method, learner=best.learner, network=best.network, rule=rule
+            ),
+            proba=proba,
             released={"labels": records.labels} if method.privacy_config.protects else {},
-            learned={"clipped": collected.clipped, "agreement": agreement},
+            learned={"clipped": collected.clipped, "agreement": agreement, "selected": found},
         )
+
+    def candidates(self, method: LocalMethod, graph: Graph) -> list["NetworkLearner"]:
+        """Return the learners to select from, without ``"auto"``; they follow from public edges and sizes."""
+        automatic = self.posterior_steps == AUTO
+        sparse = len(graph.adjacency.indices) <= SPARSE_DEGREE * graph.num_nodes
+        fixed = replace(
+            self,
+            posterior_steps=(16 if sparse else 8) if automatic else self.posterior_steps,
+            prior=self.prior or ("mixture" if automatic and sparse else "diffusion"),
+            posterior_use=self.posterior_use or ("validation" if automatic else "product"),
+        )
+        x, y = self.propagation.steps, self.smoothing.steps
+        known_steps = CANDIDATE_STEPS if method.protects_labels else EXACT_CANDIDATE_STEPS
+        pairs = dict.fromkeys((a if x == AUTO else x, b if y == AUTO else y) for a, b in known_steps)
+        return [
+            replace(
+                fixed,
+                propagation=self.propagation.with_steps(first),
+                smoothing=self.smoothing.with_steps(second),
+            )
+            for first, second in pairs
+        ]
+
+    def _predicted(
+        self,
+        method: LocalMethod,
+        graph: Graph,
+        fitted: "_TrainedCandidate",
+        alone: Tensor,
+        session: Session,
+    ) -> tuple[PredictionRule, Tensor]:
+        """Return the prediction rule and the probabilities of all nodes."""
+        noisy = fitted.noisy
+        if self.posterior_use == "validation" and self.posterior_steps:
+            mixture = self._posterior_mixture(method, graph, noisy)
+            validation, training = (without_labels(noisy, part) for part in (noisy.train, noisy.val))
+            shares = reported_shares(training, method.transition(graph.num_classes))
+            rule = choose_prediction_rule(alone, mixture, validation, shares)
+            if rule != "shares":
+                return rule, combine_predictions(rule, alone, mixture.log_proba)
+            return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
+        rule = "product"
+        if self.posterior_use == "evidence":
+            rule = self._choose_rule(method, graph, fitted.inputs, noisy, session)
+        return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
 
     def _trained(
         self,
@@ -297,7 +419,7 @@ class NetworkLearner(Learner):
 
     def noisy(self, method: LocalMethod, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return the randomized labels of a graph, with the configured correction and smoothing."""
-        smoothing = None if self.smoothing is None else self.smoothing.hops(graph.adjacency)
+        smoothing = self.smoothing.hops(graph.adjacency) if self.smoothing.steps else None
         return method.noisy(graph, labels, corrected=self.forward_correction, smoothing=smoothing)
 
     def apply_posterior(
@@ -306,9 +428,12 @@ class NetworkLearner(Learner):
         """Combine probabilities with the posterior from reported labels, if configured."""
         if not self.posterior_steps or rule == "network":
             return proba
+        assert isinstance(self.posterior_steps, int)  # ``candidates`` has resolved it
         noisy = self.noisy(method, graph, labels)
+        transition = method.transition(graph.num_classes)
+        if rule == "shares":
+            return reported_shares(noisy, transition).repeat(graph.num_nodes, 1)
         if self.prior == "diffusion":
-            transition = method.transition(graph.num_classes)
             posterior = log_posterior(noisy, transition, graph.adjacency, self.posterior_steps)
         else:
             posterior = self._posterior_mixture(method, graph, noisy).log_proba
@@ -316,6 +441,9 @@ class NetworkLearner(Learner):
 
     def _posterior_mixture(self, method: LocalMethod, graph: Graph, noisy: NoisyLabels) -> PosteriorMixture:
         """Return the posterior from reported labels; the seed determines the held-out folds."""
+        assert isinstance(self.posterior_steps, int) and isinstance(
+            self.prior, str
+        )  # ``candidates`` has resolved both
         return mixed_posterior(
             noisy,
             method.transition(graph.num_classes),
@@ -327,10 +455,31 @@ class NetworkLearner(Learner):
 
     def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "TrainedLpgnn":
         """Return the network with the stored parameters; reports are not stored with them."""
+        parameters, learner = dict(state), self
+        if self.propagation.steps == AUTO:
+            steps = int(parameters.pop(_SELECTED_STEPS))
+            learner = replace(self, propagation=self.propagation.with_steps(steps))
         network = self.build(sizes, PublicStreams(0).torch("restore"))
-        network.load_state_dict(state)
+        network.load_state_dict(parameters)
         network.eval()
-        return TrainedLpgnn(reports=None, method=method, learner=self, network=network)
+        return TrainedLpgnn(reports=None, method=method, learner=learner, network=network)
+
+
+@dataclass(frozen=True, eq=False)
+class _TrainedCandidate:
+    """A candidate of ``NetworkLearner.fit`` with its inputs, its reported labels, and its network."""
+
+    learner: NetworkLearner
+    inputs: PropagatedInputs
+    noisy: NoisyLabels
+    network: Backbone
+    history: list[EpochRecord]
+
+    def val_loss(self) -> float:
+        """Return the smallest loss on randomized validation labels; inf if there are none."""
+        return min(
+            (record.val_loss for record in self.history if record.val_loss == record.val_loss), default=inf
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -405,8 +554,13 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
         return logits.softmax(dim=1)
 
     def state(self) -> State:
-        """Return the parameters of the network."""
-        return dict(self.network.state_dict())
+        """Return the parameters of the network, and the selected number of hops."""
+        learner = self.method.learner
+        assert isinstance(learner, NetworkLearner)
+        state = dict(self.network.state_dict())
+        if learner.propagation.steps == AUTO:
+            state[_SELECTED_STEPS] = torch.tensor(int(self.learner.propagation.steps))
+        return state
 
 
 # -- prediction of other graphs ----

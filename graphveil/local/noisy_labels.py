@@ -18,8 +18,9 @@ from graphveil.propagation import KProp, Propagation, SparseMap, propagate
 from graphveil.training import EpochRecord, TrainingSchedule
 from graphveil.training.adam import Adam
 
-Select = Literal["paper", "likelihood"]
-SELECT: tuple[Select, ...] = ("paper", "likelihood")
+Select = Literal["paper", "likelihood", "calibrated"]
+SELECT: tuple[Select, ...] = ("paper", "likelihood", "calibrated")
+_SHARES = 20  # number of shares that are tried for calibration
 _SMALLEST_PROBABILITY = 1e-20
 _TRAIN_EXCESS = 1.05  # tolerance of the bound on the accuracy on noisy training labels
 _MIN_CLASS_SHARE = 0.01  # minimum class share, because the estimate is noisy
@@ -47,6 +48,7 @@ class NoisyLabels:
         transition: T (C, C): row y holds the probabilities that each class is reported for y. None to learn
             noisy labels without correction.
         smoothing: Propagation of labels; None for none.
+        holds_out: Whether targets ignore the reports of ``val``, so that ``val`` can compare configurations.
     """
 
     labels: Tensor
@@ -57,6 +59,7 @@ class NoisyLabels:
     blind: float | None = None
     transition: Tensor | None = None
     smoothing: Propagation | None = None
+    holds_out: bool = False
 
     @cached_property
     def reported(self) -> Tensor:
@@ -91,7 +94,8 @@ class NoisyLabels:
         own = self.labels.reshape(len(self.labels), -1)[self.train, 0]
         if self.smoothing is None:
             return own
-        smooth = self.smoothing.apply(self.reported)[self.train]
+        reported = self.reported.index_fill(0, self.val, 0.0) if self.holds_out else self.reported
+        smooth = self.smoothing.apply(reported)[self.train]
         return torch.where(smooth.abs().sum(dim=1) > 0, smooth.argmax(dim=1), own)
 
     def report_proba(self, proba: Tensor) -> Tensor:
@@ -109,6 +113,14 @@ class NoisyLabels:
             return -(reported + _SMALLEST_PROBABILITY).log().mean()
         weights = self.reported if self.transition is None else self.likelihood
         return -((proba * weights[nodes]).sum(dim=1) + _SMALLEST_PROBABILITY).log().mean()
+
+    def likelihood_ratio(self, proba: Tensor, nodes: Tensor) -> Tensor:
+        """Return the likelihood of the reports of nodes, relative to uniform reports, float32 (nodes).
+
+        ``proba`` has one row of P(y|x) per node, or of P(y'|x) without T.
+        """
+        weights = self.reported / self.base_rate if self.transition is None else self.likelihood
+        return (proba * weights[nodes]).sum(dim=1)
 
     def agreement(self, scores: Tensor, nodes: Tensor) -> float:
         """Return how often the class of the largest score is among the reported classes."""
@@ -139,8 +151,9 @@ class EpochScore:
     def improves_on(self, kept: "EpochScore | None", keep: float, select: Select = "paper") -> bool:
         """Return whether this epoch is better than the best epoch so far.
 
-        ``"likelihood"`` compares only the loss. ``"paper"`` requires all three scores to improve, and no
-        accuracy above the bound without overfitting the noise: p, the probability that a label is kept.
+        ``"likelihood"`` and ``"calibrated"`` compare only the loss. ``"paper"`` requires all three scores to
+        improve, and no accuracy above the bound without overfitting the noise: p, the probability that a
+        label is kept.
 
         >>> first, later = EpochScore(1.2, 0.3, 0.3), EpochScore(1.1, 0.5, 0.4)
         >>> later.improves_on(first, keep=0.6), later.improves_on(first, keep=0.45)
@@ -148,7 +161,7 @@ class EpochScore:
         """
         if kept is None:
             return True
-        if select == "likelihood":
+        if select != "paper":
             return self.val_loss < kept.val_loss
         return (
             self.val_loss < kept.val_loss
@@ -193,7 +206,7 @@ def fit_noisy_labels(
         optimizer.step(rate=schedule.learning_rate)
         hidden = network.first(inputs)  # with the new parameters: scored now, and used by the next step
         train_accuracy = noisy.agreement(logits.detach(), noisy.train)
-        judged = _score_epoch(network, hidden, noisy, train_accuracy)
+        judged = _score_epoch(network, hidden, noisy, train_accuracy, calibrated=select == "calibrated")
         history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
         if judged.improves_on(kept, noisy.keep, select):
             kept, best = judged, {k: v.detach().clone() for k, v in network.state_dict().items()}
@@ -204,13 +217,37 @@ def fit_noisy_labels(
 
 
 @torch.no_grad()
-def _score_epoch(network: Backbone, hidden: Tensor, noisy: NoisyLabels, train_accuracy: float) -> EpochScore:
+def _score_epoch(
+    network: Backbone, hidden: Tensor, noisy: NoisyLabels, train_accuracy: float, *, calibrated: bool
+) -> EpochScore:
     network.eval()
     logits = network.rest(hidden.detach().clone())
     if len(noisy.val) == 0:
         return EpochScore(math.nan, 0.0, train_accuracy)
-    loss = noisy.negative_log_likelihood(logits[noisy.val].softmax(dim=1), noisy.val)
+    proba = logits[noisy.val].softmax(dim=1)
+    loss = noisy.negative_log_likelihood(proba, noisy.val)
+    if calibrated:
+        loss = -calibrated_log_likelihood(noisy.likelihood_ratio(proba, noisy.val)).mean()
     return EpochScore(float(loss), noisy.agreement(logits, noisy.val), train_accuracy)
+
+
+def calibrated_log_likelihood(ratios: Tensor, baseline: Tensor | float = 1.0) -> Tensor:
+    """Return the log-likelihood of reports after calibration of the predictions, float32 (nodes).
+
+    Predictions are mixed with a baseline. The share of the mixture maximizes the likelihood, so that an
+    overconfident prediction is not worse than the baseline.
+
+    Args:
+        ratios: Likelihood of each report by the predictions, relative to a uniform report.
+        baseline: The same by the baseline; 1 for uniform predictions.
+
+    >>> calibrated_log_likelihood(torch.tensor([2.0, 2.0, 0.0])).sum() > 0
+    tensor(True)
+    """
+    shares = torch.linspace(1 / _SHARES, 1, _SHARES)[:, None]
+    mixed = (shares * ratios + (1 - shares) * baseline).clamp(min=_TINY).log()
+    best: Tensor = mixed[mixed.sum(dim=1).argmax()]
+    return best
 
 
 # -- the posterior of a node's class ----
@@ -247,7 +284,7 @@ def log_posterior(
     """
     guess = diffusion_prior(noisy, adjacency, steps)
     if shares is None:
-        shares = class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
+        shares = reported_shares(noisy, transition)
     ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
     neighbors = SparseMap(adjacency.indptr, adjacency.indices.long(), ones).apply(guess)
     source, target = adjacency.edge_index()
@@ -281,6 +318,11 @@ def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
     """
     shares = torch.linalg.solve(transition.t(), reported).clamp(min=_MIN_CLASS_SHARE)
     return torch.div(shares, shares.sum())
+
+
+def reported_shares(noisy: NoisyLabels, transition: Tensor) -> Tensor:
+    """Return class shares that are estimated from all reported labels."""
+    return class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
 
 
 def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:

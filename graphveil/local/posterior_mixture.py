@@ -13,6 +13,7 @@ from torch import Tensor
 from graphveil.data import Adjacency
 from graphveil.local.noisy_labels import (
     NoisyLabels,
+    calibrated_log_likelihood,
     class_shares,
     diffusion_prior,
     log_likelihood,
@@ -26,7 +27,7 @@ from graphveil.local.structure import PublicEdges, communities
 from graphveil.local.structure.public_edges import undirected
 
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
-PredictionRule = Literal["network", "posterior", "product"]
+PredictionRule = Literal["network", "posterior", "product", "shares"]
 PREDICTION_RULES: tuple[PredictionRule, ...] = ("network", "posterior", "product")
 HOMOPHILY_LEVELS = (0.45, 0.65)  # two candidate levels; mixture weights select between them
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -256,8 +257,10 @@ def _held_out_posteriors(
     return whole, without
 
 
-def choose_prediction_rule(network: Tensor, found: PosteriorMixture, noisy: NoisyLabels) -> PredictionRule:
-    """Return what to predict with: the network, the posterior, or their product.
+def choose_prediction_rule(
+    network: Tensor, found: PosteriorMixture, noisy: NoisyLabels, shares: Tensor | None = None
+) -> PredictionRule:
+    """Return what to predict with: the network, the posterior, their product, or class shares.
 
     The criterion is the likelihood of held-out reports,
 
@@ -265,24 +268,32 @@ def choose_prediction_rule(network: Tensor, found: PosteriorMixture, noisy: Nois
 
     Another rule than the posterior needs a gain of more than one standard error and more than one nat. One
     percentage point of accuracy is only a few nats, and the posterior has no network that noise can train
-    badly. A product counts evidence twice that both use; held-out reports show this.
+    badly. A product counts evidence twice that both use; held-out reports show this. A rule that gains at
+    most one nat over class shares has found nothing in the graph, and class shares are the prediction.
 
     Args:
         network: Probabilities (N, C); those of each fold are from a network that was trained without it.
         found: The posterior.
         noisy: Reported labels.
+        shares: Class shares. If given, each prediction is calibrated first, by a mixture with them.
     """
-    labeled = known(noisy.labels)
-    evidence = {
-        rule: (combine_predictions(rule, network, found.held_out) * noisy.likelihood)[labeled]
-        .sum(dim=1)
-        .clamp(min=_TINY)
-        for rule in PREDICTION_RULES
-    }
-    best: PredictionRule = max(PREDICTION_RULES, key=lambda rule: float(evidence[rule].log().sum()))
-    gain = evidence[best].log() - evidence["posterior"].log()
+    labeled, log_evidence = known(noisy.labels), dict[PredictionRule, Tensor]()
+    if not bool(labeled.any()):
+        return "posterior"
+    likelihood = noisy.likelihood[labeled]
+    baseline = None if shares is None else likelihood @ shares
+    for rule in PREDICTION_RULES:
+        proba = combine_predictions(rule, network, found.held_out)[labeled]
+        ratios = (proba * likelihood).sum(dim=1).clamp(min=_TINY)
+        log_evidence[rule] = ratios.log() if baseline is None else calibrated_log_likelihood(ratios, baseline)
+    best: PredictionRule = max(PREDICTION_RULES, key=lambda rule: float(log_evidence[rule].sum()))
+    gain = log_evidence[best] - log_evidence["posterior"]
     error = float(gain.std()) * math.sqrt(len(gain))
-    return best if float(gain.sum()) > max(error, 1.0) else "posterior"
+    chosen: PredictionRule = best if float(gain.sum()) > max(error, 1.0) else "posterior"
+    if baseline is None:
+        return chosen
+    above = {rule: float((log_evidence[rule] - baseline.log()).sum()) for rule in (chosen, best)}
+    return next((rule for rule in above if above[rule] > 1.0), "shares")
 
 
 def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) -> Tensor:

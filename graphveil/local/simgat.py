@@ -1,6 +1,7 @@
 """SimGAT: LPGNN with fewer hops, and an average over structurally similar nodes."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from graphveil._util import checks
@@ -11,8 +12,14 @@ from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod
 from graphveil.local.lpgnn import LPGNN, baseline_of
-from graphveil.local.network_learner import KPropConfig, LpgnnKeywords, NetworkLearner, PropagationConfig
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords
+from graphveil.local.network_learner import (
+    KPropConfig,
+    LpgnnKeywords,
+    NetworkLearner,
+    PropagationConfig,
+    Steps,
+)
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords, Labels
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity, union
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 
@@ -39,7 +46,7 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        x_steps: k', the number of hops before similar nodes are averaged.
+        x_steps: k', the number of hops before similar nodes are averaged; ``"auto"`` as for ``LPGNN``.
         similarity: ``"multihop"``, ``"deepwalk"``, ``"node2vec"`` or ``"factorized"``, with optional
             parameters in brackets: ``"multihop(n=3, delta=0.1)"``. DeepWalk and node2vec need gensim (the
             extra ``simgat``).
@@ -69,7 +76,7 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
 
     method: ClassVar[str] = "simgat"
 
-    x_steps: int = 1
+    labels: Labels = "subset"
     similarity: str = "multihop"
     combine: Combine = "post"
     weight: Weight = "one"
@@ -134,15 +141,31 @@ class SimilarityPropagationConfig(PropagationConfig):
         """Reject a similarity whose library is missing; loading a model does not need the library."""
         parse_similarity(self.similarity).check_installed()
 
+    @property
+    def steps(self) -> Steps:
+        """The number of hops."""
+        return self.hops.steps
+
+    def with_steps(self, steps: int) -> "SimilarityPropagationConfig":
+        """Return the configuration with this number of hops."""
+        return replace(self, hops=self.hops.with_steps(steps))
+
     def along(self, graph: Graph, session: Session) -> Propagation:
         """Return hops and similar nodes as one linear map."""
+        assert isinstance(self.steps, int)
+        return self.candidates(graph, session, [self.steps])[0]
+
+    def candidates(self, graph: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
+        """Return the map of a graph for each number of hops; similar nodes are computed once."""
+        hops = [self.hops.with_steps(each) for each in steps]
         with session.stage("similarity"):
             edges = PublicEdges(graph.adjacency, basis=self.basis)
             similar = self.similar(edges, session)
             if self.combine == "union":
-                return self.hops.hops(union(edges, similar, max_union_degree=self.max_union_degree))
-            mean = averaging(similar, weighted=self.weight == "similarity")
-            return ComposedPropagation((self.hops.along(graph, session), SparseMap.from_scipy(mean)))
+                both = union(edges, similar, max_union_degree=self.max_union_degree)
+                return [each.hops(both) for each in hops]
+            mean = SparseMap.from_scipy(averaging(similar, weighted=self.weight == "similarity"))
+            return [ComposedPropagation((each.along(graph, session), mean)) for each in hops]
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

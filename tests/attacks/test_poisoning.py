@@ -22,6 +22,7 @@ KEYWORDS = {
     "unit": "local-attributes",
     "eps_x": 3.0,
     "eps_y": 2.0,
+    "labels": "rr",
     "seed": 0,
     "unsafe_noise_seed": 0,
     "epochs": 15,
@@ -88,7 +89,7 @@ def of_five_classes() -> gv.Graph:
 
 
 def test_server_without_checks_loses_accuracy() -> None:
-    little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
+    little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "posterior_steps": 0}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
     collection = PoisonedCollection.from_model(plenty, TINY)
     sent = poison_reports(collection.reports_sent, TINY, LAW, CLIENTS, "unbounded", np.random.default_rng(0))

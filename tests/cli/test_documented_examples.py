@@ -23,7 +23,7 @@ SETUP = (
     "train classcode --dataset synthetic/tiny --unit undirected-edge --epsilon 1 --out runs/first",
     "train gap --dataset synthetic/tiny --unit undirected-edge --epsilon 1 --delta 1e-6 --out runs/second",
     "train lpgnn --dataset synthetic/tiny --unit local-attributes --set eps_x=4 --set eps_y=2 "
-    "--out runs/local",
+    "--set labels=rr --out runs/local",
     "perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",
     "collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 1 --eps-y 1 --out survey.json",
     "collect randomize --protocol survey.json --nodes own.csv --id user --label plan --out reports.csv",

@@ -149,7 +149,8 @@ def test_saves_and_loads(tmp_path: Path) -> None:
 
 def test_fits_the_reports_of_lpgnn_without_a_charge() -> None:
     graph = grouped()
-    told = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
+    local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "labels": "rr"}
+    told = gv.LPGNN(**local, epochs=2, seed=0).fit(graph)  # type: ignore[arg-type]
     beside = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit_same_reports(told, graph)
     assert beside.guarantee == told.guarantee
     assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
@@ -157,7 +158,7 @@ def test_fits_the_reports_of_lpgnn_without_a_charge() -> None:
     with pytest.raises(ConfigError, match="labels='subset' is not how the reports were made"):
         model(labels="subset").fit_same_reports(told, graph)
     with pytest.raises(ConfigError, match="is not how the reports were made"):
-        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0).fit_same_reports(beside, graph)
+        gv.LPGNN(**local).fit_same_reports(beside, graph)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

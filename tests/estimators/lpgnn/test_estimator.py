@@ -81,7 +81,9 @@ class TestUnits:
             gv.LPGNN(unit=unit, eps_x=1.0, eps_y=1.0)
 
     def test_unit_none_is_exact(self) -> None:
-        reference = gv.LPGNN(unit="none", seed=0, epochs=3, x_steps=0, y_steps=0).fit(GRAPH)
+        reference = gv.LPGNN(unit="none", seed=0, epochs=3, x_steps=0, y_steps=0, posterior_steps=0).fit(
+            GRAPH
+        )
         assert not reference.guarantee.valid
         assert torch.equal(reference.predict_proba(GRAPH), reference.predict_proba())
         again = reference.fitted.trained.answer(GRAPH, Session(streams=PublicStreams(0)), None).proba
@@ -182,11 +184,12 @@ class TestAFitIsAValue:
 
     @pytest.mark.parametrize("settings", [{}, {"features": "agm", "backbone": "gat"}])
     def test_restores_a_network_from_its_parameters(self, graph, settings) -> None:
+        settings |= {"posterior_steps": 0}
         fitted = model(unsafe_noise_seed=1, **settings).fit(graph).fitted
         again = fitted.method.restore(fitted.trained.state(), fitted.sizes, dict(fitted.released))
         assert again.reports is None
         estimates = fitted.trained.reports.features
-        hops = fitted.method.learner.propagation.along(graph, Session(streams=PublicStreams(0)))
+        hops = again.learner.propagation.along(graph, Session(streams=PublicStreams(0)))
         assert torch.equal(again.proba(graph, estimates, hops), fitted.proba)
 
 
@@ -236,7 +239,7 @@ class TestWhatIsRead:
         assert torch.equal(first.predict_proba(), second.predict_proba())
 
     def test_validation_scores_use_reported_labels(self, graph) -> None:
-        fitted = model().fit(graph)
+        fitted = model(labels="rr").fit(graph)
         said = fitted.aggregates_["labels"]
         mask = graph.mask("val")
         expected = (fitted.predict()[mask] == said[mask]).float().mean()
@@ -467,6 +470,7 @@ class TestSeveralClassesOfALabel:
         assert noisy.agreement(sure, nodes) == 1
 
     def test_rejects_posterior_options_without_a_posterior(self) -> None:
-        for wrong in ({"prior": "mixture"}, {"posterior_use": "evidence"}):
+        for given in ({"prior": "mixture"}, {"posterior_use": "evidence"}):
+            wrong = {**given, "posterior_steps": 0}
             with pytest.raises(ConfigError, match="posterior_steps=0 uses none"):
                 model(**wrong)

@@ -77,7 +77,7 @@ def test_nodes_without_a_label_report_a_uniform_class() -> None:
 
 def test_training_nodes_do_not_depend_on_the_presence_of_labels(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
-    local |= {"unsafe_noise_seed": 3}
+    local |= {"labels": "rr", "unsafe_noise_seed": 3}
     whole = gv.LPGNN(**local).fit(graph).aggregates_["labels"]
     for share in (0.3, 1.0):  # a graph of which nobody is labeled learns, too: noise
         some = gv.LPGNN(**local).fit(without_labels(graph, share))
@@ -90,7 +90,7 @@ def test_training_nodes_do_not_depend_on_the_presence_of_labels(graph: Graph) ->
 
 
 def test_the_statement_covers_the_presence_of_labels(graph: Graph) -> None:
-    local = {"unit": "local-attributes", "eps_x": 1.0, "seed": 0, "epochs": 2}
+    local = {"unit": "local-attributes", "eps_x": 1.0, "labels": "rr", "seed": 0, "epochs": 2}
     words = "a training or validation node without a label reports a random class"
     assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
     open_labels = without_labels(graph.replace(), 0.3)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from graphveil.lab.papers.target import Axis, Keywords, ReproductionTarget, TargetLine
+from graphveil.local.network_learner import PAPER_SETTINGS
 
 SOURCE = "HeteroRR"
 PAGES, TWITCH = "facebook_pages", "twitch/DE"
@@ -55,6 +56,7 @@ def _features(name: str, kind: str, steps: int) -> TargetLine:
         method="lpgnn",
         measure="scores",
         parameters={
+            **PAPER_SETTINGS,
             "unit": "local-attributes",
             "features": kind,
             "eps_y": INF,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphveil.lab.papers.target import Axis, Keywords, ReproductionTarget, TargetLine, published
+from graphveil.local.network_learner import PAPER_SETTINGS
 
 SOURCE = "LPGNN (Sajadmanesh, Gatica-Perez, CCS 2021)"
 DATASETS = CORA, PUBMED, FACEBOOK = "cora", "pubmed", "facebook_pages"
@@ -53,7 +54,7 @@ def _by_dataset(
 def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
     """Return a line on randomized records; PubMed is scaled as its mode has it."""
     by_dataset = more.pop("by_dataset", {})
-    given = {**LOCAL, **more.pop("parameters", {})}
+    given = {**PAPER_SETTINGS, **LOCAL, **more.pop("parameters", {})}
     scaled = {**by_dataset, PUBMED: {**by_dataset.get(PUBMED, {}), **SCALED}}
     strict = {**OWN_ROW, **more.pop("strict", {})}
     return TargetLine(
@@ -217,7 +218,7 @@ FEATURES = ReproductionTarget(
 # -- SimGAT ------------------------------------------------------------------------------------------------
 
 _K = (2, 4, 8, 16)
-_SHARED = {"unit": "local-attributes", "eps_y": INF, "y_steps": 0, **QUIET}
+_SHARED = {**PAPER_SETTINGS, "unit": "local-attributes", "eps_y": INF, "y_steps": 0, **QUIET}
 _KPROP, _NAMES = "KProp(k)", {"multihop": "multihop", "deepwalk": "deepwalk(length=40, window=5)"}
 
 
