@@ -19,16 +19,20 @@ import pytest
 
 pytestmark = pytest.mark.slow
 PAGES = Path(__file__).parents[2] / "docs/reference/cli"
+TABLES = "--nodes customers.csv --edges calls.csv --id user --label plan --source a --target b"
+NEW = "--nodes new.csv --edges new_edges.csv --id user --source a --target b"
 SETUP = (
-    "train classcode --dataset synthetic/tiny --unit undirected-edge --epsilon 1 --out runs/first",
-    "train gap --dataset synthetic/tiny --unit undirected-edge --epsilon 1 --delta 1e-6 --out runs/second",
+    "ledger init crm --unit undirected-edge --epsilon 4 --delta 1e-6",
+    f"train classcode {TABLES} --unit undirected-edge --epsilon 1 --delta 1e-7 --ledger crm --out runs/first",
+    f"train gap {TABLES} --unit undirected-edge --epsilon 1 --delta 1e-7 --ledger crm --out runs/second",
     "train lpgnn --dataset synthetic/tiny --unit local-attributes --set eps_x=4 --set eps_y=2 "
     "--set labels=rr --out runs/local",
     "perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",
     "collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 1 --eps-y 1 --out survey.json",
     "collect randomize --protocol survey.json --nodes own.csv --id user --label plan --out reports.csv",
     "keys keys.json",
-    "ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6",
+    f"ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6 {NEW}",
+    "ledger init users --unit node-record --epsilon 8 --delta 1e-6",
     "ledger backup backup.sqlite",
 )
 CREATED = {"collect protocol": "survey.json", "keys": "keys.json", "ledger backup": "backup.sqlite"}
@@ -63,13 +67,17 @@ def run(command: str, folder: Path) -> subprocess.Popen[str]:
 def write_tables(folder: Path) -> None:
     """Write the node and edge tables that the examples name."""
     random = np.random.default_rng(0)
-    users = [f"u{number}" for number in range(200)]
+    users, others, customers = ([f"{letter}{number}" for number in range(200)] for letter in "uvc")
     plan = ["yes" if number < 100 else "no" for number in range(200)]
     age, visits = random.integers(18, 90, 200), random.integers(0, 100, 200)
     pairs = {tuple(sorted(random.choice(200, 2, replace=False))) for _ in range(800)}
     tables = {
         "nodes.csv": {"user": users, "plan": plan, "age": age.tolist(), "visits": visits.tolist()},
         "edges.csv": {"a": [users[a] for a, _ in pairs], "b": [users[b] for _, b in pairs]},
+        "customers.csv": {"user": customers, "plan": plan, "age": age.tolist(), "visits": visits.tolist()},
+        "calls.csv": {"a": [customers[a] for a, _ in pairs], "b": [customers[b] for _, b in pairs]},
+        "new.csv": {"user": others, "age": age.tolist(), "visits": visits.tolist()},
+        "new_edges.csv": {"a": others[:-1], "b": others[1:]},
     }
     for name, columns in tables.items():
         with (folder / name).open("w", newline="") as file:
