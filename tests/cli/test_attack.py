@@ -69,7 +69,7 @@ def test_misuse_is_rejected(invoke: Invoke, run: Path) -> None:
 
 def test_reconstruction_and_poisoning_of_ldp_reports(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     out = tmp_path / "local"
-    settings = ["eps_x=2", "eps_y=3", "low=-4", "high=6", "epochs=10", "x_steps=2", "y_steps=2"]
+    settings = ["eps_x=2", "eps_y=3", "low=-4", "high=6", "epochs=10", "x_steps=2", "y_steps=2", "labels=rr"]
     budget = ["--unit", "local-attributes", *(word for one in settings for word in ("--set", one))]
     assert invoke("train lpgnn", *files.flags, *budget, "--out", out, "--no-baseline").code == 0
     found = invoke("attack reconstruction", out, "--json").json

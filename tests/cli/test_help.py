@@ -175,8 +175,10 @@ def test_a_pipe_gets_a_progress_line_from_time_to_time(capsys: pytest.CaptureFix
 @pytest.mark.parametrize("words", COMMANDS)
 def test_an_option_of_one_value_is_not_given_twice(invoke: Invoke, words: str) -> None:
     taking = [flag for flag in COMMANDS[words].params if flag.opts[0][:2] == "--" and not flag.is_flag]
-    for name in [flag.opts[0] for flag in taking if not flag.multiple]:
-        answer = invoke(*words.split(), name, "1", f"{name}=2")
+    for flag in [each for each in taking if not each.multiple]:
+        name, values = flag.opts[0], ["1"] * flag.nargs
+        again = [f"{name}=2"] if flag.nargs == 1 else [name, *values]
+        answer = invoke(*words.split(), name, *values, *again)
         assert (answer.code, answer.out) == (2, "")
         (line,) = answer.err.splitlines()
         assert line.startswith(f"graphveil: {name} is given more than once; keep one. See `graphveil")
