@@ -114,7 +114,7 @@ def attack_calls() -> list[Call]:
     ensemble = attacks.Ensemble(rng.random((6, 30)) < 0.5, rng.random((6, 30)))
     many = attacks.Ensemble(rng.random((6, 300)) < 0.5, rng.random((6, 300)))
     answers = attacks.serve_model(fitted(), graph())
-    lpgnn = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
+    lpgnn = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, labels="rr", seed=0, epochs=1)
     bound, network = (
         attacks.theoretical_bound_of(fitted().guarantee),
         torch.nn.Linear(graph().num_features, 2),

@@ -288,7 +288,7 @@ def choose_prediction_rule(
         log_evidence[rule] = ratios.log() if baseline is None else calibrated_log_likelihood(ratios, baseline)
     best: PredictionRule = max(PREDICTION_RULES, key=lambda rule: float(log_evidence[rule].sum()))
     gain = log_evidence[best] - log_evidence["posterior"]
-    error = float(gain.std()) * math.sqrt(len(gain))
+    error = float(gain.std()) * math.sqrt(len(gain)) if len(gain) > 1 else 0.0
     chosen: PredictionRule = best if float(gain.sum()) > max(error, 1.0) else "posterior"
     if baseline is None:
         return chosen

@@ -362,7 +362,7 @@ def test_calibrate_shows_the_share_of_each_group(invoke: Invoke) -> None:
     record = invoke(*base, "--json").json
     assert record["epsilon"] <= 1 < record["epsilon_renyi"]
     kinds = [stage["kind"] for stage in record["stages"]]
-    assert kinds == ["training", "push", "training", "outcomes", "outcomes"]
+    assert kinds == ["training", "push", "training", "outcomes", "outcomes", "histogram"]
     assert sum(stage["share"] for stage in record["stages"][:3]) == pytest.approx(1)
     assert {"noise_std", "mu", "delta", "sensitivity", "max_tpr_at_1pct_fpr"} <= set(record)
 

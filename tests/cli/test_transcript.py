@@ -121,6 +121,7 @@ METHODS = {
     "classcode": ["classcode", *EDGE],
     "spectral": ["spectral", *EDGE],
     "lpgnet": ["lpgnet", *EDGE, *SHORT],
+    "auto": ["auto", *EDGE],
     "gcn": ["gcn", "--unit", "none", *SHORT],
     "gat": ["gat", "--unit", "none", *SHORT],
     "sage": ["sage", "--unit", "none", *SHORT],
