@@ -159,10 +159,8 @@ class ValidationChoice(Choice):
     @property
     def decision(self) -> str:
         """Describe the rule."""
-        return (
-            f"one of {', '.join(self.options)} by {self._metric} on public validation labels, after the "
-            "release (post-processing)"
-        )
+        rule = f"one of {', '.join(self.options)} by {self._metric} on validation labels"
+        return f"{rule}, after the release (post-processing)" if self.privacy_config.protects else rule
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return the sizes that the first candidate's plan depends on."""
@@ -176,8 +174,12 @@ class ValidationChoice(Choice):
         """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
         nodes = graph.mask("val").nonzero()[:, 0]
         results, scores = list[FitResult](), list[float]()
-        for number, option in enumerate(self.options.values()):
+        for number, (name, option) in enumerate(self.options.items()):
             own = session if not number else replace(session, plan=None, guarantee=None)
+            if session.plan is None and session.workspace is not None:
+                # Checkpoints of different networks have the same name.
+                own = replace(own, workspace=session.workspace / name)
+                (session.workspace / name).mkdir(parents=True, exist_ok=True)
             result = option.fit(graph, own)
             assert result.proba is not None  # features and labels are public, so predictions are, too
             results.append(result)

@@ -441,9 +441,8 @@ class NetworkLearner(Learner):
 
     def _posterior_mixture(self, method: LocalMethod, graph: Graph, noisy: NoisyLabels) -> PosteriorMixture:
         """Return the posterior from reported labels; the seed determines the held-out folds."""
-        assert isinstance(self.posterior_steps, int) and isinstance(
-            self.prior, str
-        )  # ``candidates`` has resolved both
+        assert isinstance(self.posterior_steps, int)  # ``candidates`` has resolved it, and the prior
+        assert self.prior is not None
         return mixed_posterior(
             noisy,
             method.transition(graph.num_classes),

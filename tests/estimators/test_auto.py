@@ -78,9 +78,10 @@ def test_a_metric_takes_the_place_of_accuracy() -> None:
         AutoClassifier(**RECORD, metric="macro_f1")
 
 
-def test_without_privacy_validation_labels_choose_the_method() -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_without_privacy_validation_labels_choose_the_method(stored: bool, tmp_path: Path) -> None:
     graph = telling_features()
-    model = AutoClassifier(unit="none", seed=0).fit(graph)
+    model = AutoClassifier(unit="none", seed=0).fit(graph, workspace=tmp_path if stored else None)
     assert set(model.candidates_) == {"gcn", "sage", "gat", "mlp"}
     best = max(model.candidates_.values(), key=lambda value: value or 0.0)
     assert model.candidates_[model.chosen_ or ""] == best
