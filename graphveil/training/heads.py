@@ -108,9 +108,20 @@ class MulticlassHead(TaskHead):
         return proba.argmax(dim=1)
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:
-        """Return the accuracy; for labels that are probabilities, the mode counts."""
-        target = labels if labels.ndim == 1 else labels.argmax(1)
-        return float((predicted == target).float().mean())
+        """Return the accuracy; for labels that are probabilities, the mode counts.
+
+        Class weights (``Objective.targets``) weigh the nodes: rows that sum to one have equal weight.
+
+        >>> import torch
+        >>> MULTICLASS.score(torch.tensor([0, 0]), torch.tensor([[1.0, 0.0], [0.0, 3.0]]))
+        0.25
+        """
+        if labels.ndim == 1:
+            return float((predicted == labels).float().mean())
+        right, weights = (predicted == labels.argmax(1)).float(), labels.sum(dim=1)
+        if bool(((weights - 1).abs() < 1e-3).all()):
+            return float(right.mean())
+        return float((right * weights).sum() / weights.sum())
 
 
 class MultilabelHead(TaskHead):
