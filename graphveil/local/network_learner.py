@@ -54,6 +54,7 @@ from graphveil.local.posterior_mixture import (
 )
 from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes
 from graphveil.local.report_config import scaled
+from graphveil.local.structure import PublicEdges
 from graphveil.nn.backbones import BACKBONES, Backbone, LayerSizes, backbone
 from graphveil.nn.inputs import FeatureEstimates, PropagatedInputs, propagated
 from graphveil.nn.layers import ACTIVATIONS
@@ -339,7 +340,8 @@ class NetworkLearner(Learner):
     def candidates(self, method: LocalMethod, graph: Graph) -> list["NetworkLearner"]:
         """Return the learners to select from, without ``"auto"``; they follow from public edges and sizes."""
         automatic = self.posterior_steps == AUTO
-        sparse = len(graph.adjacency.indices) <= SPARSE_DEGREE * graph.num_nodes
+        edges = PublicEdges(graph.adjacency, basis="the unit does not protect edges")
+        sparse = edges.mean_degree <= SPARSE_DEGREE
         fixed = replace(
             self,
             posterior_steps=(16 if sparse else 8) if automatic else self.posterior_steps,

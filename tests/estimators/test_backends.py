@@ -33,6 +33,7 @@ OWNER = {"unit": "node-record", "epsilon": 8.0, "seed": 0}
 CONFIGURED: dict[str, dict[str, Any]] = {
     "classcode": EDGES,
     "gnn": OWNER | {"module": Mean, "leaves": 8},
+    "lpgnet": EDGES,
     "heterorr": {"unit": "edge-subset", "epsilon": 2.0, "eps_x": 9.0},
     "module": OWNER | {"module": Records},
 }

@@ -84,6 +84,11 @@ class PublicEdges:
         """The number of nodes N."""
         return self.adjacency.num_nodes
 
+    @property
+    def mean_degree(self) -> float:
+        """The mean number of in-neighbors."""
+        return len(self.adjacency.indices) / max(1, self.num_nodes)
+
     def matrix(self) -> Matrix:
         """Return A as a float64 ``csr_array``: A[v, u] = 1 for every edge u -> v."""
         indptr, indices = self.adjacency.indptr.numpy(), self.adjacency.indices.numpy()

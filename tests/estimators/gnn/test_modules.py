@@ -104,10 +104,11 @@ def test_shared_parts_have_the_sum_of_their_gradients(kind: Module) -> None:
     torch.manual_seed(0)
     module = kind(4, 3).double()
     x, edges = torch.randn(1, 4, 4, dtype=torch.float64), torch.tensor([[[1, 2], [0, 0]]])
-    loss = nn.functional.cross_entropy(module(x[0], edges[0])[:1], torch.zeros(1, dtype=torch.int64))
+    labels = torch.zeros(1, dtype=torch.int64)
+    loss = nn.functional.cross_entropy(module(x[0], edges[0])[:1], labels)
     own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
     for route in ("ghost", "vmap", "loop"):
-        gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), torch.zeros(1), route=route)
+        gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), labels, route=route)
         gradients.add(torch.tensor([0]), 1e3)
         torch.testing.assert_close(gradients.sums, own, rtol=1e-10, atol=1e-12)
 

@@ -20,6 +20,7 @@ from graphveil.estimators.public_sizes import members
 from graphveil.ledger import ledger_of
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
 from graphveil.release.codes import simplex_codes
+from graphveil.release.out_edge_code_sums import replaced_change
 from graphveil.release.steps.bounded_lists import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
 from tests.estimators.gnn.modules import (
@@ -62,11 +63,11 @@ def test_a_fit_is_charged_as_one_release_at_the_target(graph: Graph, changes: di
     assert pushed.events[2].mu == pytest.approx(pushed.events[0].mu * longer)
 
 
-def test_replace_one_doubles_the_noise_of_encoder_and_aggregation(graph: Graph) -> None:
+def test_replace_one_raises_the_noise_of_encoder_and_codes(graph: Graph) -> None:
     plans = [make(replace_one=both).preview(graph).plan for both in (False, True)]
-    for place in (0, 1):
+    for place, change in ((0, 2.0), (1, replaced_change(graph.num_classes))):
         one, other = (plan.noise_std[place] for plan in plans)
-        assert other == pytest.approx(2 * one, rel=0.05)  # the scale of both is shared with sampled steps
+        assert other == pytest.approx(change * one, rel=0.05)  # the scale is shared with sampled steps
     assert isinstance(plans[0].queries[0].event(make().protected_unit).events[0], Gaussian)
 
 
