@@ -217,8 +217,10 @@ def _worker_app(service: Service) -> FastAPI:
 
 
 def log_startup(listener: socket.socket, host: str, workers: int) -> None:
-    """Log the line that has the address and the port."""
-    LOG.info(json.dumps({"listening": host, "port": listener.getsockname()[1], "workers": workers}))
+    """Log the line that has the address and the port, and the page of the API."""
+    port = listener.getsockname()[1]
+    page = f"http://{f'[{host}]' if ':' in host else host}:{port}/docs"
+    LOG.info(json.dumps({"listening": host, "port": port, "workers": workers, "page": page}))
 
 
 class JsonLogFormatter(logging.Formatter):

@@ -33,7 +33,7 @@ def test_a_server_answers_over_a_socket_and_logs_no_value(tmp_path: Path) -> Non
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(timeout=20) == 0
     lines = [json.loads(line) for line in server.lines if line.startswith("{")]
-    assert "listening" in lines[0]
+    assert lines[0]["page"] == f"http://127.0.0.1:{server.port}/docs"
     assert [line["status"] for line in lines[1:]] == [200, 200, 403, 401, 413, 200]
     assert not any(text in "".join(server.lines) for text in (SECRET, "ann", "bob"))
 
