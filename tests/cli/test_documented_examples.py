@@ -119,15 +119,14 @@ def test_an_example_of_the_reference_runs(command: str, prepared: Path, tmp_path
             (folder / name).unlink()
     if command.startswith("ledger init"):
         shutil.rmtree(folder / "home")
-    process = run(command, folder)
-    if command.startswith("serve"):
-        assert process.stdout is not None
-        started = next(line for line in process.stdout if "http://" in line)
-        process.send_signal(signal.SIGINT)
-        output = started
-    else:
-        output = process.communicate(timeout=1200)[0]
-    process.wait(timeout=60)
+    with run(command, folder) as process:
+        if command.startswith("serve"):
+            assert process.stdout is not None
+            output = next(line for line in process.stdout if "http://" in line)
+            process.send_signal(signal.SIGINT)
+        else:
+            output = process.communicate(timeout=1200)[0]
+        process.wait(timeout=60)
     assert process.returncode == 0, output
     if command.endswith("--json"):
         json.loads(output)
