@@ -23,7 +23,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"release"},
     {"artifacts", "cluster", "nn", "perturb"},
     {"estimators"},
-    {"audit", "local"},
+    {"audit", "links", "local"},
     {"runs"},
     {"lab", "serve"},
     {"cli"},
