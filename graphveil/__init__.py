@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphveil import audit, backends, errors, mechanisms, perturb
-    from graphveil.data import Graph, list_datasets, load_dataset, open_graph, read_graph, split
+    from graphveil.data import Graph, Interactions, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.estimators import METHODS, register
     from graphveil.estimators.auto import AutoClassifier
     from graphveil.estimators.base import Estimator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graphveil.lab import attacks
     from graphveil.lab.fidelity.comparison import compare
     from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
+    from graphveil.links.recommender import Recommender
     from graphveil.local.heterorr import HeteroRR
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
@@ -56,6 +57,7 @@ _LAZY_IMPORTS = {
     "GCN": "graphveil.estimators.full_graph",
     "Graph": "graphveil.data",
     "Guarantee": "graphveil.privacy",
+    "Interactions": "graphveil.data",
     "HeteroRR": "graphveil.local.heterorr",
     "LPGNN": "graphveil.local.lpgnn",
     "LabelPosterior": "graphveil.local.label_posterior",
@@ -64,6 +66,7 @@ _LAZY_IMPORTS = {
     "MemoryLedger": "graphveil.ledger",
     "PrivateGNN": "graphveil.estimators.gnn",
     "PrivateModule": "graphveil.estimators.own.private_module",
+    "Recommender": "graphveil.links.recommender",
     "ReleasedRows": "graphveil.estimators.private_hops",
     "SAGE": "graphveil.estimators.sage",
     "Spectral": "graphveil.estimators.spectral",
@@ -97,10 +100,12 @@ __all__ = [
     "Graph",
     "Guarantee",
     "HeteroRR",
+    "Interactions",
     "LabelPosterior",
     "MemoryLedger",
     "PrivateGNN",
     "PrivateModule",
+    "Recommender",
     "ReleasedRows",
     "SimGAT",
     "Spectral",

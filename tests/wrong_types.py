@@ -18,6 +18,7 @@ from graphveil import mechanisms as m
 from graphveil import perturb
 from graphveil import privacy as p
 from graphveil.audit.noise import NoiseRecorder
+from graphveil.data.conversion import load_pyg
 from graphveil.errors import ConfigError
 from graphveil.lab import attacks, fidelity
 from graphveil.ledger import Entry, joint_ledger
@@ -413,6 +414,27 @@ def estimator_calls(out: Path) -> list[Call]:
             for mechanism in (perturb.edge_rand, perturb.lap_graph, perturb.arr, perturb.priv_hrg)
         ),
         call(perturb.load, folder=out / "noisy", nodes=graph(), source="a", target="b"),
+    ]
+
+
+def recommendation_calls() -> list[Call]:
+    """Return calls of the recommender and its tables, which write to the current folder."""
+    table = gv.Interactions.from_matrix(np.eye(4))
+    purchases = load_pyg("data").HeteroData()
+    purchases["user"].num_nodes = purchases["item"].num_nodes = 2
+    purchases["user", "buys", "item"].edge_index = torch.zeros(2, 1, dtype=torch.int64)
+    model = gv.Recommender(epsilon=1.0, unsafe_noise_seed=1).fit(table)
+    model.save("items")
+    return [
+        call(gv.Interactions.from_matrix, matrix=np.eye(4)),
+        call(gv.Interactions.from_columns, users=[1], items=[2], user_ids=[1], item_ids=[2]),
+        call(gv.Interactions.from_pyg, data=purchases),
+        call(gv.Recommender, epsilon=1.0),
+        call(gv.Recommender(epsilon=1.0).preview, table=table),
+        call(gv.Recommender(epsilon=1.0).fit, table=table),
+        call(model.recommend, lists=[[0, 1]], k=2),
+        call(model.save, folder="items again"),
+        call(gv.Recommender.load, folder="items"),
     ]
 
 

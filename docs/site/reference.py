@@ -25,6 +25,11 @@ PYTHON = {  # page: title, what it is for, public names
         "Train your own modules.",
         "graphveil: PrivateGNN PrivateModule private_hops ReleasedRows",
     ),
+    "links": (
+        "Links and recommendations",
+        "Score pairs of nodes, and recommend items to users.",
+        "graphveil: Interactions Recommender; graphveil.links.recommender: ItemModel Recommendations",
+    ),
     "local": (
         "Local privacy",
         "Estimators for unit `local-attributes` and `edge-subset`.",

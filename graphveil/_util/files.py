@@ -243,7 +243,8 @@ def _digest(tensors: "Mapping[str, Tensor]", words: Mapping[str, str]) -> str:
     hashed = hashlib.sha256(json.dumps(words, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         hashed.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        hashed.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        if tensor.numel():  # torch cannot view every empty tensor as bytes
+            hashed.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return hashed.hexdigest()
 
 

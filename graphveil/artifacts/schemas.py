@@ -116,6 +116,7 @@ QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables an
     "attention": "training on edges",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
+    "products": "products of lists",
     "histogram": "a histogram of predictions by class",
     "features": "randomized features",
     "label": "randomized label",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from graphveil.data.features import Features, rows, to_dense
     from graphveil.data.graph import Graph, Split
     from graphveil.data.graph_files import read_graph
+    from graphveil.data.interactions import Interactions
     from graphveil.data.node_pairs import PublicPart
     from graphveil.data.preparation import prepare
     from graphveil.data.recipes import RECIPES, DatasetRecipe, hash_split, random_split, split
@@ -24,6 +25,7 @@ _HOMES = {
     "EdgeSet": "adjacency",
     "Features": "features",
     "Graph": "graph",
+    "Interactions": "interactions",
     "PublicPart": "node_pairs",
     "RECIPES": "recipes",
     "Split": "graph",
@@ -48,6 +50,7 @@ __all__ = [
     "EdgeSet",
     "Features",
     "Graph",
+    "Interactions",
     "PublicPart",
     "Split",
     "dataset_info",

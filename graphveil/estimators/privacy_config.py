@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.statements import EdgeUse, format_upper_bound
-from graphveil.release import OutDegreeSumQuery, OutEdgeSumQuery, ReleasePlan
+from graphveil.release import ListProductQuery, OutDegreeSumQuery, OutEdgeSumQuery, ReleasePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def plan_guarantee(
             (one.edge_shift(graph.num_nodes) if isinstance(one, OutEdgeSumQuery) else one.edge_shift)
             / one.sigma
             for one in queries
-            if isinstance(one, OutEdgeSumQuery | OutDegreeSumQuery)
+            if isinstance(one, OutEdgeSumQuery | OutDegreeSumQuery | ListProductQuery)
         ]
         edge_mus += [math.hypot(*shifts)] if shifts else []
     guarantee = Guarantee.from_event(

@@ -15,6 +15,7 @@ from graphveil.release.graph_queries import (
 )
 from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
+from graphveil.release.list_products import ListProductData, ListProductQuery
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.release.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
 from graphveil.release.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
@@ -71,6 +72,8 @@ __all__ = [
     "InMemoryBackend",
     "Journal",
     "KeyStore",
+    "ListProductData",
+    "ListProductQuery",
     "MemoryJournal",
     "NeighborCountData",
     "NeighborCountQuery",

@@ -32,6 +32,7 @@ from graphveil.release import (
     EdgeResponseQuery,
     EdgeTotalQuery,
     GroupWeights,
+    ListProductQuery,
     NeighborCountQuery,
     NeighborSumQuery,
     OutcomeCountQuery,
@@ -67,6 +68,13 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
         ),
     ),
     "out-degrees": ((OWNER, REPLACED), lambda unit: (OutDegreeSumQuery(bound=2, sigma=3.0),)),
+    "list products": (
+        (OWNER, REPLACED, STORED),
+        lambda unit: (
+            ListProductQuery(columns=8, sigma=2.0),
+            ListProductQuery(columns=8, sigma=1.5, out_degree_bound=1 if unit == REPLACED else 2),
+        ),
+    ),
     "code sums": (
         (OWNER, REPLACED),
         lambda unit: (
