@@ -1,1 +1,1 @@
-"""Links and recommendations: scores of pairs of nodes from released sums over edges or over lists of users."""
+"""Links and recommendations: scores of pairs of nodes from sums over edges or over lists of users."""
