@@ -179,6 +179,7 @@ def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
     names, guarantee = snapshot.class_names, snapshot.guarantee
     return {
         "method": snapshot.method,
+        "chosen_method": snapshot.chosen_method,
         "features": snapshot.features,
         "classes": snapshot.classes,
         "target_range": snapshot.parameters.get("target_range"),

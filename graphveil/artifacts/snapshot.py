@@ -61,6 +61,7 @@ class Snapshot:
         ids: The nodes' own ids, or None for numbers.
         scaling: Scaling of feature columns, as plain values; None without scaling.
         encoding: Names of feature columns, and how each became features; None without a table.
+        chosen_method: Method that was chosen among several, for the model card; None if there was no choice.
     """
 
     method: str
@@ -79,6 +80,7 @@ class Snapshot:
     ids: npt.NDArray[Any] | None = None
     scaling: Mapping[str, Any] | None = None
     encoding: Encoding | None = None
+    chosen_method: str | None = None
 
     @property
     def own_proba(self) -> Tensor:

@@ -59,7 +59,7 @@ class ChosenModel(TrainedModel):
     model: TrainedModel
 
     @property
-    def name(self) -> str:
+    def chosen_method(self) -> str:
         """Name of the chosen method."""
         return self.names[self.chosen]
 
@@ -338,7 +338,7 @@ class AutoClassifier(Estimator):
     method: ClassVar[str] = "auto"
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
-    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).name, none_before_fit)
+    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).chosen_method, none_before_fit)
     candidates_ = FittedAttribute[dict[str, float | None]](lambda fit: _choice(fit).candidates, dict)
     mean_out_degree_ = FittedAttribute[float | None](
         lambda fit: _choice(fit).mean_out_degree, none_before_fit

@@ -183,4 +183,5 @@ def snapshot_of(fitted: FittedModel) -> Snapshot:
         ids=fitted.ids,
         scaling=fitted.scaling.as_plain(),
         encoding=fitted.encoding,
+        chosen_method=fitted.trained.chosen_method,
     )

@@ -44,6 +44,11 @@ State = dict[str, Tensor]
 class TrainedModel(ABC):
     """The result of a fit that predicts other graphs: frozen networks and public values."""
 
+    @property
+    def chosen_method(self) -> str | None:
+        """Name of the method that was chosen among several; None if there was no choice. It is public."""
+        return None
+
     @abstractmethod
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the query plan for predicting another graph, or None if nothing is queried.

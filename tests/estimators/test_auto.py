@@ -1,9 +1,11 @@
 """Auto: the choice of a method, its privacy cost, and everything after a fit."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from command import Invoke
@@ -176,6 +178,31 @@ def test_a_saved_model_keeps_its_choice(tiny: Graph, tmp_path: Path, settings: d
     assert loaded.choice_ == model.choice_
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     assert loaded.guarantee.event == model.guarantee.event
+    for page in ("MODEL_CARD.md", "README.md"):
+        written = (tmp_path / "release" / page).read_text()
+        assert f"Chosen method: `{model.chosen_}`." in written
+
+
+def test_the_card_of_a_fixed_method_names_no_choice(tiny: Graph, tmp_path: Path) -> None:
+    gv.MLP(unit="undirected-edge", seed=0).fit(tiny).save(tmp_path / "release")
+    assert "Chosen method" not in (tmp_path / "release" / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("unit", "methods", "epsilons"),
+    [("undirected-edge", ("auto", "gap"), (1.0, 4.0)), ("node-record", ("auto", "mlp"), (1.0,))],
+)
+def test_a_sweep_compares_auto_with_fixed_methods(
+    unit: str, methods: tuple[str, ...], epsilons: tuple[float, ...], tmp_path: Path, invoke: Invoke
+) -> None:
+    words = f"sweep {','.join(methods)} --dataset synthetic/tiny --unit {unit} --runs 1"
+    budgets = ",".join(f"{epsilon:g}" for epsilon in epsilons)
+    invoke(f"{words} --epsilon {budgets} --out", tmp_path / "sweep")
+    table = pd.read_csv(tmp_path / "sweep" / "sweep.csv")
+    assert sorted(zip(table["method"], table["epsilon"], strict=True)) == sorted(product(methods, epsilons))
+    cells = [gv.load_model(folder) for folder in sorted((tmp_path / "sweep" / "cells").iterdir())]
+    chosen = [cell.chosen_ for cell in cells if isinstance(cell, AutoClassifier)]
+    assert len(chosen) == len(epsilons) and all(chosen)
 
 
 def test_a_damaged_choice_is_rejected(tiny: Graph) -> None:
