@@ -128,7 +128,11 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
         raise ArtifactError(f"{path.name}: {error}") from None
 
 
-_ADDED = {"task": "classification", "target_range": None}  # keywords that older folders do not have
+_ADDED = {
+    "task": "classification",
+    "target_range": None,
+    "residual": False,
+}  # keywords that older folders do not have
 
 
 @cache

@@ -16,8 +16,10 @@ from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
+    NetworkArchitecture,
     build_graph_mechanism,
     layer_options,
+    residual_shape,
     resolve_depth,
     resolve_schedule,
 )
@@ -197,9 +199,11 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     def _build_method(self) -> "HeteroMethod":
         privacy_config, paper = self.privacy_config, self.mode == "paper"
         assert self.perturb is not None  # checked in _check_config
-        shape = GcnArchitecture(
+        shape: NetworkArchitecture = GcnArchitecture(
             hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
         )
+        if self.residual:
+            shape = residual_shape(self, "gcn")
         graph_method = FullGraphMethod(
             name=self.method,
             privacy_config=privacy_config,

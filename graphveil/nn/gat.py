@@ -101,6 +101,23 @@ def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -
     return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 
 
+class GatLayer(nn.Module):
+    """One attention layer, followed by its ``Hidden`` of all heads.
+
+    Shapes: (N, width) -> (N, heads width).
+    """
+
+    def __init__(self, width: int, heads: int, hidden: Hidden, *, generator: torch.Generator) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._attention, self._hidden = GraphAttention(width, width, heads, generator), hidden
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return act(attention(X W))."""
+        rows = x @ self._attention.weight
+        return cast(Tensor, self._hidden(self._attention(rows, InEdgeIndex.from_adjacency(adjacency))))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatArchitecture:
     """The architecture of a ``GatNetwork``.

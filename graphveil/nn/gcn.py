@@ -34,6 +34,22 @@ class GcnArchitecture:
         return GcnNetwork(maps, hidden)
 
 
+class GcnLayer(nn.Module):
+    """One convolution, followed by its ``Hidden``.
+
+    Shapes: (N, width) -> (N, width).
+    """
+
+    def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._map, self._hidden = Linear(width, width, generator=generator), hidden
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return act(D^-1/2 (A + I)^T D^-1/2 (X W + b))."""
+        return cast(Tensor, self._hidden(convolve(adjacency, self._map(x))))
+
+
 class GcnNetwork(nn.Module):
     """Convolutions, each but the last followed by its ``Hidden``.
 

@@ -15,6 +15,7 @@ from graphveil.estimators.full_graph import (
     build_full_graph_method,
     check_perturbed,
     layer_options,
+    residual_shape,
     resolve_depth,
     resolve_schedule,
     restored,
@@ -262,7 +263,10 @@ class SAGE(FullGraphKeywords, Estimator):
             if self.perturb is not None and self.mode == "paper":
                 # SAGE-EDP L2-normalizes after each aggregation step.
                 shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
-            return build_full_graph_method(self, self, shape, resolve_schedule(self))
+            network = residual_shape(self, "sage") if self.residual else shape
+            return build_full_graph_method(self, self, network, resolve_schedule(self))
+        if self.residual:
+            raise ConfigError("residual=True is for unit 'none' and released graphs; drop it")
         if shape.depth != 1:
             raise ConfigError(
                 f"layers={self.layers} lets a record reach more than its neighbors' gradients; node units "
