@@ -168,8 +168,8 @@ def _posterior() -> Iterator[Cell]:
 
 def _no_features() -> Iterator[Cell]:
     ways: dict[str, dict[str, Any]] = {
-        "diffusion": {"prior": "diffusion"},
-        "mixture": {},
+        "diffusion": {"prior": "diffusion", "labels": "rr"},
+        "mixture": {"labels": "rr"},
         "mixture, subset selection": {"labels": "subset"},
     }
     for dataset, hops in HOPS.items():

@@ -8,7 +8,7 @@ from graphveil.estimators.fitted import FittedAttribute
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod
 from graphveil.local.network_learner import KPropConfig, LpgnnKeywords, NetworkLearner
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords, Labels
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,8 +47,6 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estim
     """
 
     method: ClassVar[str] = "lpgnn"
-
-    labels: Labels = "subset"
 
     selected_ = FittedAttribute[dict[str, int | str]](lambda fit: dict(fit.learned.get("selected", {})), dict)
 

@@ -69,14 +69,14 @@ class LabelKeywords:
 
     Args:
         eps_y: Budget of a node's label; inf reports it without protection.
-        labels: ``"rr"`` is randomized response and reports one class. ``"subset"`` is subset selection and
-            reports several classes, which is more accurate for many classes at a small budget. ``"hashing"``
-            reports one of a few public groups of classes. It is nearly as accurate, and gives malicious
-            clients the least influence.
+        labels: ``"subset"`` is subset selection and reports several classes if there are many for the
+            budget. Otherwise it is ``"rr"``, randomized response, which always reports one class.
+            ``"hashing"`` reports one of a few public groups of classes. It is nearly as accurate as
+            ``"subset"``, and gives malicious clients the least influence.
     """
 
     eps_y: float | None = None
-    labels: Labels = "rr"
+    labels: Labels = "subset"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

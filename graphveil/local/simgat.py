@@ -19,7 +19,7 @@ from graphveil.local.network_learner import (
     PropagationConfig,
     Steps,
 )
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords, Labels
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity, union
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 
@@ -76,7 +76,6 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Esti
 
     method: ClassVar[str] = "simgat"
 
-    labels: Labels = "subset"
     similarity: str = "multihop"
     combine: Combine = "post"
     weight: Weight = "one"

@@ -26,6 +26,17 @@ def model(**changed: object) -> gv.LabelPosterior:
 # -- what is told, and what that costs ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("method", [gv.LabelPosterior, gv.LPGNN, gv.SimGAT])
+@pytest.mark.parametrize(("classes", "size"), [(3, 1), (7, 2), (18, 5)])
+def test_reports_several_classes_by_default_if_there_are_many(
+    method: type[gv.LPGNN], classes: int, size: int
+) -> None:
+    law = method(unit="local-attributes", eps_x=0.0 if method is gv.LabelPosterior else 1.0, eps_y=1.0)
+    found = law.label_mechanism(classes)
+    assert isinstance(found, SubsetSelection)
+    assert (found.size, found.epsilon) == (size, 1.0)
+
+
 @pytest.mark.parametrize("labels", ["rr", "subset"])
 def test_reports_a_label_and_no_features(labels: str) -> None:
     graph = grouped()
@@ -151,7 +162,8 @@ def test_fits_the_reports_of_lpgnn_without_a_charge() -> None:
     graph = grouped()
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "labels": "rr"}
     told = gv.LPGNN(**local, epochs=2, seed=0).fit(graph)  # type: ignore[arg-type]
-    beside = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit_same_reports(told, graph)
+    posterior = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, labels="rr", seed=0)
+    beside = posterior.fit_same_reports(told, graph)
     assert beside.guarantee == told.guarantee
     assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
     assert len(ledger_of(graph.edge_set).entries) == 1
