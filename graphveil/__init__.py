@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graphveil.lab import attacks
     from graphveil.lab.fidelity.comparison import compare
     from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
+    from graphveil.links.link_predictor import LinkPredictor
     from graphveil.links.recommender import Recommender
     from graphveil.local.heterorr import HeteroRR
     from graphveil.local.label_posterior import LabelPosterior
@@ -61,6 +62,7 @@ _LAZY_IMPORTS = {
     "HeteroRR": "graphveil.local.heterorr",
     "LPGNN": "graphveil.local.lpgnn",
     "LabelPosterior": "graphveil.local.label_posterior",
+    "LinkPredictor": "graphveil.links.link_predictor",
     "METHODS": "graphveil.estimators",
     "MLP": "graphveil.estimators.mlp",
     "MemoryLedger": "graphveil.ledger",
@@ -102,6 +104,7 @@ __all__ = [
     "HeteroRR",
     "Interactions",
     "LabelPosterior",
+    "LinkPredictor",
     "MemoryLedger",
     "PrivateGNN",
     "PrivateModule",

@@ -28,6 +28,7 @@ PUBLIC = {
     "Interactions",
     "LPGNN",
     "LabelPosterior",
+    "LinkPredictor",
     "METHODS",
     "MLP",
     "MemoryLedger",

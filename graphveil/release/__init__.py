@@ -4,6 +4,7 @@ from graphveil.release.backends import AggregationBackend, BlockWork, DiskBacken
 from graphveil.release.dendrogram import BlockCountData, BlockCountQuery
 from graphveil.release.dendrogram_walk import TreeSearchData, TreeSearchQuery
 from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.release.edge_products import EdgeProductData, EdgeProductQuery
 from graphveil.release.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
 from graphveil.release.graph_queries import (
     EdgeResponseData,
@@ -21,6 +22,13 @@ from graphveil.release.neighbor_sums import GroupWeights, NeighborSumData, Neigh
 from graphveil.release.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
 from graphveil.release.out_edge_code_sums import OutEdgeCodeSumQuery
 from graphveil.release.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.release.pair_sums import (
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+)
 from graphveil.release.paper_graph_queries import (
     ChunkDensityData,
     ChunkDensityQuery,
@@ -42,6 +50,7 @@ from graphveil.release.record_counts import (
 from graphveil.release.record_histograms import RecordHistogramData, RecordHistogramQuery
 from graphveil.release.release import Release
 from graphveil.release.steps.edge_training import EdgeAttentionData, EdgeAttentionQuery
+from graphveil.release.steps.held_out import HeldOutPairs
 from graphveil.release.steps.training_steps import DPSGDData, DPSGDQuery
 from graphveil.release.steps.tree_steps import TreeStepsQuery
 
@@ -63,12 +72,15 @@ __all__ = [
     "EdgeAttentionQuery",
     "EdgeCountData",
     "EdgeCountQuery",
+    "EdgeProductData",
+    "EdgeProductQuery",
     "EdgeResponseData",
     "EdgeResponseQuery",
     "EdgeTotalData",
     "EdgeTotalQuery",
     "FolderJournal",
     "GroupWeights",
+    "HeldOutPairs",
     "InMemoryBackend",
     "Journal",
     "KeyStore",
@@ -86,6 +98,11 @@ __all__ = [
     "OutEdgeSumQuery",
     "OutcomeCountData",
     "OutcomeCountQuery",
+    "PairHistogramData",
+    "PairHistogramQuery",
+    "PairSumData",
+    "PairSumQuery",
+    "PairTerms",
     "PrivateEdges",
     "Query",
     "QueryData",

@@ -33,6 +33,7 @@ from graphveil.release.query import (
     require_edge_unit,
 )
 from graphveil.release.sites import forms_private_sum
+from graphveil.release.steps.held_out import HeldOutPairs
 from graphveil.release.steps.orientation import is_chosen_direction
 
 NOT_COUNTED = -1  # the class of nodes that are not counted
@@ -65,6 +66,7 @@ class NeighborCountQuery(Query):
         ranks: Rank of each group; None if edges count at both ends.
         epsilon: Epsilon of the noise.
         classes: Number C of classes.
+        held_out: Public choice of node pairs whose edges are not counted; None if all are.
 
     Raises:
         ConfigError: If a field is outside its range.
@@ -93,6 +95,7 @@ class NeighborCountQuery(Query):
     ranks: tuple[int, ...] | None
     epsilon: float
     classes: int
+    held_out: HeldOutPairs | None = None
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -132,6 +135,12 @@ class NeighborCountQuery(Query):
         """Return the public description of the query."""
         return replace(super().describe(), values_per_node=self.classes)
 
+    def _parameters(self) -> dict[str, object]:
+        fields = super()._parameters()
+        if self.held_out is None:  # the noise of stored releases is bound to the other fields
+            del fields["held_out"]
+        return fields
+
     def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
         """Check the classes."""
         classes = data.classes
@@ -150,7 +159,8 @@ class NeighborCountQuery(Query):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""
         ranks = None if private.directed else self._ranks(data)
-        return private.rows(NoisyCounts(data.arrays[0].numpy(), ranks, self.classes, self.law, key))
+        classes = data.arrays[0].numpy()
+        return private.rows(NoisyCounts(classes, ranks, self.classes, self.held_out, self.law, key))
 
     def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
         """Return the rank of each node, None if both ends of an edge count."""
@@ -187,6 +197,7 @@ class NoisyCounts(BlockWork):
     classes: npt.NDArray[np.int64]
     ranks: npt.NDArray[np.int64] | None
     count: int
+    held_out: HeldOutPairs | None
     law: DiscreteLaplace
     key: bytes
 
@@ -206,6 +217,8 @@ class NoisyCounts(BlockWork):
         kept = self.classes[sources] != NOT_COUNTED
         if self.ranks is not None:
             kept &= counts_at_target(sources, targets, self.ranks)
+        if self.held_out is not None:
+            kept &= ~self.held_out.contains(sources, targets)
         cells = (targets[kept] - edges.start) * self.count + self.classes[sources[kept]]
         return np.bincount(cells, minlength=len(edges) * self.count).reshape(len(edges), self.count)
 

@@ -29,9 +29,11 @@ from graphveil.release import (
     DPSGDQuery,
     EdgeAttentionQuery,
     EdgeCountQuery,
+    EdgeProductQuery,
     EdgeResponseQuery,
     EdgeTotalQuery,
     GroupWeights,
+    HeldOutPairs,
     ListProductQuery,
     NeighborCountQuery,
     NeighborSumQuery,
@@ -40,6 +42,8 @@ from graphveil.release import (
     OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    PairHistogramQuery,
+    PairSumQuery,
     RecordHistogramQuery,
     Release,
     ReleasePlan,
@@ -54,6 +58,7 @@ HOP = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 2.0, 0.9), 2)
 STEPS = EdgeAttentionQuery(
     dim=2, classes=3, steps=9, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.1
 )
+HELD_OUT = HeldOutPairs(0.3, 7)
 CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the queries under each
     "hops and counts": (
         (EDGE, STORED),
@@ -61,6 +66,22 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
     ),
     "given weights": ((EDGE, STORED), lambda unit: hops(1.0, 1, 2, unit, GivenWeight())),
     "neighbor counts": ((EDGE, STORED), lambda unit: (NeighborCountQuery("s", (0, 1, 2), 1.0, 3),)),
+    "neighbor counts of some pairs": (
+        (EDGE, STORED),
+        lambda unit: (NeighborCountQuery("s", (0,), 1.0, 3, HELD_OUT),),
+    ),
+    "edge products": (
+        (EDGE, STORED),
+        lambda unit: (EdgeProductQuery(2, (4.0,), unit == EDGE, HELD_OUT),),
+    ),
+    "pair sums": (
+        (EDGE, STORED),
+        lambda unit: (PairSumQuery(2, (4.0,), unit == EDGE, HELD_OUT),),
+    ),
+    "pair histogram": (
+        (EDGE, STORED),
+        lambda unit: (PairHistogramQuery(2, 3, (4.0,), unit == EDGE, HELD_OUT),),
+    ),
     "out-edge sums": (
         (OWNER, REPLACED),
         lambda unit: (

@@ -6,6 +6,8 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+Hashes = npt.NDArray[np.uint64]
+
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the mixing of SplitMix64 (Steele, Lea, Flood, 2014)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -41,9 +43,23 @@ def is_chosen_direction(sources: Ids, targets: Ids) -> Mask:
     >>> bool((is_chosen_direction(up, down) ^ is_chosen_direction(down, up)).all())
     True
     """
-    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
-    mixed = (low.astype(np.uint64) << np.uint64(32)) + high.astype(np.uint64) + _ODD
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    coin = (mixed >> np.uint64(63)).astype(bool)  # fixed for each pair of nodes
+    coin = (pair_hash(sources, targets) >> np.uint64(63)).astype(bool)  # fixed for each pair of nodes
     return np.asarray((targets > sources) == coin)
+
+
+def pair_hash(sources: Ids, targets: Ids) -> Hashes:
+    """Return a public hash of both node ids, the same for both directions of an undirected edge.
+
+    >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> bool((pair_hash(up, down) == pair_hash(down, up)).all())
+    True
+    """
+    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+    return mixed((low.astype(np.uint64) << np.uint64(32)) + high.astype(np.uint64))
+
+
+def mixed(words: Hashes) -> Hashes:
+    """Return each word after the first two rounds of SplitMix64."""
+    words = words + _ODD
+    words = (words ^ (words >> np.uint64(30))) * _FIRST
+    return (words ^ (words >> np.uint64(27))) * _SECOND

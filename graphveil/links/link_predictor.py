@@ -1,0 +1,615 @@
+"""Scores of node pairs under edge-level privacy: which pairs are likely to be edges."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
+from graphveil._util.random import PublicStreams
+from graphveil._util.threads import one_thread
+from graphveil.data import Graph
+from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
+from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
+from graphveil.estimators.session import OnProgress, Session, no_progress
+from graphveil.estimators.training.private_metrics import Interval
+from graphveil.links.node_vectors import node_vectors
+from graphveil.links.pair_model import (
+    CLIP,
+    QUANTILES,
+    TERMS,
+    discriminant,
+    expected_degrees,
+    interaction,
+    noisy_metrics,
+    pair_terms,
+)
+from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, UndirectedEdge, parse_unit
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.release import (
+    EdgeProductData,
+    EdgeProductQuery,
+    HeldOutPairs,
+    NeighborCountData,
+    NeighborCountQuery,
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+    ReleasePlan,
+    calibrate_plan,
+)
+from graphveil.release.edge_products import MAX_PRODUCT_DIM, PRODUCT_GRID_BITS
+from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
+from graphveil.release.pair_sums import weighted
+from graphveil.release.plan import Query
+from graphveil.release.steps.held_out import MAX_SHARE
+from graphveil.training.metrics import metric_value
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+COUNT_SHARE = 0.5  # of epsilon, for noisy degrees
+MAX_COUNT_EPSILON = 1.0  # above, degrees are known well enough
+SUM_SHARE, HISTOGRAM_SHARE = 0.08, 0.1  # of the remaining mu^2
+_COARSE_EPSILON = 0.25  # below, the noise of products needs a coarser grid
+_SAMPLE = 100_000  # public random pairs
+_LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
+_DIM = 128
+_CHUNK = 1 << 22  # scores at once
+_FORMAT, _RECORD, _TABLES, _PAGE = "graphveil-links", "links.json", "links.safetensors", "RELEASED.md"
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The released values of a fit."""
+
+    terms: PairTerms
+    weights: Floats
+    offset: float
+    symmetric: bool
+    held_out: HeldOutPairs
+    guarantee: Guarantee
+    metrics: Mapping[str, Interval] | None
+    plan: ReleasePlan | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class LinkPredictor:
+    """Link prediction with edge-level differential privacy.
+
+    The score of a pair is a linear discriminant of three features: the cosine of public feature vectors, an
+    interaction x_u^T M x_v, and the log degrees of both nodes. M comes from a noisy sum of products over
+    edges, degrees from noisy counts, and the weights from noisy sums of the three features over edges. All
+    scores are post-processing of these releases.
+
+    Shapes: pairs (2, P) or (P, 2) to scores (P).
+
+    Args:
+        unit: ``"undirected-edge"`` or ``"directed-edge"``.
+        epsilon, delta: Budget of a fit.
+        held_out: Share of node pairs whose edges are not fitted, and measured in ``private_metrics_``. A
+            public hash of both ids chooses them. Use 0 if the graph is a training split.
+        dim: Maximum number of columns of feature vectors. None for 128, or 64 above 500,000 nodes.
+        seed: Seed of public randomness: the hash of held-out pairs, and samples of pairs. None draws one.
+        unsafe_noise_seed: Makes the noise reproducible, for tests. The guarantee is then invalid.
+        max_units: Public bound on the number of protected edges, for ``delta="auto"``.
+
+    Raises:
+        ConfigError: If an argument is of another type or outside its range.
+        UnitError: If the unit is not one edge.
+
+    Privacy:
+        Unit: edge-level. Reads: private edges. Features and labels are public. Charges: one release per fit,
+        recorded in the graph's ledger before the edges are read. A differing edge moves one noisy count by
+        one, the sum of products by a matrix of Frobenius norm at most one, and the sums of features by a
+        vector of norm at most one. If it is held out, it moves one number of a histogram instead
+        (``docs/privacy/proofs/links.md``). Public: the fitted model, its scores, and ``private_metrics_``.
+
+    >>> from graphveil.data import synthetic
+    >>> model = LinkPredictor(unit="undirected-edge", epsilon=2.0, seed=0).fit(synthetic("tiny"))
+    >>> model.predict_proba([[0, 1], [2, 3]]).shape
+    (2,)
+    >>> model.guarantee.epsilon <= 2.0, model.top_k([0, 5], k=3)[0].shape
+    (True, (2, 3))
+    """
+
+    unit: str
+    epsilon: float
+    delta: float | str = "auto"
+    held_out: float = 0.1
+    dim: int | None = None
+    seed: int | None = None
+    unsafe_noise_seed: int | None = None
+    max_units: int | None = None
+
+    _fit: _Fit | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        for name in (one.name for one in fields(self) if one.init):
+            setattr(self, name, checks.plain(getattr(self, name)))
+        checks.positive(epsilon=self.epsilon)
+        checks.within(0, MAX_SHARE, held_out=self.held_out)
+        if self.dim is not None:
+            checks.integer_at_least(1, dim=self.dim)
+            checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
+        for name, least in (("seed", 0), ("unsafe_noise_seed", 0), ("max_units", 1)):
+            if getattr(self, name) is not None:
+                checks.integer_at_least(least, **{name: getattr(self, name)})
+        unit = parse_unit(self.unit)
+        if isinstance(unit, NodeUnit):
+            raise UnitError(
+                f"LinkPredictor protects single edges, and unit {unit.name!r} protects a node: its edges "
+                "would be in every released sum without a bound. Use unit='undirected-edge' or "
+                "'directed-edge'; gv.Recommender protects the whole list of a user"
+            )
+        if not isinstance(unit, UndirectedEdge | DirectedEdge):
+            raise UnitError(
+                f"LinkPredictor protects edges, and unit {unit.name!r} does not: use "
+                "unit='undirected-edge' or 'directed-edge'"
+            )
+        self._config = PrivacyConfig(
+            unit=unit,
+            epsilon=float(self.epsilon),
+            delta=self.delta,
+            max_units=self.max_units,
+            seed=self.seed,
+            unsafe_noise_seed=self.unsafe_noise_seed,
+        )
+
+    def preview(self, graph: Any) -> Guarantee:
+        """Return the guarantee that a fit would have. No edge is read and nothing is charged.
+
+        Args:
+            graph: ``Graph``, or ``Data`` of torch_geometric.
+
+        Returns:
+            The guarantee.
+
+        Raises:
+            GraphError: If the graph does not fit.
+            UnitError: If its edges are not what the unit protects.
+        """
+        known, labeled = self._graph(graph)
+        width = node_vectors(known, self._width(known), np.random.default_rng(0), labeled=labeled).shape[1]
+        held_out = HeldOutPairs(float(self.held_out), 0)
+        return self._guarantee(known, self._plan(known.num_nodes, width, held_out))
+
+    @one_thread()
+    def fit(
+        self, graph: Any, *, workspace: Path | str | None = None, on_progress: OnProgress | None = None
+    ) -> Self:
+        """Fit the scores of a graph's node pairs.
+
+        Args:
+            graph: ``Graph``, or ``Data`` of torch_geometric, such as the training split of
+                ``RandomLinkSplit``. Labels are not needed, unless there are no features.
+            workspace: Internal folder from which an interrupted fit is resumed without another charge.
+            on_progress: Called with stage, done and total.
+
+        Returns:
+            This predictor.
+
+        Raises:
+            GraphError: If the graph does not fit.
+            UnitError: If its edges are not what the unit protects.
+            BudgetError: If the ledger of the edges rejects the release.
+
+        Privacy:
+            Charges: one release, before the edges are read. A second fit is a second release.
+        """
+        known, labeled = self._graph(graph)
+        session = Session(
+            streams=PublicStreams(self.seed),
+            label="links",
+            noise_seed=self.unsafe_noise_seed,
+            workspace=None if workspace is None else as_path(workspace, "workspace"),
+            on_progress=on_progress or no_progress,
+        )
+        streams = session.streams
+        with session.stage("features"):
+            vectors = node_vectors(known, self._width(known), streams.numpy("features"), labeled=labeled)
+        held_out = HeldOutPairs(float(self.held_out), streams.derive("held-out pairs"))
+        plan = self._plan(known.num_nodes, vectors.shape[1], held_out)
+        session.plan, session.guarantee = plan, self._guarantee(known, plan)
+        self._fit = self._answers(known, vectors, held_out, session)
+        return self
+
+    def _answers(self, graph: Graph, vectors: Tensor, held_out: HeldOutPairs, session: Session) -> _Fit:
+        """Query the plan, and return the model."""
+        plan, nodes, symmetric = session.plan, graph.num_nodes, not graph.directed
+        assert plan is not None and session.guarantee is not None
+        release = session.open(graph)
+        with session.stage("degrees"):
+            counts = release.answer(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
+            noisy = counts[:, 0].numpy().astype(np.float64)
+            targets = expected_degrees(noisy, plan.queries[0].noise[0] ** 2)
+            sources = targets if symmetric else np.ones(nodes)
+        with session.stage("products"):
+            products = release.answer(EdgeProductData(vectors)).numpy()
+            matrix = interaction(
+                products, vectors, sources, targets, max(float(noisy.sum()), 1.0), plan.queries[1].noise[0]
+            )
+        pairs = random_pairs(nodes, session.streams.numpy("pairs"), symmetric=symmetric)
+        terms = pair_terms(vectors, matrix, sources, targets, symmetric=symmetric)
+        features = terms(*pairs)
+        center, spread = features.mean(axis=0), features.std(axis=0)
+        scale = np.where(spread > 0, 1 / (CLIP * np.where(spread > 0, spread, 1.0)), 0.0)
+        terms = PairTerms(terms.left, terms.right, torch.from_numpy(center), torch.from_numpy(scale))
+        features = terms(*pairs)
+        with session.stage("weights"):
+            query = plan.queries[2]
+            assert isinstance(query, PairSumQuery)
+            factor = query.unit_steps / query.each
+            sums = release.answer(PairSumData(terms)).numpy() * factor
+            fitted = discriminant(sums, np.clip(features, -1.0, 1.0), query.sigma[0] * factor)
+        metrics = None
+        if held_out.share:
+            scores = weighted(features, fitted.weights)
+            bounds = np.quantile(scores, QUANTILES)
+            data = PairHistogramData(terms, torch.from_numpy(fitted.weights), torch.from_numpy(bounds))
+            with session.stage("metrics"):
+                histogram = release.answer(data).numpy()
+            cells = np.searchsorted(bounds, scores, side="right")
+            shares = np.bincount(cells, minlength=len(histogram)) / len(scores)
+            rng = session.streams.numpy("metrics")
+            metrics = noisy_metrics(histogram, shares, plan.queries[3].noise[0], rng)
+        release.close()
+        guarantee = session.guarantee
+        if session.reproducible and guarantee.valid:
+            guarantee = guarantee.with_deviations(SEEDED)
+        return _Fit(terms, fitted.weights, fitted.offset, symmetric, held_out, guarantee, metrics, plan)
+
+    # -- the plan ------------------------------------------------------------------------------------------
+
+    def _plan(self, nodes: int, width: int, held_out: HeldOutPairs) -> ReleasePlan:
+        """Return the query plan, from public sizes."""
+        unit, epsilon = self._config.unit, self._config.budget
+        symmetric = isinstance(unit, UndirectedEdge)
+        count_epsilon = min(max(COUNT_SHARE * epsilon, MIN_EPSILON), MAX_COUNT_EPSILON, MAX_EPSILON)
+        counts = NeighborCountQuery("all", (0,), count_epsilon, 1, held_out)
+        bits = PRODUCT_GRID_BITS if epsilon >= _COARSE_EPSILON else PRODUCT_GRID_BITS - 2
+        measured = HISTOGRAM_SHARE if held_out.share else 0.0
+
+        def queries(mu: float) -> tuple[Query, ...]:
+            def sigma(share: float) -> tuple[float, ...]:
+                return (1 / (mu * share**0.5),)
+
+            products = sigma(1 - SUM_SHARE - measured)
+            found: list[Query] = [
+                counts,
+                EdgeProductQuery(width, products, symmetric, held_out, bits),
+                PairSumQuery(TERMS, sigma(SUM_SHARE), symmetric, held_out),
+            ]
+            if measured:
+                cells = len(QUANTILES) + 1
+                found.append(PairHistogramQuery(TERMS, cells, sigma(measured), symmetric, held_out))
+            return tuple(found)
+
+        delta = self._config.delta_for(nodes)
+        return calibrate_plan(unit, epsilon, delta, queries, num_nodes=nodes)
+
+    def _guarantee(self, graph: Graph, plan: ReleasePlan) -> Guarantee:
+        seeded = self.unsafe_noise_seed is not None
+        return plan_guarantee(
+            self._config,
+            plan,
+            graph,
+            deviations=(SEEDED,) if seeded else (),
+            notes=data_notes(self._config, graph),
+        )
+
+    def _graph(self, given: Any) -> tuple[Graph, bool]:
+        """Return the checked graph, and whether it has labels."""
+        labeled = isinstance(given, Graph) or getattr(given, "y", None) is not None
+        if not labeled and hasattr(given, "edge_index"):
+            given = copy.copy(given)  # a Graph has labels; these are not read
+            given.y = torch.arange(int(given.num_nodes)) % 2
+        graph = as_graph(given, self.unit)
+        if graph.num_nodes < 2:
+            raise GraphError(
+                "the graph has one node, and links are pairs of nodes; give a graph of two or more"
+            )
+        check_encoding(graph, self._config.unit, protects_features=False)
+        check_unit(self._config, graph, reads_edges=True)
+        check_magnitudes(graph)
+        return graph, labeled
+
+    def _width(self, graph: Graph) -> int:
+        return self.dim or (_DIM if graph.num_nodes <= _LARGE else _LARGE_DIM)
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    @property
+    def _fitted(self) -> _Fit:
+        if self._fit is None:
+            raise ConfigError("this LinkPredictor is not fitted; call fit(graph) first")
+        return self._fit
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the fit."""
+        return self._fitted.guarantee
+
+    @property
+    def plan_(self) -> ReleasePlan | None:
+        """The query plan of the fit; None for a loaded model."""
+        return self._fitted.plan
+
+    @property
+    def private_metrics_(self) -> Mapping[str, Interval] | None:
+        """Noisy ROC-AUC and average precision of held-out edges against random pairs; None without any.
+
+        They were charged with the fit and are public. Random pairs include edges, of which sparse graphs have
+        few among all pairs.
+        """
+        return self._fitted.metrics
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes of the fitted graph."""
+        return len(self._fitted.terms.left[0])
+
+    def is_held_out(self, pairs: Any) -> npt.NDArray[np.bool_]:
+        """Return which pairs were held out by the public hash, bool (P).
+
+        Args:
+            pairs: Node pairs, shape (2, P) or (P, 2).
+        """
+        return self._fitted.held_out.contains(*self._pairs(pairs))
+
+    def decision_function(self, pairs: Any) -> Floats:
+        """Return the score of each pair, float64 (P): log odds, increasing with ``predict_proba``.
+
+        Args:
+            pairs: Node pairs, shape (2, P) or (P, 2), as ``edge_label_index``. A square (2, 2) is read as
+                (2, P).
+
+        Returns:
+            Scores, for undirected edges the same in both directions.
+
+        Raises:
+            ConfigError: If these are no pairs of nodes of the fitted graph.
+
+        Privacy:
+            Charges: nothing. Post-processing of the fit.
+        """
+        fit = self._fitted
+        sources, targets = self._pairs(pairs)
+        return weighted(fit.terms(sources, targets), fit.weights) + fit.offset
+
+    def predict_proba(self, pairs: Any) -> npt.NDArray[np.float32]:
+        """Return the probability that each pair is an edge and not a random pair, float32 (P).
+
+        Edges and random pairs have equal prior probabilities, as in a test with one negative per edge.
+
+        Args:
+            pairs: Node pairs, shape (2, P) or (P, 2), as ``edge_label_index``.
+
+        Returns:
+            Probabilities.
+
+        Raises:
+            ConfigError: If these are no pairs of nodes of the fitted graph.
+
+        Privacy:
+            Charges: nothing. Post-processing of the fit.
+        """
+        half = np.tanh(self.decision_function(pairs) / 2) / 2
+        return (0.5 + half).astype(np.float32)
+
+    def score(self, pairs: Any, labels: Any, metric: str = "roc_auc") -> float:
+        """Return an exact metric of pairs with the caller's labels.
+
+        Args:
+            pairs: Node pairs, shape (2, P) or (P, 2), as ``edge_label_index``.
+            labels: 1 for edges and 0 for other pairs, shape (P), as ``edge_label``.
+            metric: ``"roc_auc"`` or ``"average_precision"``.
+
+        Returns:
+            The metric; NaN if all labels are equal.
+
+        Raises:
+            ConfigError: If an argument does not fit.
+
+        Privacy:
+            No guarantee for ``labels``: if they are private edges, the result is internal. Publish
+            ``private_metrics_`` instead.
+        """
+        checks.one_of(("roc_auc", "average_precision"), metric=metric)
+        scores = self.decision_function(pairs)
+        truth = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+        if truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
+            raise ConfigError(f"labels must be {len(scores)} numbers, 1 for an edge and 0 for another pair")
+        columns = torch.from_numpy(np.stack([-scores, scores], axis=1))
+        return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns)
+
+    def top_k(self, nodes: Any = None, k: int = 10, *, exclude: Graph | None = None) -> tuple[Ids, Floats]:
+        """Return the k nodes with the highest scores for each node.
+
+        Existing edges are not left out, since their absence would reveal them.
+
+        Args:
+            nodes: Node ids, shape (M); all by default.
+            k: Number of nodes to return, below the number of all nodes.
+            exclude: Graph whose edges are left out, for the data owner. The result is then internal: do not
+                publish it.
+
+        Returns:
+            Ids (M, k) and scores (M, k) in descending order. A place without a node has id -1 and score -inf.
+
+        Raises:
+            ConfigError: If an argument is outside its range.
+
+        Privacy:
+            Charges: nothing. Post-processing of the fit without ``exclude``. With it there is no guarantee.
+        """
+        fit, count = self._fitted, self.num_nodes
+        checks.integer_at_least(1, k=k)
+        checks.within(1, count - 1, k=k)
+        chosen = np.arange(count) if nodes is None else _whole(nodes, "nodes").reshape(-1)
+        checks.places(count, nodes=chosen)
+        known = None if exclude is None else _edges_by_source(exclude, count)
+        ids, scores = np.empty((len(chosen), k), dtype=np.int64), np.empty((len(chosen), k))
+        for first in range(0, len(chosen), max(1, _CHUNK // count)):
+            some = chosen[first : first + max(1, _CHUNK // count)]
+            table = np.full((len(some), count), fit.offset)
+            for left, right, center, scale, weight in zip(
+                fit.terms.left, fit.terms.right, fit.terms.center, fit.terms.scale, fit.weights, strict=True
+            ):
+                dots = left.numpy()[some].astype(np.float64) @ right.numpy().astype(np.float64).T
+                table += weight * ((dots - float(center)) * float(scale))
+            table[np.arange(len(some)), some] = -np.inf
+            if known is not None:
+                starts, ends = known
+                for row, node in enumerate(some):
+                    table[row, ends[starts[node] : starts[node + 1]]] = -np.inf
+            best = np.argpartition(-table, k - 1, axis=1)[:, :k]
+            found = np.take_along_axis(table, best, axis=1)
+            order = np.lexsort((best, -found), axis=1)
+            ids[first : first + len(some)] = np.take_along_axis(best, order, axis=1)
+            scores[first : first + len(some)] = np.take_along_axis(found, order, axis=1)
+        ids[np.isneginf(scores)] = -1
+        return ids, scores
+
+    def _pairs(self, pairs: Any) -> tuple[Ids, Ids]:
+        """Return both ends of pairs; for undirected edges the smaller id first, as fitted."""
+        found = _whole(pairs, "pairs")
+        if found.ndim != 2 or 2 not in found.shape:
+            raise ConfigError(f"pairs must have shape (2, P) or (P, 2), not {found.shape}")
+        sources, targets = found if found.shape[0] == 2 else found.T
+        checks.places(self.num_nodes, pairs=found.reshape(-1))
+        if self._fitted.symmetric:
+            sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
+        return np.ascontiguousarray(sources), np.ascontiguousarray(targets)
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the fitted model to a new folder, atomically.
+
+        Args:
+            folder: Path that does not exist.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ConfigError: If the folder exists, or cannot be written.
+
+        Privacy:
+            Charges: nothing. The folder is safe to publish.
+        """
+        path, fit = as_path(folder, "folder"), self._fitted
+        if path.exists():
+            raise ConfigError(f"{path} exists, and a model goes to a new folder; choose another")
+        tables = {f"left{k}": table.contiguous() for k, table in enumerate(fit.terms.left)}
+        tables |= {f"right{k}": table.clone() for k, table in enumerate(fit.terms.right)}
+        tables |= {
+            "center": fit.terms.center,
+            "scale": fit.terms.scale,
+            "weights": torch.from_numpy(fit.weights),
+        }
+        record = {
+            "format": _FORMAT,
+            "parameters": {one.name: getattr(self, one.name) for one in fields(self) if one.init},
+            "offset": fit.offset,
+            "symmetric": fit.symmetric,
+            "held_out": asdict(fit.held_out),
+            "guarantee": guarantee_to_plain(fit.guarantee),
+            "metrics": None
+            if fit.metrics is None
+            else {name: asdict(one) for name, one in fit.metrics.items()},
+        }
+        with writing_folder(path), atomic_folder(path) as work:
+            save_checked(work / _TABLES, tables)
+            (work / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            statement = fit.guarantee.formal_statement()
+            (work / _PAGE).write_text(f"# Released link predictor\n\n{statement}\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "LinkPredictor":
+        """Read a folder that ``save`` wrote. Its guarantee is computed again from the stored mechanism.
+
+        Args:
+            folder: Folder that ``save`` wrote.
+
+        Returns:
+            The fitted model, without its query plan.
+
+        Raises:
+            ArtifactError: If the folder holds no link predictor, or is damaged.
+
+        Privacy:
+            Reads and charges: nothing.
+        """
+        path = as_path(folder, "folder")
+        try:
+            record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+            if record["format"] != _FORMAT:
+                raise ValueError
+            model = cls(**record["parameters"])
+            tables = load_checked(path / _TABLES)[0]
+            left, right = ([tables[f"{side}{k}"] for k in range(TERMS)] for side in ("left", "right"))
+            terms = PairTerms(tuple(left), tuple(right), tables["center"], tables["scale"])
+            terms.check(len(left[0]), TERMS)
+            metrics = record["metrics"]
+            model._fit = _Fit(
+                terms=terms,
+                weights=tables["weights"].numpy().astype(np.float64).reshape(TERMS),
+                offset=float(record["offset"]),
+                symmetric=bool(record["symmetric"]),
+                held_out=HeldOutPairs(**record["held_out"]),
+                guarantee=guarantee_from_plain(record["guarantee"]),
+                metrics=None if metrics is None else {name: Interval(**one) for name, one in metrics.items()},
+            )
+            return model
+        except ArtifactError:
+            raise
+        except Exception as error:
+            raise ArtifactError(
+                f"{path} holds no link predictor, or is damaged; take the folder that save() wrote"
+            ) from error
+
+
+def random_pairs(nodes: int, rng: np.random.Generator, *, symmetric: bool) -> tuple[Ids, Ids]:
+    """Return public random pairs of two different nodes, for undirected edges the smaller id first.
+
+    >>> first, second = random_pairs(3, np.random.default_rng(0), symmetric=True)
+    >>> bool((first < second).all())
+    True
+    """
+    first = rng.integers(nodes, size=_SAMPLE)
+    second = (first + 1 + rng.integers(nodes - 1, size=_SAMPLE)) % nodes
+    if not symmetric:
+        return first, second
+    return np.minimum(first, second), np.maximum(first, second)
+
+
+def _whole(values: Any, name: str) -> Ids:
+    """Return whole numbers as an array."""
+    found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if found.size and found.dtype.kind not in "iu":
+        raise ConfigError(f"{name} must be whole numbers, the ids of nodes from 0")
+    return found.astype(np.int64)
+
+
+def _edges_by_source(graph: Graph, nodes: int) -> tuple[Ids, Ids]:
+    """Return each node's out-neighbors, and where they start."""
+    if not isinstance(graph, Graph) or graph.num_nodes != nodes:
+        raise ConfigError(f"exclude must be a Graph of the {nodes} nodes that were fitted")
+    sources, targets = graph.adjacency.edge_index().numpy().astype(np.int64)
+    order = np.argsort(sources, kind="stable")
+    return np.searchsorted(sources[order], np.arange(nodes + 1)), targets[order]

@@ -1,0 +1,98 @@
+"""Public vectors of nodes from their features, for products over edges."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import Graph
+from graphveil.errors import GraphError
+from graphveil.estimators.features.scaling import FeatureScaling
+
+Floats = npt.NDArray[np.float64]
+
+_BAG = 0.5  # share of nonzero features up to which features are counts or sets, which are weighted by rarity
+_ROUNDS = 4  # of the subspace iteration
+_EXTRA = 16  # columns of the iteration beyond those that are kept
+_ROWS = 1 << 16  # rows per chunk
+
+
+def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: bool = True) -> Tensor:
+    """Return L2-normalized vectors of at most ``dim`` columns, float32 (N, d).
+
+    Features that are sets, counts or TF-IDF weights (at most half of them nonzero, none negative) are
+    multiplied by inverse document frequencies. Other columns are standardized. A truncated singular value
+    decomposition reduces the columns. A graph without features uses one-hot labels.
+
+    Args:
+        graph: Graph, of which features and labels are read.
+        dim: Maximum number of columns.
+        rng: Public generator of the first subspace.
+        labeled: Whether the graph has labels.
+
+    Raises:
+        GraphError: If features are the same for all nodes, and there are no labels.
+
+    Privacy:
+        Reads features and labels only, which are public under edge-level units.
+
+    >>> from graphveil.data import synthetic
+    >>> vectors = node_vectors(synthetic("tiny"), 4, np.random.default_rng(0))
+    >>> vectors.shape[1], bool((vectors.norm(dim=1) <= 1).all())
+    (4, True)
+    """
+    x = _columns(graph, labeled=labeled)
+    if x.shape[1] > dim:
+        x = _reduced(x, min(dim, x.shape[0]), rng)
+    out = torch.empty((x.shape[0], x.shape[1]), dtype=torch.float32)
+    for first in range(0, x.shape[0], _ROWS):
+        some = _dense(x[first : first + _ROWS])
+        length = np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-12)
+        out[first : first + _ROWS] = torch.from_numpy(some / (length * (1 + 1e-6)))
+    return out
+
+
+def _columns(graph: Graph, *, labeled: bool) -> Any:
+    """Return weighted or standardized features, or one-hot labels if all nodes have the same features."""
+    x = FeatureScaling.from_public_features(graph.x).apply(graph.x)
+    if isinstance(x, Tensor) and bool((x == x[:1]).all()):
+        known = graph.y.numpy()
+        if not labeled or not (known >= 0).any():
+            raise GraphError(
+                "all nodes have the same features and there are no labels, so pairs of nodes do not differ; "
+                "give features, or public labels: Graph.from_edges(x=..., y=...). No budget was spent."
+            )
+        return np.eye(graph.num_classes)[known] * (known >= 0)[:, None]
+    values: Any = x.numpy() if isinstance(x, Tensor) else x
+    stored: npt.NDArray[np.float32] = values if isinstance(x, Tensor) else values.data
+    if np.count_nonzero(stored) > _BAG * graph.num_nodes * graph.num_features or (stored < 0).any():
+        dense = _dense(values)
+        spread = dense.std(axis=0)
+        return (dense - dense.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    counted: Any = sparse.csr_array(values)
+    counted.eliminate_zeros()
+    known_in = np.bincount(counted.indices, minlength=counted.shape[1])
+    rarity = np.log((1 + counted.shape[0]) / (1 + known_in)) + 1
+    data = counted.data * rarity[counted.indices]
+    rows = np.repeat(np.arange(counted.shape[0]), np.diff(counted.indptr))
+    data /= np.maximum(np.sqrt(np.bincount(rows, data**2, counted.shape[0])), 1e-12)[rows]
+    return sparse.csr_array((data, counted.indices, counted.indptr), shape=counted.shape)
+
+
+def _reduced(x: Any, dim: int, rng: np.random.Generator) -> Floats:
+    """Return the rows in the leading right singular vectors, by subspace iteration."""
+    width = min(dim + _EXTRA, *x.shape)
+    basis = np.linalg.qr(rng.normal(size=(x.shape[1], width)))[0]
+    for _ in range(_ROUNDS):
+        basis = np.linalg.qr(np.asarray(x.T @ (x @ basis)))[0]
+    image = np.asarray(x @ basis)
+    turned = np.linalg.eigh(image.T @ image)[1][:, ::-1][:, :dim]
+    reduced: Floats = image @ turned
+    return reduced
+
+
+def _dense(x: Any) -> Floats:
+    return np.asarray(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)

@@ -1,0 +1,189 @@
+"""Scores of node pairs from released sums: interactions, degrees, a discriminant, and noisy metrics."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.estimators.training.private_metrics import Interval
+from graphveil.release.pair_sums import TABLE_BITS, PairTerms
+
+Floats = npt.NDArray[np.float64]
+Metric = Callable[[Floats, Floats, float], Floats]
+
+CLIP = 5.0  # standard deviations at which features of a pair are clipped in sums over edges
+TERMS = 3  # cosine of features, interaction, and degrees
+_LEAST_RATE = 0.1  # of the mean degree, for nodes whose noisy count is lower
+_ROUNDS = 20  # of the moment estimate
+_RIDGE = 1e-3
+_DRAWS, _TAIL = 2000, 0.01
+# Shares of random pairs below the bounds of cells: most edges have high scores.
+_LOW, _HIGH = (0.25, 0.5, 0.7, 0.8, 0.86, 0.9, 0.93, 0.95), (0.965, 0.975, 0.983, 0.989, 0.993, 0.996, 0.998)
+QUANTILES = np.array([*_LOW, *_HIGH, 0.999])
+
+
+def expected_degrees(counts: Floats, noise_variance: float) -> Floats:
+    """Return the expected degree of each node given noisy counts, which are shrunk toward their mean.
+
+    A count with Poisson variance and noise is shrunk by the share of the variance that is of degrees.
+
+    >>> expected_degrees(np.array([0.0, 10.0, 2.0]), 0.0).round(1).tolist()
+    [0.9, 8.7, 2.4]
+    """
+    mean = max(float(counts.mean()), 0.05)
+    own = max(float(counts.var()) - noise_variance - mean, 0.05 * mean**2)
+    rates: Floats = np.maximum(
+        mean + (counts - mean) * own / (own + noise_variance + mean), _LEAST_RATE * mean
+    )
+    return rates
+
+
+def interaction(
+    products: Floats, vectors: Tensor, sources: Floats, targets: Floats, edges: float, sigma: float
+) -> Floats:
+    """Return M of the model: the rate of an edge is proportional to s_u t_v (1 + x_u^T M x_v).
+
+    Under the model the sum W of products has mean m (a b^T + A M B): a and A are the mean and the second
+    moment of x weighted by s, b and B those weighted by t. M is the posterior mean for independent normal
+    entries, whose variance is estimated from W by moments. In the eigenvectors of A and B an entry of W has
+    noise and sampling error.
+
+    Args:
+        products: W, noisy, shape (d, d).
+        vectors: x, shape (N, d).
+        sources, targets: Rates s and t of nodes, shape (N).
+        edges: Noisy number m of edges.
+        sigma: Standard deviation of the noise of W.
+    """
+    mean_s, values_s, basis_s = _moments(vectors, sources)
+    mean_t, values_t, basis_t = _moments(vectors, targets)
+    found = basis_s.T @ (products - edges * np.outer(mean_s, mean_t)) @ basis_t
+    gain = edges * np.outer(values_s, values_t)
+    error = gain + sigma**2
+    if sources is targets:  # symmetric: entries off the diagonal have half of the variance
+        error = error * np.where(np.eye(len(error), dtype=bool), 1.0, 0.5)
+    variance = max(_moment_ratio(found, gain, error, gain**2 / error**2), 1e-12)
+    for _ in range(_ROUNDS):
+        weight = gain**2 / (error + variance * gain**2) ** 2
+        variance = max(_moment_ratio(found, gain, error, weight), 1e-9)
+    posterior: Floats = basis_s @ (gain * found / (gain**2 + error / variance)) @ basis_t.T
+    return posterior
+
+
+def _moments(vectors: Tensor, rates: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the weighted mean, and the weighted second moment by its eigenvalues and eigenvectors."""
+    width, total = vectors.shape[1], rates.sum()
+    mean, second = np.zeros(width), np.zeros((width, width))
+    for first in range(0, len(vectors), 1 << 16):
+        some = vectors[first : first + (1 << 16)].numpy().astype(np.float64)
+        scaled = some * (rates[first : first + len(some)] / total)[:, None]
+        mean += scaled.sum(axis=0)
+        second += scaled.T @ some
+    values, basis = np.linalg.eigh((second + second.T) / 2)
+    return mean, np.maximum(values, 1e-9), basis
+
+
+def _moment_ratio(found: Floats, gain: Floats, error: Floats, weight: Floats) -> float:
+    return float((weight * (found**2 - error)).sum() / (weight * gain**2).sum())
+
+
+def pair_terms(
+    vectors: Tensor, matrix: Floats, sources: Floats, targets: Floats, *, symmetric: bool
+) -> PairTerms:
+    """Return the features of a pair without scaling: cosine, interaction, and the sum of log degrees."""
+    given = whole_table(vectors)
+    if symmetric:  # both ends use one table, so that a pair has one score in both directions
+        values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
+        root = torch.from_numpy((basis * np.sqrt(np.abs(values))).astype(np.float32))
+        left = whole_table(vectors @ root)
+        right = left * torch.from_numpy(np.sign(values).astype(np.float32))
+    else:
+        left, right = whole_table(vectors @ torch.from_numpy(matrix.astype(np.float32))), given
+    logs = np.stack([np.log(sources) - np.log(sources.mean()), np.log(targets) - np.log(targets.mean())])
+    steps = ((1 << TABLE_BITS - 1) / max(float(np.abs(logs).max()), 1.0)) * logs
+    ours, theirs = (torch.from_numpy(np.trunc(row)).to(torch.float32) for row in steps)
+    ones = torch.ones_like(ours)
+    return PairTerms(
+        (given, left, torch.stack([ours, ones], dim=1)),
+        (given, right, torch.stack([ones, theirs], dim=1)),
+        torch.zeros(TERMS, dtype=torch.float64),
+        torch.ones(TERMS, dtype=torch.float64),
+    )
+
+
+def whole_table(table: Tensor) -> Tensor:
+    """Return a table as whole numbers of at most 2^13 in float32."""
+    largest = max(float(table.abs().max()), 1e-12)
+    return (table * ((1 << TABLE_BITS - 1) / largest)).trunc()
+
+
+@dataclass(frozen=True, eq=False)
+class Discriminant:
+    """The weights of a linear discriminant between edges and all pairs, and its offset."""
+
+    weights: Floats
+    offset: float
+
+
+def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
+    """Return w = S^-1 (mean of edges - mean of all pairs) from noisy sums of features over edges.
+
+    A difference of means is shrunk by the share of its square that the noise explains.
+
+    Args:
+        sums: Noisy sums of clipped features over edges, and the noisy number of edges, shape (K + 1).
+        sample: Clipped features of public random pairs, shape (P, K).
+        noise: Standard deviation of the noise of each sum.
+    """
+    edges = max(float(sums[-1]), noise, 1.0)
+    center = sample.mean(axis=0)
+    difference = np.clip(sums[:-1] / edges, -1.0, 1.0) - center
+    difference *= np.maximum(0.0, 1 - (noise / edges) ** 2 / np.maximum(difference**2, 1e-12))
+    spread = np.atleast_2d(np.cov(sample.T))
+    ridge = _RIDGE * np.trace(spread) / len(spread) + 1e-12
+    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), difference)
+    return Discriminant(weights, -float(weights @ (center + difference / 2)))
+
+
+def noisy_metrics(
+    histogram: Floats, shares: Floats, sigma: float, rng: np.random.Generator
+) -> dict[str, Interval]:
+    """Return ROC-AUC and average precision of held-out edges against random pairs, with intervals.
+
+    Average precision is for as many random pairs as edges. The interval contains the exact value with 95 %
+    confidence: it covers the noise, and the unknown order within a cell.
+
+    Args:
+        histogram: Noisy numbers of edges by cell of the score, ascending.
+        shares: Shares of random pairs by cell.
+        sigma: Standard deviation of the noise.
+        rng: Draws the noise again.
+    """
+    possible = histogram - sigma * rng.standard_normal((_DRAWS, len(histogram)))
+
+    def interval(metric: Metric) -> Interval:
+        value = float(metric(histogram[None], shares, 0.5)[0])
+        low = min(value, float(np.quantile(metric(possible, shares, 0.0), _TAIL)))
+        high = max(value, float(np.quantile(metric(possible, shares, 1.0), 1 - _TAIL)))
+        return Interval(*(float(np.clip(bound, 0.0, 1.0)) for bound in (value, low, high)))
+
+    return {"roc_auc": interval(_roc_auc), "average_precision": interval(_average_precision)}
+
+
+def _roc_auc(counts: Floats, shares: Floats, place: float) -> Floats:
+    """Return the share of random pairs below an edge; ``place`` is that of its own cell below it."""
+    below = np.cumsum(shares) - shares + place * shares
+    ordered: Floats = counts @ below / np.maximum(counts.sum(axis=1), 1.0)
+    return ordered
+
+
+def _average_precision(counts: Floats, shares: Floats, place: float) -> Floats:
+    """Return the precision at each edge, averaged; ``place`` is the share of its own cell below it."""
+    gain = counts / np.maximum(counts.sum(axis=1), 1.0)[:, None]
+    above = 1 - np.cumsum(shares) + (1 - place) * shares
+    hits = np.clip(np.cumsum(gain[:, ::-1], axis=1)[:, ::-1] - gain * (1 - place), 0.0, 1.0)
+    total: Floats = (gain * hits / np.maximum(hits + above, 1e-12)).sum(axis=1)
+    return total

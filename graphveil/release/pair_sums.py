@@ -1,0 +1,400 @@
+"""Noisy sums and histograms of public features of node pairs, over the pairs that are edges."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.errors import ReleaseError
+from graphveil.privacy import Gaussian, Unit
+from graphveil.release.backends import BlockWork
+from graphveil.release.edge_products import UNBOUNDED, check_symmetry
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    GRID_BITS,
+    MAX_DIM,
+    ExampleGraph,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    check_noise,
+    refuse_edges_stored_twice,
+    require_edge_unit,
+)
+from graphveil.release.sites import forms_private_sum
+from graphveil.release.steps.held_out import HeldOutPairs, ends
+from graphveil.release.steps.orientation import Ids
+
+Floats = npt.NDArray[np.float64]
+
+TABLE_BITS = 14  # of an entry: a dot product of 2^20 columns is exact in float64
+MAX_TERMS = 64
+
+_ENTRIES = 1 << 21  # table entries per chunk of pairs
+_EDGES = 1 << 20  # edges per chunk
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairTerms:
+    """K features of a node pair (u, v), each a scaled dot product of public vectors of u and v.
+
+        t_k(u, v) = scale_k (left_k[u] . right_k[v] - center_k)
+
+    Args:
+        left, right: A table for each feature, shape (N, d_k): whole numbers of at most 2^14 in float32. Their
+            dot products are therefore exact, and a pair's features do not depend on other pairs.
+        center, scale: float64, shape (K).
+
+    Privacy:
+        All numbers must be public or released before.
+
+    >>> table = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
+    >>> terms = PairTerms((table,), (table,), torch.tensor([1.0]).double(), torch.tensor([0.5]).double())
+    >>> terms(np.array([0]), np.array([1])).tolist()
+    [[0.0]]
+    """
+
+    left: tuple[Tensor, ...]
+    right: tuple[Tensor, ...]
+    center: Tensor
+    scale: Tensor
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """All numbers."""
+        return (*self.left, *self.right, self.center, self.scale)
+
+    def __call__(self, sources: Ids, targets: Ids) -> Floats:
+        """Return the features of pairs, shape (P, K)."""
+        out = np.empty((len(sources), len(self.left)))
+        at_once = max(1, _ENTRIES // max(table.shape[1] for table in self.left))
+        for first in range(0, len(sources), at_once):
+            some = slice(first, first + at_once)
+            for k, (left, right) in enumerate(zip(self.left, self.right, strict=True)):
+                ours = left.numpy()[sources[some]].astype(np.float64)
+                out[some, k] = np.einsum("pd,pd->p", ours, right.numpy()[targets[some]])
+        out -= self.center.numpy()
+        out *= self.scale.numpy()
+        return out
+
+    def check(self, nodes: int, count: int) -> None:
+        """Reject tables of other shapes, and numbers whose dot products are not exact.
+
+        Raises:
+            ReleaseError: If the terms do not fit a plan for this number of nodes and features.
+        """
+        shapes = {(*table.shape[:1], table.dtype, table.ndim) for table in (*self.left, *self.right)}
+        fits = (
+            len(self.left) == len(self.right) == count
+            and shapes == {(nodes, torch.float32, 2)}
+            and all(a.shape == b.shape for a, b in zip(self.left, self.right, strict=True))
+            and all(of.shape == (count,) and of.dtype == torch.float64 for of in (self.center, self.scale))
+            and all(bool(of.isfinite().all()) for of in (self.center, self.scale))
+            and all(map(_is_whole, dict.fromkeys((*self.left, *self.right))))
+        )
+        if not fits:
+            raise ReleaseError(
+                f"the plan takes {count} features of pairs of {nodes} nodes: two float32 tables of whole "
+                f"numbers of at most {1 << TABLE_BITS} for each, and finite numbers; the release "
+                "stays charged"
+            )
+
+    @classmethod
+    def example(cls, graph: ExampleGraph, count: int, *, symmetric: bool) -> "PairTerms":
+        """Return random terms for a small graph; some features exceed one, or are at it."""
+        rng = graph.generator("pair features")
+        tables = [
+            torch.from_numpy(rng.integers(-9, 10, size=(graph.nodes, 2)).astype(np.float32))
+            for _ in range(count)
+        ]
+        others = tables if symmetric else tables[::-1]
+        scale = np.full(count, float(rng.choice([0.0, 1e-2, 1.0])))
+        center = -np.sign(scale) * 200.0 * (rng.random() < 0.5)
+        return cls(tuple(tables), tuple(others), torch.from_numpy(center), torch.from_numpy(scale))
+
+
+def _is_whole(table: Tensor) -> bool:
+    whole = (table == table.trunc()) & (table.abs() <= 1 << TABLE_BITS)
+    return 1 <= table.shape[1] <= MAX_DIM and bool(whole.all())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairSumData(QueryData[Tensor]):
+    """Features of node pairs, public or released before.
+
+    The answer is float64, shape (K + 1): noisy sums of the features, each clipped to [-1, 1], and the noisy
+    number of edges. All are divided by the sensitivity of the sums without this factor, sqrt(K + 1).
+    """
+
+    terms: PairTerms
+
+
+class _PairQuery(Query):
+    """What queries over features of edges share."""
+
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int
+
+    def event(self, unit: Unit) -> Gaussian:
+        """Return the event of the answer.
+
+        Raises:
+            UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
+        """
+        return Gaussian(self.sensitivity(unit) / self.sigma[0])
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1: an edge is read once."""
+        require_edge_unit(unit, UNBOUNDED)
+        check_symmetry(unit, symmetric=self.symmetric)
+        return 1.0
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Reject edges that are stored otherwise than the query reads them."""
+        refuse_edges_stored_twice(unit, directed=directed)
+        check_symmetry(unit, symmetric=not directed)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise of each number."""
+        return self.sigma
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in a contribution of norm one."""
+        return 2.0**self.grid_bits
+
+
+@dataclass(frozen=True)
+class PairSumQuery(_PairQuery):
+    """Release noisy sums of K clipped features over the edges that are not held out, and their number.
+
+    An edge contributes (clip(t_1), ..., clip(t_K), 1) / sqrt(K + 1). An undirected edge counts once, with its
+    smaller node id first.
+
+    Args:
+        terms: Number K of features.
+        sigma: One standard deviation of the noise.
+        symmetric: Whether edges are undirected.
+        held_out: Public choice of node pairs whose edges are not summed.
+        grid_bits: Binary logarithm of the grid steps in a contribution of norm one.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the in-edges. A differing edge moves the answer by its contribution, of
+        norm at most one: mu = 1 / sigma.
+    """
+
+    kind: ClassVar[str] = "pair_sums"
+    wire_name: ClassVar[str] = "PairSumQuery"
+    stage: ClassVar[str] = "pair features"
+    data: ClassVar[type[PairSumData]] = PairSumData
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may have the same features
+
+    terms: int
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, terms=self.terms)
+        checks.within(1, MAX_TERMS, terms=self.terms)
+        check_noise(self.sigma, 1, self.grid_bits)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of sums that one edge may move."""
+        return self.terms + 1
+
+    def prepare(self, data: PairSumData, public: PublicInputs) -> "_PreparedTerms":
+        """Check the features."""
+        data.terms.check(public.num_nodes, self.terms)
+        return _PreparedTerms(public, data.terms.arrays, data.terms)
+
+    def example_data(self, graph: ExampleGraph) -> PairSumData:
+        """Return random features."""
+        return PairSumData(PairTerms.example(graph, self.terms, symmetric=self.symmetric))
+
+    @forms_private_sum("PairSumQuery")
+    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
+        """Return the noisy sums; the exact ones are discarded here."""
+        work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
+        exact = private.total(work, (self.terms + 1,))
+        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.zeros(1, dtype=np.int64), self.terms + 1)[0]
+        return torch.from_numpy((exact + drawn) / self.unit_steps)
+
+    @property
+    def each(self) -> int:
+        """Grid steps in a feature of size one: K + 1 of them have at most the steps of norm one."""
+        return math.isqrt(int(self.unit_steps) ** 2 // (self.terms + 1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairHistogramData(QueryData[Tensor]):
+    """Features of node pairs, the weight of each in the score, float64 (K), and ascending bounds of cells.
+
+    The score of a pair is the weighted sum of its features, which are not clipped. Cell b holds scores from
+    bound b - 1 up to bound b, float64 (cells - 1). The answer is float64, shape (cells): noisy numbers of
+    held-out edges.
+    """
+
+    terms: PairTerms
+    weights: Tensor
+    bounds: Tensor
+
+
+@dataclass(frozen=True)
+class PairHistogramQuery(_PairQuery):
+    """Release the noisy histogram of the scores of held-out edges. Each is in one cell.
+
+    Args:
+        terms: Number K of features.
+        cells: Number of cells.
+        sigma: One standard deviation of the noise, in edges.
+        symmetric: Whether edges are undirected; each counts once.
+        held_out: Public choice of node pairs whose edges are counted.
+        grid_bits: Binary logarithm of the grid steps in one edge.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the in-edges. A differing edge moves one number by one: mu = 1 / sigma.
+    """
+
+    kind: ClassVar[str] = "pair_histogram"
+    wire_name: ClassVar[str] = "PairHistogramQuery"
+    stage: ClassVar[str] = "held-out edges"
+    data: ClassVar[type[PairHistogramData]] = PairHistogramData
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may be in one cell
+
+    terms: int
+    cells: int
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, terms=self.terms)
+        checks.within(1, MAX_TERMS, terms=self.terms)
+        checks.integer_at_least(2, cells=self.cells)
+        checks.within(2, MAX_DIM, cells=self.cells)
+        check_noise(self.sigma, 1, self.grid_bits)
+
+    def changed(self, unit: Unit) -> int:
+        """Return 1: one edge, one cell."""
+        return 1
+
+    def prepare(self, data: PairHistogramData, public: PublicInputs) -> "_PreparedTerms":
+        """Check features, weights and bounds."""
+        data.terms.check(public.num_nodes, self.terms)
+        sizes = (data.weights, self.terms), (data.bounds, self.cells - 1)
+        if any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes) or not bool(
+            data.weights.isfinite().all() & (data.bounds.diff() >= 0).all()
+        ):
+            raise ReleaseError(
+                f"the plan's histogram takes {self.terms} finite weights and {self.cells - 1} ascending "
+                "bounds, in float64; the release stays charged"
+            )
+        return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
+
+    def example_data(self, graph: ExampleGraph) -> PairHistogramData:
+        """Return random features, weights and bounds."""
+        rng = graph.generator("cells")
+        bounds = np.sort(rng.normal(size=self.cells - 1))
+        return PairHistogramData(
+            PairTerms.example(graph, self.terms, symmetric=self.symmetric),
+            torch.from_numpy(rng.normal(size=self.terms)),
+            torch.from_numpy(bounds),
+        )
+
+    @forms_private_sum("PairHistogramQuery")
+    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
+        """Return the noisy counts; the exact ones are discarded here."""
+        weights, bounds = (array.numpy() for array in data.arrays[-2:])
+        work = ScoreCounts(data.terms, weights, bounds, self.symmetric, self.held_out)
+        exact = private.total(work, (self.cells,))
+        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.arange(self.cells), 1)[:, 0]
+        return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedTerms(PreparedData):
+    """Features of node pairs that fit their query."""
+
+    terms: PairTerms
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairSums(BlockWork):
+    """The sums of clipped features over a block's edges that are not held out, and their number, int64."""
+
+    terms: PairTerms
+    each: int  # grid steps in a feature of size one
+    symmetric: bool
+    held_out: HeldOutPairs
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact sums, which only the query's answer reads."""
+        total = np.zeros(len(self.terms.left) + 1, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            sources, targets = edges_once(self.held_out.without(piece), symmetric=self.symmetric)
+            features = np.clip(self.terms(sources, targets), -1.0, 1.0) * self.each
+            total[:-1] += features.astype(np.int64).sum(axis=0)  # truncated toward zero
+            total[-1] += len(sources) * self.each
+        return torch.from_numpy(total)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreCounts(BlockWork):
+    """The number of a block's held-out edges with a score in each cell, int64."""
+
+    terms: PairTerms
+    weights: Floats
+    bounds: Floats
+    symmetric: bool
+    held_out: HeldOutPairs
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts, which only the query's answer reads."""
+        counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            sources, targets = edges_once(piece, symmetric=self.symmetric)
+            held = self.held_out.contains(sources, targets)
+            scores = weighted(self.terms(sources[held], targets[held]), self.weights)
+            counts += np.bincount(np.searchsorted(self.bounds, scores, side="right"), minlength=counts.size)
+        return torch.from_numpy(counts)
+
+
+def edges_once(edges: EdgeBlock, *, symmetric: bool) -> tuple[Ids, Ids]:
+    """Return the ends of a block's edges: an undirected edge once, with its smaller node id first."""
+    sources, targets = ends(edges)
+    if not symmetric:
+        return sources, targets
+    first = sources < targets
+    return sources[first], targets[first]
+
+
+def weighted(features: Floats, weights: Floats) -> Floats:
+    """Return the weighted sum of each pair's features, whose rounding does not depend on other pairs."""
+    scores = np.zeros(len(features))
+    for k, weight in enumerate(weights):
+        scores += weight * features[:, k]
+    return scores

@@ -1,0 +1,113 @@
+"""Sums and histograms of features of edges: each edge once, clipped, held out by public pairs, exact."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
+from graphveil.errors import ReleaseError
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release import (
+    HeldOutPairs,
+    NeighborCountData,
+    NeighborCountQuery,
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+    Release,
+    ReleasePlan,
+)
+from graphveil.release.query import QueryData
+
+EDGE, STORED = UndirectedEdge(), DirectedEdge()
+UNITS = pytest.mark.parametrize("unit", [EDGE, STORED], ids=["undirected", "directed"])
+HALF = HeldOutPairs(0.5, 5)
+NODES = 40
+rng = np.random.default_rng(1)
+PAIRS = rng.integers(NODES, size=(2, 200))
+PAIRS = PAIRS[:, PAIRS[0] != PAIRS[1]]
+TABLE = torch.from_numpy(rng.integers(-5, 6, size=(NODES, 3)).astype(np.float32))
+OTHER = torch.from_numpy(rng.integers(-5, 6, size=(NODES, 2)).astype(np.float32))
+CENTER, SCALE = torch.tensor([1.0, -2.0]).double(), torch.tensor([0.1, 0.5]).double()
+TERMS = PairTerms((TABLE, OTHER), (TABLE, OTHER), CENTER, SCALE)
+
+
+def edges_of(unit: Unit) -> tuple[Adjacency, np.ndarray]:
+    doubled = np.concatenate([PAIRS, PAIRS[:, :50]], axis=1)
+    edges = Adjacency.from_edges(*doubled, num_nodes=NODES, directed=unit == STORED)
+    distinct = {(u, v) if unit == STORED else (min(u, v), max(u, v)) for u, v in PAIRS.T.tolist()}
+    return edges, np.array(sorted(distinct)).T
+
+
+def answer(plan: ReleasePlan, edges: Adjacency, data: QueryData[torch.Tensor]) -> np.ndarray:
+    return np.asarray(Release.open(plan, edges, budget=MemoryLedger()).answer(data).numpy())
+
+
+@UNITS
+def test_sums_are_over_distinct_edges_that_are_not_held_out(unit: Unit) -> None:
+    edges, distinct = edges_of(unit)
+    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    found = answer(zero_noise_plan(unit, (query,)), edges, PairSumData(TERMS)) * query.unit_steps / query.each
+    fitted = distinct[:, ~HALF.contains(*distinct)]
+    clipped = np.clip(TERMS(*fitted), -1, 1)
+    assert found[-1] == fitted.shape[1]
+    np.testing.assert_allclose(found[:-1], clipped.sum(axis=0), atol=fitted.shape[1] / query.each)
+
+
+@UNITS
+def test_histogram_has_each_held_out_edge_once(unit: Unit) -> None:
+    edges, distinct = edges_of(unit)
+    weights, bounds = torch.tensor([1.0, -0.5]).double(), torch.tensor([-1.0, 0.0, 1.0]).double()
+    query = PairHistogramQuery(2, 4, (2.0,), unit == EDGE, HALF)
+    found = answer(zero_noise_plan(unit, (query,)), edges, PairHistogramData(TERMS, weights, bounds))
+    held = distinct[:, HALF.contains(*distinct)]
+    cells = np.searchsorted(bounds.numpy(), TERMS(*held) @ weights.numpy(), side="right")
+    assert found.tolist() == np.bincount(cells, minlength=4).tolist()
+
+
+@UNITS
+def test_neighbors_of_held_out_pairs_are_not_counted(unit: Unit) -> None:
+    edges, distinct = edges_of(unit)
+    query = NeighborCountQuery("all", (0,), 1.0, 1, HALF)
+    found = answer(zero_noise_plan(unit, (query,)), edges, NeighborCountData(torch.zeros(NODES).long()))
+    assert found.sum() == np.count_nonzero(~HALF.contains(*distinct))
+
+
+def test_every_number_has_the_charged_noise() -> None:
+    empty = Adjacency.from_edges([], [], num_nodes=NODES, directed=False)
+    sums = ReleasePlan(EDGE, (PairSumQuery(2, (5.0,), True, HALF),), delta=1e-5)
+    drawn = np.array([answer(sums, empty, PairSumData(TERMS)) for _ in range(300)])
+    assert (np.abs(drawn.std(axis=0) - 5) < 1).all()
+    histogram = ReleasePlan(EDGE, (PairHistogramQuery(2, 500, (5.0,), True, HALF),), delta=1e-5)
+    bounds = torch.arange(499).double()
+    found = answer(histogram, empty, PairHistogramData(TERMS, torch.ones(2).double(), bounds))
+    assert abs(found.std() - 5) < 0.8
+
+
+def test_membership_of_a_pair_is_public_and_symmetric() -> None:
+    first, second = np.arange(0, 40_000), np.arange(40_000, 80_000)
+    for share in (0.1, 0.5):
+        chosen = HeldOutPairs(share, 3).contains(first, second)
+        assert np.array_equal(chosen, HeldOutPairs(share, 3).contains(second, first))
+        assert abs(chosen.mean() - share) < 0.01
+        assert abs((chosen & HeldOutPairs(share, 4).contains(first, second)).mean() - share**2) < 0.01
+
+
+def test_numbers_that_are_not_whole_are_rejected() -> None:
+    edges, _ = edges_of(EDGE)
+    plan = ReleasePlan(EDGE, (PairSumQuery(2, (2.0,), True, HALF),), delta=1e-5)
+    bad = [
+        replace(TERMS, left=(TABLE + 0.5, OTHER)),
+        replace(TERMS, left=(TABLE * 5000, OTHER)),
+        replace(TERMS, right=(TABLE[:-1], OTHER)),
+        replace(TERMS, scale=torch.tensor([1.0, np.nan]).double()),
+    ]
+    for terms in bad:
+        with pytest.raises(ReleaseError, match="whole numbers"):
+            answer(plan, edges, PairSumData(terms))
