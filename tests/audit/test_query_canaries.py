@@ -85,14 +85,6 @@ PLANS = {
     "attention": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, Attention()), DELTA),
     "weights of edges": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, GivenWeight()), DELTA),
     "cells": ReleasePlan(EDGE, (EdgeCountQuery("t", (True, True, False), 5, (1.5,)),), DELTA),
-    "edge products": ReleasePlan(EDGE, (EdgeProductQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
-    "products of stored edges": ReleasePlan(
-        DirectedEdge(), (EdgeProductQuery(2, (0.8,), False, HeldOutPairs(0.1, 0)),), DELTA
-    ),
-    "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
-    "pair histogram": ReleasePlan(
-        EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
-    ),
     "private node pairs": ReleasePlan(SUBSET, (EdgeResponseQuery(1.0),), DELTA),
     "top node pairs": ReleasePlan(SUBSET, (TopNodePairsQuery(2.0),), DELTA),
     "blocks": ReleasePlan(SUBSET, (BlockCountQuery(4.0),), DELTA),
@@ -141,6 +133,14 @@ ON_SMALL_GRAPHS: dict[str, ReleasePlan] = {  # queries without canaries of their
     ),
     "products and edges": ReleasePlan(
         DirectedEdge(), (ListProductQuery(columns=6, sigma=0.4, out_degree_bound=3),), DELTA
+    ),
+    "edge products": ReleasePlan(EDGE, (EdgeProductQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
+    "products of stored edges": ReleasePlan(
+        DirectedEdge(), (EdgeProductQuery(2, (0.8,), False, HeldOutPairs(0.1, 0)),), DELTA
+    ),
+    "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
+    "pair histogram": ReleasePlan(
+        EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
     ),
 }
 EVERY = PLANS | ON_SMALL_GRAPHS
