@@ -4993,4 +4993,118 @@ BUGS = [
         test="tests/estimators/test_null_record.py::test_every_prediction_is_finite_for_any_record[gap-3e+38-none]",
         reason="NaN or infinite",
     ),
+    # -- Products of lists and recommendations
+    dict(
+        name="long_lists_have_the_weight_of_short_ones",
+        edits=[
+            (
+                "graphveil.release.list_products:ListProductQuery.entries",
+                "np.maximum(np.arange(self.columns + 1), self.out_degree_bound)",
+                "np.full(self.columns + 1, self.out_degree_bound)",
+            )
+        ],
+        test="tests/release/test_list_products.py::test_a_list_moves_the_sum_by_at_most_the_sensitivity[False]",
+    ),
+    dict(
+        name="products_above_the_diagonal_have_twice_their_weight",
+        edits=[
+            (
+                "graphveil.release.list_products:ListProductQuery.entries",
+                "math.isqrt(2 * steps**2",
+                "math.isqrt(4 * steps**2",
+            )
+        ],
+        test="tests/release/test_list_products.py::test_a_list_moves_the_sum_by_at_most_the_sensitivity[False]",
+    ),
+    dict(
+        name="a_new_entry_of_a_list_is_charged_for_its_own_item_only",
+        edits=[
+            (
+                "graphveil.release.list_products:ListProductQuery._shift_of_one_edge",
+                "+ n * above[n + 1] ** 2",
+                "",
+            )
+        ],
+        test="tests/release/test_list_products.py::test_one_edge_moves_the_sum_by_at_most_the_sensitivity_which_is_attained[3]",
+    ),
+    dict(
+        name="a_replaced_list_is_charged_as_a_nulled_one",
+        edits=[
+            ("graphveil.release.list_products:ListProductQuery.sensitivity", "math.sqrt(unit.change)", "1.0")
+        ],
+        test=[
+            "tests/release/test_list_products.py::test_a_list_moves_the_sum_by_at_most_the_sensitivity[True]",
+            "tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[list products-node-record, replaced]",
+        ],
+    ),
+    dict(
+        name="two_items_may_share_a_column_of_products",
+        edits=[
+            (
+                "graphveil.release.list_products:ListProductQuery.prepare",
+                "int(torch.bincount(used).max()) > 1",
+                "False",
+            )
+        ],
+        test="tests/release/test_list_products.py::test_data_that_do_not_fit_are_rejected[columns0-counted0-share a column]",
+    ),
+    dict(
+        name="products_get_half_of_the_noise",
+        edits=[
+            (
+                "graphveil.release.list_products:ListProductQuery.answer",
+                "data.public.sampler(self.sigma * self.unit_steps)",
+                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+            )
+        ],
+        test="tests/release/test_list_products.py::test_every_number_has_the_charged_noise",
+    ),
+    dict(
+        name="lists_that_do_not_count_are_in_the_products",
+        edits=[("graphveil.release.list_products:_lists", " & np.repeat(counted[first:last], lengths)", "")],
+        test="tests/release/test_list_products.py::test_lists_that_do_not_count_and_items_without_a_column_are_left_out",
+    ),
+    dict(
+        name="held_out_lists_are_fitted",
+        edits=[("graphveil.links.recommender:Recommender._release", "torch.from_numpy(~held_out)", "True")],
+        test="tests/links/test_recommender.py::test_lists_of_held_out_users_move_the_hit_rate_only",
+    ),
+    dict(
+        name="modeled_items_follow_from_the_exact_popularity",
+        edits=[
+            (
+                "graphveil.links.recommender:Recommender._release",
+                "self._modeled(popularity, first.noise[0])",
+                "self._modeled(np.asarray(table.lists().sum(axis=0), dtype=np.float64).ravel(), 1.0)",
+            )
+        ],
+        test="tests/links/test_recommender.py::test_everything_public_follows_from_the_answers[given0]",
+    ),
+    dict(
+        name="published_scores_include_exact_lists",
+        edits=[
+            (
+                "graphveil.links.recommender:Recommender._release",
+                "item_model(table.item_ids, popularity, modeled",
+                "item_model(table.item_ids, popularity + table.lists().sum(axis=0), modeled",
+            )
+        ],
+        test="tests/links/test_recommender.py::test_everything_public_follows_from_the_answers[given0]",
+    ),
+    dict(
+        name="the_hit_rate_follows_from_exact_counts",
+        edits=[
+            (
+                "graphveil.links.recommender:Recommender._release",
+                "hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()",
+                "release.answer(OutcomeCountData(correct, wrong)); hits, misses = float(correct.sum()), float(wrong.sum())",
+            )
+        ],
+        test="tests/links/test_recommender.py::test_everything_public_follows_from_the_answers[given2]",
+    ),
+    dict(
+        name="products_of_lists_are_left_out_of_the_bound_of_one_edge",
+        edits=[("graphveil.estimators.privacy_config:plan_guarantee", " | ListProductQuery", "")],
+        test="tests/links/test_recommender.py::test_the_bound_of_one_mutual_edge_counts_both_sums",
+    ),
 ]

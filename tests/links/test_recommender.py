@@ -31,12 +31,12 @@ UNITS: list[dict[str, Any]] = [
 ]
 
 
-def drawn(users: int = USERS) -> Table:
+def drawn(users: int = USERS, items: int = ITEMS) -> Table:
     """Lists of two kinds of users, who have items of the first or second half."""
     rng = np.random.default_rng(0)
     kind = rng.integers(2, size=users)
-    likely = np.where(np.arange(ITEMS) // (ITEMS // 2) == kind[:, None], 0.6, 0.1)
-    return rng.random((users, ITEMS)) < likely
+    likely = np.where(np.arange(items) // (items // 2) == kind[:, None], 0.6, 0.1)
+    return rng.random((users, items)) < likely
 
 
 def model(**changed: Any) -> Recommender:
@@ -116,6 +116,13 @@ def test_neighbors_move_all_answers_together_by_at_most_mu(given: dict[str, Any]
     assert largest > least
 
 
+def test_the_bound_of_one_mutual_edge_counts_both_sums() -> None:
+    fitted = model().fit(Interactions.from_matrix(drawn()))
+    assert fitted.plan_ is not None and fitted.guarantee is not None
+    popularity, products = fitted.plan_.noise_std
+    assert fitted.guarantee.edge_mu == pytest.approx(math.hypot(math.sqrt(2) / popularity, 2 / products))
+
+
 def test_lists_of_held_out_users_move_the_hit_rate_only(answers: Answers) -> None:
     lists, rng, held_out = drawn(), np.random.default_rng(1), 0
     fitted = model(private_metrics=True, unsafe_noise_seed=0)
@@ -175,7 +182,8 @@ def test_everything_public_follows_from_the_answers(
         answer(self, data)
         return kept[self._position - 1]
 
-    for number, (lists, how) in enumerate([(drawn(), first), (rng.random((USERS, ITEMS)) < 0.4, again)]):
+    one, other = drawn(items=60), rng.random((USERS, 60)) < 0.4
+    for number, (lists, how) in enumerate([(one, first), (other, again)]):
         monkeypatch.setattr(Release, "answer", how)
         fitted = model(**given, unsafe_noise_seed=1).fit(Interactions.from_matrix(lists))
         folders.append(fitted.save(tmp_path / str(number)))

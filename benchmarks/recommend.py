@@ -1,0 +1,143 @@
+"""Measure recommendations for users whose lists were not fitted: hit rate and NDCG of the ten best items.
+
+    python benchmarks/recommend.py --csv benchmarks/recommend.csv
+        [--datasets twitch/DE,twitch/ES] [--splits 5] [--epsilons 0.5,1,4,8]
+
+Users are nodes, and items are binary features: the games of users of Twitch. A fifth of the users is drawn
+for testing, and a model is fitted to the lists of all others. Of each test user a fifth of the list (at least
+one item) is hidden, and ten items are recommended from the rest. ``hit_rate`` is the share of test users with
+a hidden item among the ten, ``ndcg`` the normalized discounted cumulative gain. ``hit_rate_of_one`` and
+``ndcg_of_one`` hide one item.
+
+Rows, at delta 1e-7:
+
+* ``Recommender``: unit node-record, all values of epsilon.
+* ``Recommender, replace-one``: the replace-one neighboring relation.
+* ``Recommender, one entry``: unit directed-edge.
+* ``Recommender, no privacy``: unit none.
+* ``popularity``: the number of lists with each item, exact and not private.
+* ``item cosine``: the cosine of columns of the table, exact and not private.
+* ``EASE``: the closed-form linear model on exact counts, not private, with a ridge penalty of 100.
+
+The table has means over the splits, and half the width of the 95 % t-interval.
+"""
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse, stats
+
+import graphveil as gv
+
+DEFAULT_ROOT = Path(__file__).parents[2] / "shared" / "data"
+DELTA, TOP, PENALTY = 1e-7, 10, 100.0
+UNITS: dict[str, dict[str, Any]] = {
+    "Recommender": {"unit": "node-record"},
+    "Recommender, replace-one": {"unit": "node-record", "replace_one": True},
+    "Recommender, one entry": {"unit": "directed-edge"},
+}
+Floats = npt.NDArray[np.float64]
+Matrix = sparse.csr_matrix
+Measured = tuple[str, float | None, str, float]  # row, epsilon, metric, value
+
+
+def without(lists: Matrix, hidden: list[npt.NDArray[np.int64]]) -> tuple[Matrix, Matrix]:
+    """Return lists without their hidden items, and the hidden items."""
+    rows = np.repeat(np.arange(len(hidden)), [len(items) for items in hidden])
+    columns = np.concatenate(hidden)
+    held = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=lists.shape)
+    rest = sparse.csr_matrix(lists - held)
+    rest.eliminate_zeros()
+    return rest, held
+
+
+def quality(scores: Floats, rest: Matrix, held: Matrix) -> tuple[float, float]:
+    """Return the hit rate and the NDCG of the best items that are not on the rest of a list."""
+    scores = scores.copy()
+    scores[rest.nonzero()] = -np.inf
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+    found = np.take_along_axis(held.toarray(), best, axis=1)
+    gains = 1 / np.log2(np.arange(2, TOP + 2))
+    most = np.minimum(np.asarray(held.sum(axis=1)).ravel().astype(int), TOP)
+    return float((found.sum(axis=1) > 0).mean()), float(((found @ gains) / np.cumsum(gains)[most - 1]).mean())
+
+
+def exact_models(fitted: Matrix) -> dict[str, Floats]:
+    """Return the item-item matrices of references without privacy; of popularity, one row for all."""
+    counts = (fitted.T @ fitted).toarray()
+    popularity = np.diag(counts)
+    lengths = np.sqrt(np.maximum(popularity, 1))
+    cosine = counts / np.outer(lengths, lengths)
+    inverse = np.linalg.inv(counts + PENALTY * np.eye(len(counts)))
+    ease = -inverse / np.diag(inverse)
+    for matrix in (cosine, ease):
+        np.fill_diagonal(matrix, 0.0)
+    return {"item cosine": cosine, "EASE": ease}
+
+
+def scores_of_split(lists: Matrix, epsilons: list[float], seed: int) -> Iterator[Measured]:
+    """Yield row, epsilon, metric and value for one split."""
+    rng = np.random.default_rng(seed)
+    users = rng.permutation(lists.shape[0])
+    test, fitted = lists[users[: len(users) // 5]], lists[users[len(users) // 5 :]]
+    test = test[np.diff(test.indptr) > 1]
+    shuffled = [rng.permutation(row) for row in np.split(test.indices, test.indptr[1:-1])]
+    few = without(test, [row[: max(1, round(len(row) / 5))] for row in shuffled])
+    one = without(test, [row[:1] for row in shuffled])
+
+    def measured(
+        row: str, epsilon: float | None, score: Any
+    ) -> Iterator[tuple[str, float | None, str, float]]:
+        for name, (rest, held) in (("", few), ("_of_one", one)):
+            values = quality(score(rest), rest, held)
+            yield row, epsilon, f"hit_rate{name}", values[0]
+            yield row, epsilon, f"ndcg{name}", values[1]
+
+    popularity = np.asarray(fitted.sum(axis=0), dtype=np.float64)
+    yield from measured("popularity", None, lambda rest: np.repeat(popularity, rest.shape[0], axis=0))
+    for name, matrix in exact_models(fitted).items():
+        yield from measured(name, None, lambda rest, matrix=matrix: rest @ matrix)
+    table = gv.Interactions.from_matrix(fitted)
+    model = gv.Recommender(unit="none").fit(table)
+    yield from measured("Recommender, no privacy", None, lambda rest: model.items_.scores(rest))
+    for row, given in UNITS.items():
+        for epsilon in epsilons:
+            table = gv.Interactions.from_matrix(fitted)
+            private = gv.Recommender(epsilon=epsilon, delta=DELTA, unsafe_noise_seed=seed, **given).fit(table)
+            yield from measured(row, epsilon, lambda rest, private=private: private.items_.scores(rest))
+
+
+def main() -> None:
+    """Measure all cells, and print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--csv", type=Path, help="CSV file to write")
+    parser.add_argument("--datasets", default="twitch/DE,twitch/ES", help="names, separated by commas")
+    parser.add_argument("--epsilons", default="0.5,1,4,8", help="values of epsilon")
+    parser.add_argument("--splits", type=int, default=5, help="number of splits, at least 2")
+    options = parser.parse_args()
+    root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
+    epsilons = [float(text) for text in options.epsilons.split(",")]
+    lines = ["dataset,row,epsilon,metric,splits,mean,half_width"]
+    for name in options.datasets.split(","):
+        lists = sparse.csr_matrix(gv.load_dataset(name, root=root).x != 0).astype(np.float64)
+        cells = defaultdict[tuple[str, float | None, str], list[float]](list)
+        for seed in range(options.splits):
+            for row, epsilon, metric, value in scores_of_split(lists, epsilons, seed):
+                cells[row, epsilon, metric].append(value)
+        for (row, epsilon, metric), values in cells.items():
+            half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+            of = "" if epsilon is None else f"{epsilon:g}"
+            lines.append(f'{name},"{row}",{of},{metric},{len(values)},{np.mean(values):.4f},{half:.4f}')
+        print("\n".join(lines), flush=True)
+    if options.csv:
+        options.csv.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
