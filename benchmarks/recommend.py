@@ -57,11 +57,15 @@ def without(lists: Matrix, hidden: list[npt.NDArray[np.int64]]) -> tuple[Matrix,
     return rest, held
 
 
-def quality(scores: Floats, rest: Matrix, held: Matrix) -> tuple[float, float]:
-    """Return the hit rate and the NDCG of the best items that are not on the rest of a list."""
+def best_of(scores: Floats, rest: Matrix) -> npt.NDArray[np.int64]:
+    """Return the items with the largest scores that are not on the rest of a list."""
     scores = scores.copy()
     scores[rest.nonzero()] = -np.inf
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+    return np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+
+
+def quality(best: npt.NDArray[np.int64], held: Matrix) -> tuple[float, float]:
+    """Return the hit rate and the NDCG of recommended items."""
     found = np.take_along_axis(held.toarray(), best, axis=1)
     gains = 1 / np.log2(np.arange(2, TOP + 2))
     most = np.minimum(np.asarray(held.sum(axis=1)).ravel().astype(int), TOP)
@@ -91,26 +95,28 @@ def scores_of_split(lists: Matrix, epsilons: list[float], seed: int) -> Iterator
     few = without(test, [row[: max(1, round(len(row) / 5))] for row in shuffled])
     one = without(test, [row[:1] for row in shuffled])
 
-    def measured(
-        row: str, epsilon: float | None, score: Any
-    ) -> Iterator[tuple[str, float | None, str, float]]:
+    def measured(row: str, epsilon: float | None, recommend: Any) -> Iterator[Measured]:
         for name, (rest, held) in (("", few), ("_of_one", one)):
-            values = quality(score(rest), rest, held)
+            values = quality(recommend(rest), held)
             yield row, epsilon, f"hit_rate{name}", values[0]
             yield row, epsilon, f"ndcg{name}", values[1]
 
     popularity = np.asarray(fitted.sum(axis=0), dtype=np.float64)
-    yield from measured("popularity", None, lambda rest: np.repeat(popularity, rest.shape[0], axis=0))
+    yield from measured(
+        "popularity", None, lambda rest: best_of(np.repeat(popularity, rest.shape[0], axis=0), rest)
+    )
     for name, matrix in exact_models(fitted).items():
-        yield from measured(name, None, lambda rest, matrix=matrix: rest @ matrix)
+        yield from measured(name, None, lambda rest, matrix=matrix: best_of(rest @ matrix, rest))
     table = gv.Interactions.from_matrix(fitted)
     model = gv.Recommender(unit="none").fit(table)
-    yield from measured("Recommender, no privacy", None, lambda rest: model.items_.scores(rest))
+    yield from measured("Recommender, no privacy", None, lambda rest: model.recommend(rest, k=TOP).items)
     for row, given in UNITS.items():
         for epsilon in epsilons:
             table = gv.Interactions.from_matrix(fitted)
             private = gv.Recommender(epsilon=epsilon, delta=DELTA, unsafe_noise_seed=seed, **given).fit(table)
-            yield from measured(row, epsilon, lambda rest, private=private: private.items_.scores(rest))
+            yield from measured(
+                row, epsilon, lambda rest, private=private: private.recommend(rest, k=TOP).items
+            )
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from graphveil.errors import GraphError
 
 Unknown = Literal["refuse", "drop"]
 Lists = sparse.csr_array  # one row per user, one column per item
+USERS_OCCUR = "the users are those that occur in the table, and are treated as public"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,8 +63,8 @@ class Interactions:
         users: object,
         items: object,
         *,
-        user_ids: object,
         item_ids: object,
+        user_ids: object = None,
         unknown_ids: Unknown = "refuse",
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
@@ -73,9 +74,10 @@ class Interactions:
 
         Args:
             users, items: Columns of ids: lists, arrays, or columns of a frame.
-            user_ids: Public list of all users, including users without items.
             item_ids: Public catalog of all items. A list of the items that occur would reveal an item that
                 is on one list only.
+            user_ids: Public list of all users, including users without items. By default the users that
+                occur, sorted, and every guarantee notes that they are treated as public.
             unknown_ids: ``"refuse"`` raises an error if an id is in neither list, ``"drop"`` drops its rows.
             edge_set: Identity of the table for its budget; a new one by default.
 
@@ -93,8 +95,9 @@ class Interactions:
         [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
         """
         checks.one_of(get_args(Unknown), unknown_ids=unknown_ids)
-        people, catalog = _ids("user_ids", user_ids), _ids("item_ids", item_ids)
         sources, targets = as_column("users", users), as_column("items", items)
+        people = _ids("user_ids", np.unique(sources) if user_ids is None else user_ids)
+        catalog, notes = _ids("item_ids", item_ids), () if user_ids is not None else (USERS_OCCUR,)
         if len(sources) != len(targets):
             raise GraphError(
                 f"users has {len(sources)} rows and items {len(targets)}; give one item for each user, row "
@@ -107,7 +110,7 @@ class Interactions:
                 "users or items has an id that is not in user_ids or item_ids; add it to the public list, "
                 "or use unknown_ids='drop'"
             )
-        return cls._build(rows[known], columns[known], people, catalog, edge_set)
+        return cls._build(rows[known], columns[known], people, catalog, edge_set, notes)
 
     @classmethod
     def from_matrix(
@@ -193,6 +196,7 @@ class Interactions:
         people: npt.NDArray[Any],
         catalog: npt.NDArray[Any],
         edge_set: EdgeSet | None,
+        notes: tuple[str, ...] = (),
     ) -> Interactions:
         """Return the table of these entries, by index."""
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
@@ -207,6 +211,7 @@ class Interactions:
             num_classes=2,
             edge_set=edge_set,
             name="interactions",
+            notes=notes,
         )
         return cls(graph, people, catalog)
 

@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,31 +99,33 @@ class ItemModel:
     modeled: npt.NDArray[np.int64]
     similarity: Floats
 
-    def scores(self, lists: Lists) -> Floats:
-        """Return the scores of all items for some lists, float64 (Q, I).
-
-        Items without a row in ``similarity`` come after all others, by popularity, which also decides ties.
-        """
-        order = np.argsort(np.argsort(-self.popularity, kind="stable"))
-        behind = order / len(order)  # 0 for the most popular item, below 1 for all
-        scores = np.tile(-behind, (lists.shape[0], 1))
-        if len(self.modeled):
-            own = np.asarray(lists[:, self.modeled].astype(np.float64) @ self.similarity)
-            scores -= 1 - own.min(axis=1, keepdims=True)
-            scores[:, self.modeled] = own - 1e-9 * behind[self.modeled]
-        return scores
+    @cached_property
+    def ranking(self) -> npt.NDArray[np.int64]:
+        """All items: those with a row in ``similarity``, then all others, both by popularity (I)."""
+        by_popularity = np.argsort(-self.popularity, kind="stable")
+        return np.concatenate([self.modeled, by_popularity[~np.isin(by_popularity, self.modeled)]])
 
     def best(self, lists: Lists, k: int, *, omit_own: bool = True) -> tuple[npt.NDArray[np.int64], Floats]:
-        """Return indices and scores of the k best items for some lists, (Q, k) each, best first."""
+        """Return indices and scores of the k best items for some lists, (Q, k) each, best first.
+
+        Items without a row in ``similarity`` come after all others. Popularity decides ties.
+        """
         found, values = [np.empty((0, k), dtype=np.int64)], [np.empty((0, k))]
-        at_once = max(1, _AT_ONCE // len(self.item_ids))
+        longest = int(np.diff(lists.indptr).max(initial=0))
+        candidates = self.ranking[: len(self.modeled) + k + longest]  # no other item can be among the best
+        behind = -np.arange(1, len(candidates) + 1) / len(candidates)
+        at_once = max(1, _AT_ONCE // len(candidates))
         for first in range(0, lists.shape[0], at_once):
-            some = lists[first : first + at_once]
-            scores = self.scores(some)
+            own = lists[first : first + at_once][:, candidates].astype(np.float64)
+            scores = np.tile(behind, (own.shape[0], 1))
+            if len(self.modeled):
+                modeled = np.asarray(own[:, : len(self.modeled)] @ self.similarity)
+                scores += modeled.min(axis=1, keepdims=True)
+                scores[:, : len(self.modeled)] = modeled
             if omit_own:
-                scores[some.nonzero()] = -np.inf
+                scores[own.nonzero()] = -np.inf
             top = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            found.append(top)
+            found.append(candidates[top])
             values.append(np.take_along_axis(scores, top, axis=1))
         return np.concatenate(found), np.concatenate(values)
 
@@ -343,9 +346,9 @@ class Recommender:
             It is private: show it to the user whose list it is, and to people authorized to access that
             list. With ``omit_own`` the omitted items alone reveal the list.
 
-        >>> model = Recommender(unit="none").fit(Interactions.from_matrix(np.ones((5, 4))))
-        >>> model.recommend([[0, 1]], k=2).items.tolist()
-        [[2, 3]]
+        >>> table = Interactions.from_matrix([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]])
+        >>> Recommender(unit="none").fit(table).recommend([[0], [3]], k=1).items.tolist()
+        [[1], [2]]
         """
         items = self.items_
         checks.switch(omit_own=omit_own)

@@ -54,6 +54,14 @@ def test_torch_geometric_data_with_one_relation() -> None:
         Interactions.from_pyg(hetero)
 
 
+def test_users_that_occur_are_noted_as_public() -> None:
+    table = Interactions.from_columns(["b", "a", "b"], [1, 1, 2], item_ids=[1, 2])
+    assert table.user_ids.tolist() == ["a", "b"]
+    assert any("treated as public" in note for note in table.graph.notes)
+    listed = Interactions.from_columns(["b"], [1], item_ids=[1], user_ids=["a", "b"])
+    assert not listed.graph.notes
+
+
 def test_unknown_ids_are_refused_or_dropped() -> None:
     given: dict[str, Any] = {"user_ids": [1, 2], "item_ids": ["a", "b"]}
     with pytest.raises(GraphError, match="unknown_ids='drop'"):
