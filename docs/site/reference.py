@@ -28,7 +28,8 @@ PYTHON = {  # page: title, what it is for, public names
     "links": (
         "Links and recommendations",
         "Score pairs of nodes, and recommend items to users.",
-        "graphveil: Interactions Recommender; graphveil.links.recommender: ItemModel Recommendations",
+        "graphveil: LinkPredictor Recommender Interactions; "
+        "graphveil.links.recommender: ItemModel Recommendations",
     ),
     "local": (
         "Local privacy",
