@@ -69,8 +69,8 @@ _ARRAYS, _RECORD, _PAGE, _FORMAT = (
 )
 
 _NOTE = (
-    "nodes are users and items, and an edge is an item on the list of a user; recommendations for a user also"
-    " read the list of that user"
+    "nodes are users and items, and an edge is an item on the list of a user. Recommendations for a user read"
+    " the exact list of that user: they are not covered, and are for that user only"
 )
 
 Floats = npt.NDArray[np.float64]
@@ -303,6 +303,7 @@ class Recommender:
             attributes of the fitted recommender.
         """
         plan, guarantee = self._prepare(table)
+        self._metrics = None
         folder = None if workspace is None else as_path(workspace, "workspace")
         if plan is None:
             lists = table.lists().astype(np.float64)

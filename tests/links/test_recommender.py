@@ -362,10 +362,26 @@ def test_nothing_without_a_guarantee_is_saved(tmp_path: Path) -> None:
         fitted.save(tmp_path / "model")
 
 
+@pytest.mark.parametrize("given", UNITS)
+def test_the_guarantee_does_not_cover_recommendations(given: dict[str, Any]) -> None:
+    planned = model(**given).preview(Interactions.from_matrix(drawn()))
+    assert planned is not None
+    assert "exact list of that user: they are not covered" in planned.formal_statement()
+
+
+def test_a_second_fit_replaces_the_first() -> None:
+    table = Interactions.from_matrix(drawn())
+    fitted = model(private_metrics=True).fit(table)
+    fitted.private_metrics = False
+    fitted.fit(table)
+    with pytest.raises(ConfigError, match="no metrics"):
+        _ = fitted.private_metrics_
+    assert len(ledger_of(table.graph.edge_set).entries) == 2
+
+
 def test_a_seeded_fit_has_no_valid_guarantee() -> None:
     fitted = model(unsafe_noise_seed=0).fit(Interactions.from_matrix(drawn()))
     assert fitted.guarantee is not None and not fitted.guarantee.valid
-    assert "the list of that user" in fitted.guarantee.formal_statement()
     assert replace(fitted.guarantee, deviations=(), valid=True) == model().preview(
         Interactions.from_matrix(drawn())
     )
