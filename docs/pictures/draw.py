@@ -51,6 +51,7 @@ def pictures() -> dict[str, str]:
         "gap.svg": (gap, "GAP in four panels"),
         "lpgnn.svg": (lpgnn, "LPGNN in four panels"),
         "heterorr.svg": (heterorr, "HeteroRR in four panels"),
+        "recommender.svg": (recommender, "Recommender in four panels"),
         "ldp-flow.svg": (ldp_flow, "Data flow of local differential privacy"),
         "frontier.svg": (frontier, "Test accuracy on Berkeley13 over epsilon and over the attack bound"),
         "results-grid.svg": (results_grid, "Test accuracy over epsilon on seven graphs"),
@@ -497,6 +498,47 @@ def heterorr() -> Figure:
     ring(axes, at[1], edges=RING_EDGES[:6], different=RING_EDGES[6:])
     ring(axes, at[2], edges=RING_EDGES[:6], different=[(0, 6), (2, 6), (1, 5), (2, 4)])
     ring(axes, at[3], colors=[*CLASSES[:6], GREEN], edges=[*RING_EDGES[:6], (0, 6), (2, 6)])
+    return figure
+
+
+def table(
+    axes: Axes, x: float, y: float, values: Sequence[Sequence[float]], color: str, size: float = 22
+) -> None:
+    """Draw a table of squares, darker for larger values between 0 and 1."""
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            corner = (x + column * size, y + row * size)
+            axes.add_patch(Rectangle(corner, size - 2, size - 2, facecolor=PALE[SOFT], edgecolor="none"))
+            axes.add_patch(
+                Rectangle(corner, size - 2, size - 2, facecolor=color, edgecolor="none", alpha=value)
+            )
+
+
+def recommender() -> Figure:
+    """Return the recommender in four panels."""
+    figure, axes, at = panels(
+        [
+            ("Lists", "users (rows) and their items"),
+            ("Noisy products", "items on lists together + noise"),
+            ("Item model", "from eigenvalues; post-processing"),
+            ("Recommend", "item model × the user's own list"),
+        ]
+    )
+    lists = np.array([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [1, 0, 1, 0, 0]])
+    noise = np.array([[2, 6, 1, 3, 5], [6, 1, 4, 2, 0], [1, 4, 5, 6, 2], [3, 2, 6, 0, 4], [5, 0, 2, 4, 3]])
+    weights = lists / np.sqrt(lists.sum(axis=1, keepdims=True))
+    products = weights.T @ weights / 1.4
+    clean = products * (1 - np.eye(5))
+    x, y = at[0]
+    table(axes, x + 68, y + 46, lists.tolist(), BLUE)
+    x, y = at[1]
+    table(axes, x + 68, y + 46, np.clip(0.8 * products + noise / 20, 0, 1).tolist(), ORANGE)
+    x, y = at[2]
+    table(axes, x + 68, y + 46, np.clip(1.3 * clean, 0, 1).tolist(), GREEN)
+    x, y = at[3]
+    table(axes, x + 68, y + 60, [lists[1].tolist()], BLUE)
+    arrow(axes, (x + 122, y + 88), (x + 122, y + 122), GREEN)
+    table(axes, x + 68, y + 128, [(np.clip(1.6 * lists[1] @ clean, 0, 1) * (1 - lists[1])).tolist()], GREEN)
     return figure
 
 
