@@ -54,6 +54,7 @@ OTHER_FRAMEWORK_FILES = (
     MLMODEL,
 )  # for other programs; nothing here reads them, and older releases lack them
 FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *OTHER_FRAMEWORK_FILES)
+PAIR_MODELS = ("links.json", "recommender.json")  # in place of MODEL, in folders of models of pairs
 PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
 
 _WITHHELD: dict[str, tuple[str, ...]] = {
@@ -112,19 +113,30 @@ def write_release(
         _write_tensors(work / WEIGHTS, snapshot.state)
         _write_rows(snapshot, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
         write_schema(work / MODEL, _model_file(snapshot))
-        record = json.loads(json.dumps(guarantee_to_plain(guarantee)))
-        privacy_file = PrivacyFile(
-            guarantee=guarantee.as_dict(),
-            record=GuaranteeSchema(**record),
-            sampler=snapshot.sampler,
-            releases=[ReleaseSchema(**asdict(row)) for row in snapshot.rows],
-        )
-        write_schema(work / PRIVACY, privacy_file)
-        page = cards.privacy_page(guarantee, snapshot.rows, card)
-        (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
+        write_guarantee(work, guarantee, snapshot.rows, snapshot.sampler, card)
         (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
         (work / HUB_PAGE).write_text(cards.hub_card(snapshot, card), encoding="utf-8")
         (work / MLMODEL).write_text(cards.mlmodel(snapshot), encoding="utf-8")
+
+
+def write_guarantee(
+    folder: Path,
+    guarantee: Guarantee,
+    rows: tuple[ReleaseRow, ...],
+    sampler: str | None,
+    card: Card | None = None,
+) -> None:
+    """Write the privacy part of a release: ``privacy.json``, and ``PRIVACY.md`` for readers."""
+    record = json.loads(json.dumps(guarantee_to_plain(guarantee)))
+    privacy_file = PrivacyFile(
+        guarantee=guarantee.as_dict(),
+        record=GuaranteeSchema(**record),
+        sampler=sampler,
+        releases=[ReleaseSchema(**asdict(row)) for row in rows],
+    )
+    write_schema(folder / PRIVACY, privacy_file)
+    page = cards.privacy_page(guarantee, rows, card)
+    (folder / PRIVACY_PAGE).write_text(page, encoding="utf-8")
 
 
 def read_release(folder: Path, release: Path, per_node: str | Path | None = None) -> Snapshot:
@@ -178,8 +190,22 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
 
 def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
     """Read the privacy part of a run or release folder; the guarantee is recomputed and compared."""
+    root = Path(folder)
+    for place in (root, root / "release"):
+        if any((place / record).is_file() for record in PAIR_MODELS):
+            return read_privacy_file(place / PRIVACY)
     release = find_release(folder)
-    path = release / PRIVACY
+    found = read_privacy_file(release / PRIVACY)
+    _check_parts(release, found.guarantee.unit)
+    return found
+
+
+def read_privacy_file(path: Path) -> ReleaseGuarantee:
+    """Read ``privacy.json``; the guarantee is recomputed and compared.
+
+    Raises:
+        ArtifactError: If it is damaged, or its figures do not follow from its events.
+    """
     file = read_schema(path, PrivacyFile)
     with refusing(path):
         guarantee = guarantee_from_plain(file.record.model_dump())
@@ -189,7 +215,6 @@ def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
             f"{path.name} was changed after it was written: its figures do not follow from its events; take "
             "it from the original run"
         )
-    _check_parts(release, guarantee.unit)
     return ReleaseGuarantee(
         guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler
     )

@@ -147,6 +147,16 @@ Task = Annotated[
         metavar="TASK",
     ),
 ]
+Items = Annotated[
+    Path | None,
+    flag(
+        "Data",
+        "--items",
+        "Table of all items, with the column --target. For recommender, where --nodes lists all users and "
+        "--edges has a row for each item on the list of a user.",
+        metavar="FILE",
+    ),
+]
 Weight = Annotated[str | None, _column(_COLUMNS, "--weight", "Column of the edge table with edge weights.")]
 MaxWeight = Annotated[
     float | None,
@@ -530,8 +540,8 @@ class SourceOptions:
     root: Root = None
     graph: PreparedGraph = None
 
-    def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
-        """Return the source of the graph."""
+    def source(self, tables: TableOptions, columns: ColumnOptions, *, to_predict: bool = False) -> "Source":
+        """Return the source of the graph; ``to_predict`` if it needs no labels."""
         from graphveil.runs.source import Source
 
         named = tables.nodes is None and tables.edges is None and self.graph is None
@@ -541,6 +551,7 @@ class SourceOptions:
             folder=self.graph,
             **given(tables),
             **{**given(columns), "classes": columns.class_names},
+            to_predict=to_predict,
         )
 
 

@@ -4,10 +4,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from graphveil._util.escape import csv_cell
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
+from graphveil.cli.links import predict_links, reject_options
 from graphveil.cli.options import (
     InputColumnOptions,
     PublicEdgeOptions,
@@ -60,6 +60,25 @@ AllowSpend = Annotated[
         "Allow spending privacy budget if graphveil cannot determine whether this is the training graph.",
     ),
 ]
+Pairs = Annotated[
+    Path | None,
+    flag(
+        "Data",
+        "--pairs",
+        "Table of node pairs to score, with the columns --source and --target. For runs of links.",
+        metavar="FILE",
+    ),
+]
+TopK = Annotated[
+    int | None,
+    flag(
+        "Data",
+        "--top-k",
+        "Number of best candidates per node or user. For runs of links and recommender.",
+        min=1,
+        metavar="K",
+    ),
+]
 PredictionsOut = Annotated[
     Path | None,
     flag(
@@ -83,16 +102,20 @@ def predict(
     ledger: options.Ledger = None,
     backend: options.AggregationBackend = None,
     address: options.Address = None,
+    pairs: Pairs = None,
+    top_k: TopK = None,
+    items: options.Items = None,
     out: PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
-    """Predict nodes of a run's graph or of a new graph."""
+    """Predict nodes of a run's graph or of a new graph, or links."""
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
     from graphveil.estimators.saved import load_model
     from graphveil.ledger import ledger_of
+    from graphveil.links import find_link_folder
     from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
@@ -102,6 +125,11 @@ def predict(
     if out is not None:
         tables.check_output(out)
         check_not_existing(out, "Choose another --out.")
+    if pairs is not None or top_k is not None or find_link_folder(run) is not None:
+        tables_given = {**given(files), **given(columns), "items": items}
+        predict_links(run, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
+        return
+    reject_options({"--items": items}, "of this run")
     model = load_model(run)
     flags = public.flags()
     flags.check(model.guarantee.unit)
@@ -283,7 +311,7 @@ def _deliver(
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
-        tables.write(out, _no_formulas(table) if out.suffix == ".csv" else table)
+        tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
         record["out"] = str(out)
     with report_output_failure(out):
         if out is not None:
@@ -291,18 +319,7 @@ def _deliver(
         elif screen.as_json:
             record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
         else:
-            screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
+            screen.write(
+                tables.encode(tables.without_formulas(table.select([NODE, PREDICTION])), ".csv").decode()
+            )
         screen.emit_json(record)
-
-
-def _no_formulas(table: "Table") -> "Table":
-    """Return a table for a CSV, with text escaped that a spreadsheet would evaluate."""
-    import pyarrow as pa
-
-    columns = [
-        pa.array([csv_cell(text) for text in column.to_pylist()], column.type)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=[csv_cell(name) for name in table.column_names])

@@ -91,7 +91,7 @@ def _budget(plan: "Preview") -> list[Fact]:
     if left := unspent_budget_note(given, guarantee.epsilon):
         rows.append(("", left))
     rows += [(row.kind, row.words) for row in plan.releases if row.words]
-    rows += [("release", _stage(stage)) for stage in plan.stages]
+    rows += [("release", stage_fact(stage)) for stage in plan.stages]
     if words := unequal_shares_note(plan.stages):
         rows.append(("", words))
     rows.append(("attack bound", attack_bound_text(guarantee)))
@@ -131,7 +131,7 @@ def _epsilon(guarantee: "Guarantee") -> str:
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
-def _stage(stage: "Stage") -> str:
+def stage_fact(stage: "Stage") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil.privacy.statements import format_upper_bound
     from graphveil.runs.calibration import stage_text

@@ -8,6 +8,7 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
+from graphveil.cli.links import LINK_METHODS, link_experiment, reject_options, train_link_model
 from graphveil.cli.options import (
     ColumnOptions,
     PrivacyOptions,
@@ -85,6 +86,7 @@ def train(
     public: PublicEdgeOptions,
     privacy: PrivacyOptions,
     recipe: options.Recipe = None,
+    items: options.Items = None,
     expect_edges: ExpectEdges = None,
     epsilon: options.Epsilon = None,
     ledger: options.Ledger = None,
@@ -102,6 +104,38 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Train a method and compare it with the no-graph baseline."""
+    if method in LINK_METHODS:
+        rejected = {
+            "--module": module,
+            "--recipe": recipe,
+            "--runs": runs if runs != 1 else None,
+            "--baseline": baseline,
+            "--track": track,
+            "--expect-edges": expect_edges,
+            "--backend": backend,
+            "--address": address,
+            "--split": columns.split,
+            "--classes": columns.classes,
+            "--task": columns.task,
+            **{f"--{name.replace('_', '-')}": value for name, value in public.flags().given.items()},
+        }
+        reject_options(rejected, method)
+        source = origin.source(tables, columns, to_predict=columns.label is None)
+        flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
+        link_run = link_experiment(method, source, items, flags, set or [], seed)
+        if not resume and items is None:
+            source.inspect_tables(unit=privacy.unit)
+        train_link_model(
+            link_run,
+            out,
+            Screen(as_json=json),
+            ledger=ledger,
+            resume=resume,
+            dry_run=dry_run,
+            synthetic=(source.dataset or "").startswith(SYNTHETIC) and ledger is None,
+        )
+        return
+    reject_options({"--items": items}, method)
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
     if columns.task == REGRESSION:

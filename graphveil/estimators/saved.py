@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -15,6 +14,7 @@ from graphveil._util.files import as_path
 from graphveil.artifacts.release_folder import (
     INTERNAL,
     MODEL,
+    PAIR_MODELS,
     PRIVACY,
     WEIGHTS,
     find_release,
@@ -34,12 +34,7 @@ _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _EXTRA_ELEMENTS = 1 << 20  # bytes that a network may allocate in addition to a few times its own parameters
 
 
-_OTHER_MODELS = {  # models that are no estimators, by a file of their folder
-    "links.json": ("graphveil.links.link_predictor", "LinkPredictor"),
-}
-
-
-def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Any:
+def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:
     """Load a saved model from a run folder, or from its ``release`` part alone.
 
     A model from a run folder can recognize the fitted graph. A model from a release alone cannot. Guarantee
@@ -47,11 +42,11 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Any
     publishing them. Otherwise they are read from ``per_node``, if it exists.
 
     Args:
-        folder: Run folder, or its ``release`` folder. Also a folder that a ``LinkPredictor`` was saved to.
+        folder: Run folder, or its ``release`` folder.
         per_node: Folder with withheld predictions; by default that of the run folder.
 
     Returns:
-        The fitted estimator, or the model that was saved.
+        The fitted model.
 
     Raises:
         ArtifactError: If the folder holds no model, is damaged, or is inconsistent.
@@ -60,9 +55,11 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Any
         Charges: nothing. Predicting another graph is charged to that graph's ledger.
     """
     root = as_path(folder, "folder")
-    for record, (module, name) in _OTHER_MODELS.items():
-        if (root / record).is_file():
-            return getattr(import_module(module), name).load(root)
+    for record, loader in zip(PAIR_MODELS, ("LinkPredictor", "Recommender"), strict=True):
+        if (root / record).is_file() or (root / "release" / record).is_file():
+            raise ArtifactError(
+                f"{root} holds a model of pairs; load it with gv.{loader}.load({str(root)!r})"
+            )
     release = find_release(root)
     rows = None if per_node is None else as_path(per_node, "per_node")
     snapshot = read_release(root, release, rows)

@@ -1,1 +1,19 @@
 """Links and recommendations: scores of pairs of nodes from sums over edges or over lists of users."""
+
+from typing import TYPE_CHECKING
+
+from graphveil.links.folder import LINKS, RECOMMENDER, find_link_folder
+
+if TYPE_CHECKING:
+    from graphveil.links.link_predictor import LinkPredictor
+    from graphveil.links.recommender import Recommender
+
+__all__ = ["LINKS", "RECOMMENDER", "find_link_folder", "link_model_class"]
+
+
+def link_model_class(kind: str) -> "type[LinkPredictor] | type[Recommender]":
+    """Return the class of ``links`` or ``recommender``."""
+    from graphveil.links.link_predictor import LinkPredictor
+    from graphveil.links.recommender import Recommender
+
+    return LinkPredictor if kind == LINKS else Recommender

@@ -1,11 +1,10 @@
 """Scores of node pairs under edge-level privacy: which pairs are likely to be edges."""
 
 import copy
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,28 +12,32 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
+from graphveil._util.files import as_path
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
+from graphveil.artifacts.snapshot import release_rows
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
+from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
 from graphveil.estimators.session import OnProgress, Session, no_progress
 from graphveil.estimators.training.private_metrics import Interval
+from graphveil.links.folder import LINKS, LinkRecord, read_link_folder, write_link_folder
 from graphveil.links.node_vectors import node_vectors
 from graphveil.links.pair_model import (
     CLIP,
     QUANTILES,
     TERMS,
+    ScoreCurves,
     discriminant,
     expected_degrees,
     interaction,
     noisy_metrics,
     pair_terms,
+    score_curves,
 )
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, UndirectedEdge, parse_unit
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import (
     EdgeProductData,
     EdgeProductQuery,
@@ -67,7 +70,6 @@ _SAMPLE = 100_000  # public random pairs
 _LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
 _DIM = 128
 _CHUNK = 1 << 22  # scores at once
-_FORMAT, _RECORD, _TABLES, _PAGE = "graphveil-links", "links.json", "links.safetensors", "RELEASED.md"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,10 @@ class _Fit:
     held_out: HeldOutPairs
     guarantee: Guarantee
     metrics: Mapping[str, Interval] | None
-    plan: ReleasePlan | None = None
+    curves: ScoreCurves | None
+    plan: ReleasePlan
+    width: int
+    ids: npt.NDArray[Any] | None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -123,6 +128,8 @@ class LinkPredictor:
     >>> model.guarantee.epsilon <= 2.0, model.top_k([0, 5], k=3)[0].shape
     (True, (2, 3))
     """
+
+    method: ClassVar[str] = LINKS
 
     unit: str
     epsilon: float
@@ -168,14 +175,14 @@ class LinkPredictor:
             unsafe_noise_seed=self.unsafe_noise_seed,
         )
 
-    def preview(self, graph: Any) -> Guarantee:
-        """Return the guarantee that a fit would have. No edge is read and nothing is charged.
+    def preview(self, graph: Any) -> FitPreview:
+        """Return plan, guarantee and outputs of a fit. No edge is read and nothing is charged.
 
         Args:
             graph: ``Graph``, or ``Data`` of torch_geometric.
 
         Returns:
-            The guarantee.
+            Query plan, guarantee, and a description of each output.
 
         Raises:
             GraphError: If the graph does not fit.
@@ -184,7 +191,8 @@ class LinkPredictor:
         known, labeled = self._graph(graph)
         width = node_vectors(known, self._width(known), np.random.default_rng(0), labeled=labeled).shape[1]
         held_out = HeldOutPairs(float(self.held_out), 0)
-        return self._guarantee(known, self._plan(known.num_nodes, width, held_out))
+        plan = self._plan(known.num_nodes, width, held_out)
+        return FitPreview(plan, self._guarantee(known, plan), release_rows(plan))
 
     @one_thread()
     def fit(
@@ -254,7 +262,7 @@ class LinkPredictor:
             factor = query.unit_steps / query.each
             sums = release.answer(PairSumData(terms)).numpy() * factor
             fitted = discriminant(sums, np.clip(features, -1.0, 1.0), query.sigma[0] * factor)
-        metrics = None
+        metrics, curves = None, None
         if held_out.share:
             scores = weighted(features, fitted.weights)
             bounds = np.quantile(scores, QUANTILES)
@@ -265,11 +273,24 @@ class LinkPredictor:
             shares = np.bincount(cells, minlength=len(histogram)) / len(scores)
             rng = session.streams.numpy("metrics")
             metrics = noisy_metrics(histogram, shares, plan.queries[3].noise[0], rng)
+            curves = score_curves(histogram, shares)
         release.close()
         guarantee = session.guarantee
         if session.reproducible and guarantee.valid:
             guarantee = guarantee.with_deviations(SEEDED)
-        return _Fit(terms, fitted.weights, fitted.offset, symmetric, held_out, guarantee, metrics, plan)
+        return _Fit(
+            terms=terms,
+            weights=fitted.weights,
+            offset=fitted.offset,
+            symmetric=symmetric,
+            held_out=held_out,
+            guarantee=guarantee,
+            metrics=metrics,
+            curves=curves,
+            plan=plan,
+            width=vectors.shape[1],
+            ids=graph.ids,
+        )
 
     # -- the plan ------------------------------------------------------------------------------------------
 
@@ -343,8 +364,8 @@ class LinkPredictor:
         return self._fitted.guarantee
 
     @property
-    def plan_(self) -> ReleasePlan | None:
-        """The query plan of the fit; None for a loaded model."""
+    def plan_(self) -> ReleasePlan:
+        """The query plan of the fit."""
         return self._fitted.plan
 
     @property
@@ -355,6 +376,17 @@ class LinkPredictor:
         few among all pairs.
         """
         return self._fitted.metrics
+
+    @property
+    def curves_(self) -> ScoreCurves | None:
+        """ROC and precision-recall curves of the same noisy counts as ``private_metrics_``."""
+        return self._fitted.curves
+
+    @property
+    def node_ids(self) -> npt.NDArray[Any]:
+        """The id of each node: that of the fitted graph, or its index."""
+        ids = self._fitted.ids
+        return np.arange(self.num_nodes) if ids is None else ids
 
     @property
     def num_nodes(self) -> int:
@@ -511,33 +543,27 @@ class LinkPredictor:
         Privacy:
             Charges: nothing. The folder is safe to publish.
         """
-        path, fit = as_path(folder, "folder"), self._fitted
-        if path.exists():
-            raise ConfigError(f"{path} exists, and a model goes to a new folder; choose another")
-        tables = {f"left{k}": table.contiguous() for k, table in enumerate(fit.terms.left)}
-        tables |= {f"right{k}": table.clone() for k, table in enumerate(fit.terms.right)}
-        tables |= {
+        fit = self._fitted
+        tensors = {f"left{k}": table for k, table in enumerate(fit.terms.left)}
+        tensors |= {f"right{k}": table.clone() for k, table in enumerate(fit.terms.right)}
+        tensors |= {
             "center": fit.terms.center,
             "scale": fit.terms.scale,
             "weights": torch.from_numpy(fit.weights),
         }
-        record = {
-            "format": _FORMAT,
+        plain = {
             "parameters": {one.name: getattr(self, one.name) for one in fields(self) if one.init},
             "offset": fit.offset,
             "symmetric": fit.symmetric,
             "held_out": asdict(fit.held_out),
-            "guarantee": guarantee_to_plain(fit.guarantee),
+            "width": fit.width,
+            "ids": None if fit.ids is None else fit.ids.tolist(),
             "metrics": None
             if fit.metrics is None
             else {name: asdict(one) for name, one in fit.metrics.items()},
+            "curves": None if fit.curves is None else fit.curves._asdict(),
         }
-        with writing_folder(path), atomic_folder(path) as work:
-            save_checked(work / _TABLES, tables)
-            (work / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            statement = fit.guarantee.formal_statement()
-            (work / _PAGE).write_text(f"# Released link predictor\n\n{statement}\n", encoding="utf-8")
-        return path
+        return write_link_folder(folder, LINKS, plain, tensors, fit.guarantee, fit.plan)
 
     @classmethod
     def load(cls, folder: Path | str) -> "LinkPredictor":
@@ -547,7 +573,7 @@ class LinkPredictor:
             folder: Folder that ``save`` wrote.
 
         Returns:
-            The fitted model, without its query plan.
+            The fitted model.
 
         Raises:
             ArtifactError: If the folder holds no link predictor, or is damaged.
@@ -555,33 +581,35 @@ class LinkPredictor:
         Privacy:
             Reads and charges: nothing.
         """
-        path = as_path(folder, "folder")
-        try:
-            record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
-            if record["format"] != _FORMAT:
-                raise ValueError
-            model = cls(**record["parameters"])
-            tables = load_checked(path / _TABLES)[0]
-            left, right = ([tables[f"{side}{k}"] for k in range(TERMS)] for side in ("left", "right"))
-            terms = PairTerms(tuple(left), tuple(right), tables["center"], tables["scale"])
-            terms.check(len(left[0]), TERMS)
-            metrics = record["metrics"]
-            model._fit = _Fit(
-                terms=terms,
-                weights=tables["weights"].numpy().astype(np.float64).reshape(TERMS),
-                offset=float(record["offset"]),
-                symmetric=bool(record["symmetric"]),
-                held_out=HeldOutPairs(**record["held_out"]),
-                guarantee=guarantee_from_plain(record["guarantee"]),
-                metrics=None if metrics is None else {name: Interval(**one) for name, one in metrics.items()},
-            )
-            return model
-        except ArtifactError:
-            raise
-        except Exception as error:
-            raise ArtifactError(
-                f"{path} holds no link predictor, or is damaged; take the folder that save() wrote"
-            ) from error
+        return read_link_folder(folder, LINKS, cls._from_record)
+
+    @classmethod
+    def _from_record(cls, record: LinkRecord) -> "LinkPredictor":
+        """Return the model of a folder's contents."""
+        plain, tensors = record.plain, record.tensors
+        model = cls(**plain["parameters"])
+        left, right = ([tensors[f"{side}{k}"] for k in range(TERMS)] for side in ("left", "right"))
+        terms = PairTerms(tuple(left), tuple(right), tensors["center"], tensors["scale"])
+        nodes, metrics, curves = len(left[0]), plain["metrics"], plain["curves"]
+        terms.check(nodes, TERMS)
+        ids = None if plain["ids"] is None else np.array(plain["ids"])
+        if ids is not None and (ids.shape != (nodes,) or ids.dtype.kind not in "iU"):
+            raise ValueError
+        held_out = HeldOutPairs(**plain["held_out"])
+        model._fit = _Fit(
+            terms=terms,
+            weights=tensors["weights"].numpy().astype(np.float64).reshape(TERMS),
+            offset=float(plain["offset"]),
+            symmetric=bool(plain["symmetric"]),
+            held_out=held_out,
+            guarantee=record.guarantee,
+            metrics=None if metrics is None else {name: Interval(**one) for name, one in metrics.items()},
+            curves=None if curves is None else ScoreCurves(**curves),
+            plan=model._plan(nodes, int(plain["width"]), held_out),
+            width=int(plain["width"]),
+            ids=ids,
+        )
+        return model
 
 
 def random_pairs(nodes: int, rng: np.random.Generator, *, symmetric: bool) -> tuple[Ids, Ids]:

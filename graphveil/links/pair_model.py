@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,6 +172,33 @@ def noisy_metrics(
         return Interval(*(float(np.clip(bound, 0.0, 1.0)) for bound in (value, low, high)))
 
     return {"roc_auc": interval(_roc_auc), "average_precision": interval(_average_precision)}
+
+
+class ScoreCurves(NamedTuple):
+    """Points of curves over all thresholds, as lists of [x, y]: noisy and public.
+
+    Attributes:
+        roc: False-positive rate and true-positive rate, ascending.
+        precision_recall: Recall and precision, ascending, for as many random pairs as edges.
+    """
+
+    roc: list[list[float]]
+    precision_recall: list[list[float]]
+
+
+def score_curves(histogram: Floats, shares: Floats) -> ScoreCurves:
+    """Return the curves of a noisy histogram of held-out edges, made monotone, against random pairs.
+
+    >>> score_curves(np.array([0.0, 4.0]), np.array([1.0, 0.0])).roc
+    [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    """
+    above = np.cumsum(histogram[::-1])
+    found = np.clip(np.maximum.accumulate(above) / max(above.max(), 1.0), 0.0, 1.0)
+    wrong = np.minimum(np.cumsum(shares[::-1]), 1.0)
+    points = np.round(np.column_stack([np.r_[0.0, wrong], np.r_[0.0, found]]), 6)
+    precision = found / np.maximum(found + wrong, 1e-12)
+    places = np.round(np.column_stack([found, precision]), 6)
+    return ScoreCurves(points.tolist(), places.tolist())
 
 
 def _roc_auc(counts: Floats, shares: Floats, place: float) -> Floats:

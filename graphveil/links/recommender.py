@@ -13,13 +13,12 @@ shallow autoencoders for sparse data, 2019), with a ridge penalty in proportion 
 A user's scores are the sum of the rows of B over the user's own list.
 """
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +26,18 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
+from graphveil._util.files import as_path
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
+from graphveil.artifacts.snapshot import release_rows
 from graphveil.data.interactions import Interactions, Lists, as_column, as_lists, lists_of, positions
-from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
+from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import Interval
+from graphveil.links.folder import RECOMMENDER, LinkRecord, read_link_folder, write_link_folder
 from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord, NoUnit, Unit, parse_unit
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import (
     GroupWeights,
     ListProductData,
@@ -61,13 +62,6 @@ _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and n
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
 _AT_ONCE = 1 << 24  # scores held at once
-_ARRAYS, _RECORD, _PAGE, _FORMAT = (
-    "items.safetensors",
-    "guarantee.json",
-    "RELEASED.md",
-    "graphveil-recommender",
-)
-
 _NOTE = (
     "nodes are users and items, and an edge is an item on the list of a user. Recommendations for a user read"
     " the exact list of that user: they are not covered, and are for that user only"
@@ -181,6 +175,8 @@ class Recommender:
     ((1, 5), 5)
     """
 
+    method: ClassVar[str] = RECOMMENDER
+
     unit: str = "node-record"
     epsilon: float | None = None
     delta: float | str = "auto"
@@ -194,6 +190,7 @@ class Recommender:
     plan_: ReleasePlan | None = field(init=False, default=None)
     _items: ItemModel | None = field(init=False, default=None)
     _metrics: dict[str, Interval] | None = field(init=False, default=None)
+    _users: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Check every parameter."""
@@ -213,10 +210,8 @@ class Recommender:
         return self._items
 
     @property
-    def private_metrics_(self) -> dict[str, Interval]:
-        """The released hit rate of held-out users."""
-        if self._metrics is None:
-            raise ConfigError("no metrics were released; fit with private_metrics=True")
+    def private_metrics_(self) -> dict[str, Interval] | None:
+        """The released hit rate of held-out users; None without ``private_metrics``."""
         return self._metrics
 
     @property
@@ -260,27 +255,31 @@ class Recommender:
         config.delta_for(1)
         return config
 
-    def preview(self, table: Interactions) -> Guarantee | None:
-        """Return the guarantee of a fit.
+    def preview(self, table: Interactions) -> FitPreview:
+        """Return plan, guarantee and outputs of a fit. No list is read and nothing is charged.
 
         Args:
             table: Table to fit.
 
         Returns:
-            The guarantee that ``fit`` would have; None under unit ``none``.
+            Query plan, guarantee, and a description of each output.
 
         Raises:
             GraphError: If it is no ``Interactions``.
             ConfigError: If the budget is too small for any noise.
+            UnitError: Under unit ``none``, which has no plan.
 
         Privacy:
             Reads: public sizes. Charges: nothing.
 
         >>> table = Interactions.from_matrix(np.eye(30))
-        >>> Recommender(epsilon=1.0, delta=1e-5).preview(table).epsilon <= 1.0
+        >>> Recommender(epsilon=1.0, delta=1e-5).preview(table).guarantee.epsilon <= 1.0
         True
         """
-        return self._prepare(table)[1]
+        plan, guarantee = self._prepare(table)
+        if plan is None or guarantee is None:
+            raise UnitError("unit 'none' protects nothing and has no plan; use unit='node-record'")
+        return FitPreview(plan, guarantee, release_rows(plan))
 
     @one_thread()
     def fit(self, table: Interactions, workspace: Path | str | None = None) -> "Recommender":
@@ -315,7 +314,7 @@ class Recommender:
             self._items = item_model(table.item_ids, popularity, modeled, products, 0.0)
         else:
             self._release(table, plan, guarantee, folder)
-        self.plan_, self.guarantee = plan, guarantee
+        self.plan_, self.guarantee, self._users = plan, guarantee, table.num_users
         return self
 
     def recommend(
@@ -374,28 +373,20 @@ class Recommender:
         Privacy:
             Charges: nothing. The folder contains no list and no recommendation. It is safe to publish.
         """
-        items, path = self.items_, as_path(folder, "folder")
-        if self.guarantee is None:
+        items = self.items_
+        if self.guarantee is None or self.plan_ is None:
             raise ConfigError(
                 "unit 'none' has no guarantee, and its exact sums are not saved; fit with epsilon="
             )
-        if path.exists():
-            raise ConfigError(f"{path} exists, and a recommender goes to a new folder; choose another")
-        metrics = {name: one.as_dict() for name, one in (self._metrics or {}).items()}
-        record = {
-            "format": _FORMAT,
+        plain = {
             "parameters": {name: getattr(self, name) for name in _PARAMETERS},
+            "users": self._users,
             "item_ids": items.item_ids.tolist(),
-            "private_metrics": metrics,
-            "guarantee": guarantee_to_plain(self.guarantee),
+            "metrics": {name: asdict(one) for name, one in (self._metrics or {}).items()},
         }
         arrays = {"popularity": items.popularity, "modeled": items.modeled, "similarity": items.similarity}
-        with writing_folder(path), atomic_folder(path) as work:
-            save_checked(work / _ARRAYS, {name: torch.from_numpy(part) for name, part in arrays.items()})
-            (work / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            page = f"# Released recommender\n\n{self.guarantee.formal_statement()}\n"
-            (work / _PAGE).write_text(page, encoding="utf-8")
-        return path
+        tensors = {name: torch.from_numpy(part) for name, part in arrays.items()}
+        return write_link_folder(folder, RECOMMENDER, plain, tensors, self.guarantee, self.plan_)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Recommender":
@@ -413,28 +404,25 @@ class Recommender:
         Privacy:
             Unit: that of the release. Reads and charges: nothing.
         """
-        path = as_path(folder, "folder")
-        try:
-            record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
-            if record["format"] != _FORMAT:
-                raise ValueError
-            model = cls(**{name: record["parameters"][name] for name in _PARAMETERS})
-            arrays = {name: part.numpy() for name, part in load_checked(path / _ARRAYS)[0].items()}
-            ids = np.asarray(record["item_ids"])
-            modeled, shape = arrays["modeled"], (len(arrays["modeled"]),) * 2
-            if arrays["popularity"].shape != ids.shape or arrays["similarity"].shape != shape:
-                raise ValueError
-            if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
-                raise ValueError
-            model._items = ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
-            metrics = record["private_metrics"]
-            model._metrics = {name: Interval(**one) for name, one in metrics.items()} or None
-            model.guarantee = guarantee_from_plain(record["guarantee"])
-            return model
-        except _DAMAGES as error:
-            raise ArtifactError(
-                f"{path} holds no recommender, or it is damaged; take the folder that save() wrote"
-            ) from error
+        return read_link_folder(folder, RECOMMENDER, cls._from_record)
+
+    @classmethod
+    def _from_record(cls, record: LinkRecord) -> "Recommender":
+        """Return the model of a folder's contents."""
+        plain = record.plain
+        model = cls(**{name: plain["parameters"][name] for name in _PARAMETERS})
+        arrays = {name: part.numpy() for name, part in record.tensors.items()}
+        ids, users = np.asarray(plain["item_ids"]), int(plain["users"])
+        modeled, shape = arrays["modeled"], (len(arrays["modeled"]),) * 2
+        fits = arrays["popularity"].shape == ids.shape and arrays["similarity"].shape == shape
+        if not fits or ids.dtype.kind not in "iU" or users < 1:
+            raise ValueError
+        if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
+            raise ValueError
+        model._items = ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
+        model._metrics = {name: Interval(**one) for name, one in plain["metrics"].items()} or None
+        model.guarantee, model.plan_, model._users = record.guarantee, model._plan(users, len(ids)), users
+        return model
 
     # -- the release ----
 
@@ -448,17 +436,21 @@ class Recommender:
         config, graph = self._config, table.graph
         if isinstance(config.unit, NoUnit):
             return None, None
-        units = table.num_users if config.on_records else graph.num_nodes
-        plan = calibrate_plan(
-            config.unit,
-            config.budget,
-            config.delta_for(units),
-            lambda mu: self._queries(config.unit, mu, table.num_items),
-            num_nodes=graph.num_nodes,
-        )
+        plan = self._plan(table.num_users, table.num_items)
         deviations = () if self.unsafe_noise_seed is None else (SEEDED,)
         notes = (*graph.notes, _NOTE)
         return plan, plan_guarantee(config, plan, graph, deviations=deviations, notes=notes, edge_use="read")
+
+    def _plan(self, users: int, items: int) -> ReleasePlan:
+        """Return the query plan for a table of this size."""
+        config = self._config
+        return calibrate_plan(
+            config.unit,
+            config.budget,
+            config.delta_for(users if config.on_records else users + items),
+            lambda mu: self._queries(config.unit, mu, items),
+            num_nodes=users + items,
+        )
 
     def _queries(self, unit: Unit, mu: float, items: int) -> tuple[Query, ...]:
         """Return the queries of a total mu."""
@@ -522,7 +514,6 @@ class Recommender:
         return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
 
 
-_DAMAGES = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, ConfigError, UnitError)
 _PARAMETERS = (
     "unit",
     "epsilon",

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphveil.artifacts.cards import invalid_mark
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee, LocalAttributes
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.privacy.statements import format_upper_bound
@@ -284,14 +284,21 @@ class FinishedRun:
 
         Raises:
             ArtifactError: The folder contains no finished run, or a file of it is damaged.
+            ConfigError: It is a run of links or a recommender.
         """
         from graphveil.artifacts.release_folder import read_guarantee
+        from graphveil.links import find_link_folder
 
         folder = RunFolder(path)
         if not folder.complete:
             raise ArtifactError(
                 f"{path} holds no finished run; give the folder that train made (--out), or finish it with "
                 "--resume"
+            )
+        if find_link_folder(path) is not None:
+            raise ConfigError(
+                f"{path} is a run of links or recommender, which has no accuracy to compare; its own report "
+                f"is {folder.internal / 'report.html'}"
             )
         found = sorted((folder.internal / ATTACKS).glob("*.json"))
         lock = _read(folder.lock)

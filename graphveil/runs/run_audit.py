@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,8 +17,11 @@ from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
+from graphveil.links import find_link_folder, link_model_class
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
+from graphveil.privacy import Guarantee
+from graphveil.release import ReleasePlan
 from graphveil.runs.calibration import stage_text
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
 from graphveil.runs.run_folder import RunFolder, write_json
@@ -125,14 +129,12 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             f"{place} has no internal/ folder, which an audit reads and writes. A published release cannot "
             "be audited: use the run folder that train created."
         )
-    fitted = load_model(place).fitted
-    guarantee, method = fitted.guarantee, fitted.method
+    name, guarantee, plan, reports = _audited(place)
     if guarantee.unit == "none" or not guarantee.releases:
         raise ConfigError(
             f"the run in {place} has no privacy guarantee to audit: its unit is {guarantee.unit!r}, or it "
             "queries no protected data."
         )
-    plan = method.plan(fitted.sizes)
     replays, unseen = list[tuple[str, NeighborTestResult]](), list[str]()
     if plan is not None:
         for query in dict.fromkeys(plan.queries):
@@ -142,19 +144,18 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             else:
                 replays.append((query.stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
-    reports = _reports(method, fitted.sizes.features or 1, fitted.sizes.classes)
     if canaries is not None:
         unseen += [
             f"canaries in {stage_text(stage)}: {why}" for stage, why in canaries.without_canaries.items()
         ]
     found = RunAudit(
-        method=method.name,
+        method=name,
         unit=guarantee.unit,
         claimed=guarantee.epsilon,
         planned=None if plan is None else plan.epsilon,
         canaries=canaries,
         replays=tuple(replays),
-        reports=tuple(reports),
+        reports=tuple(reports()),
         unseen=tuple(dict.fromkeys((*unseen, *_ALWAYS_UNSEEN))),
         seconds=time.perf_counter() - started,
     )
@@ -170,6 +171,21 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         )
         write_atomic(folder.internal / "audit.html", page.encode())
     return found
+
+
+def _audited(
+    place: Path,
+) -> tuple[str, Guarantee, ReleasePlan | None, Callable[[], list[dict[str, Any]]]]:
+    """Return method, guarantee and plan of a run, and a function that audits its LDP reports."""
+    found = find_link_folder(place)
+    if found is not None:
+        model = link_model_class(found.kind).load(found.path)
+        assert model.guarantee is not None  # a folder is written with one
+        return found.kind, model.guarantee, model.plan_, list
+    fitted = load_model(place).fitted
+    method, sizes = fitted.method, fitted.sizes
+    reports = partial(_reports, method, sizes.features or 1, sizes.classes)
+    return method.name, fitted.guarantee, method.plan(sizes), reports
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from graphveil.data.tables.files import (
     read,
     released,
     with_record,
+    without_formulas,
     write,
 )
 from graphveil.data.tables.ids import MAX_ID_BYTES, id_array, id_types, keys, keys_like, too_long
@@ -51,5 +52,6 @@ __all__ = [
     "released",
     "too_long",
     "with_record",
+    "without_formulas",
     "write",
 ]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
+from graphveil._util.escape import csv_cell
 from graphveil._util.files import can_create, name_in_utf8, write_atomic
 from graphveil.errors import ConfigError, GraphError
 
@@ -288,6 +289,19 @@ def write(path: Path, table: Table) -> None:
         write_atomic(path, encode(table, path.suffix))
     except OSError as error:
         raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
+
+
+def without_formulas(table: Table) -> Table:
+    """Return a table for a CSV, with text escaped that a spreadsheet would evaluate."""
+    import pyarrow as pa
+
+    columns = [
+        pa.array([csv_cell(text) for text in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=[csv_cell(name) for name in table.column_names])
 
 
 def _is_parquet(path: Path) -> bool:

@@ -1,0 +1,220 @@
+"""``train links`` and ``train recommender``, and the predictions of their runs."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from graphveil.cli.console import Screen
+from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from graphveil.data.tables import Table
+    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.link_run import LinkExperiment, LinkPlan
+    from graphveil.runs.run_folder import RunFolder
+    from graphveil.runs.source import Source
+
+LINK_METHODS = ("links", "recommender")
+
+
+def train_link_model(
+    experiment: "LinkExperiment",
+    out: Path | None,
+    screen: Screen,
+    *,
+    ledger: str | None,
+    resume: bool,
+    dry_run: bool,
+    synthetic: bool,
+) -> None:
+    """Show the plan, fit, and print the result and its guarantee."""
+    from graphveil.ledger import ledger_of
+    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.link_run import LinkPlan, execute
+    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
+
+    if resume and out is None:
+        raise ConfigError("--resume needs the run folder. Add --out with it.")
+    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
+    folder.check(experiment.as_dict(), resume=resume)
+    if resume and folder.complete and not dry_run:
+        _show(read_json(folder.metrics), folder, screen)
+        return
+    with screen.spinner(f"reading {experiment.source.name}"):
+        plan = LinkPlan.from_experiment(experiment)
+        guarantee, account = plan.preview.guarantee, None
+        if not (dry_run or synthetic):
+            account = RunAccount.from_graph(plan.graph, guarantee, ledger)
+            if not resume:
+                account.check_room(guarantee)
+    title = "Plan (no privacy budget has been spent)"
+    if resume:
+        title = "Plan of the resumed run (finished queries are not charged again)"
+    screen.print_facts(title, _facts(plan, folder, account, resume=resume))
+    if dry_run:
+        screen.dry_run(guarantee)
+        return
+    with explain_resume_on_failure(folder.root, ledger_of(plan.graph.edge_set)):
+        with screen.spinner(f"fitting {experiment.method}"):
+            metrics = execute(plan, folder, account, resume=resume)
+        with report_output_failure(folder.root, again=True):
+            _show(metrics, folder, screen)
+
+
+def _facts(
+    plan: "LinkPlan", folder: "RunFolder", account: "RunAccount | None", *, resume: bool
+) -> list[tuple[str, str]]:
+    """Return names and values of the plan."""
+    from graphveil.artifacts.cards import all_deviations, attack_bound_text
+    from graphveil.cli.summary import stage_fact
+    from graphveil.privacy.statements import format_epsilon_delta
+    from graphveil.runs.calibration import stages_of
+
+    experiment, guarantee = plan.experiment, plan.preview.guarantee
+    return [
+        ("data", f"{experiment.source.name}: {plan.sizes}"),
+        ("method", f"{experiment.method}, seed {experiment.seed}"),
+        ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
+        ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
+        *(("release", stage_fact(stage)) for stage in stages_of(plan.preview.plan)),
+        ("attack bound", attack_bound_text(guarantee)),
+        *(("deviation", deviation) for deviation in all_deviations(guarantee)),
+        *([] if account is None else [("ledger", account.before(resumed=resume))]),
+        ("folder", str(folder.root)),
+    ]
+
+
+def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+    """Print the metrics, the guarantee summary, and the locations of the files."""
+    from graphveil.runs.compliance_report import unrecorded
+    from graphveil.runs.link_run import metric_table
+
+    screen.print_line("")
+    if metrics["private_metrics"]:
+        screen.table(*metric_table(metrics))
+    screen.print_paragraph(metrics["remarks"], style="dim")
+    screen.print_line("")
+    screen.print_paragraph(metrics["summary"])
+    screen.print_paragraph(metrics["statement"])
+    if metrics.get("ledger") is not None:
+        screen.print_paragraph(f"Ledger: {metrics['ledger']['words']}.")
+    else:
+        screen.print_paragraph(f"This run has {unrecorded(metrics)}.")
+    screen.print_line("")
+    valid = metrics["guarantee"]["valid"]
+    screen.print_line(f"Run folder: {folder.root}")
+    screen.print_line(
+        "Publish: release/; keep internal/ private"
+        if valid
+        else "Publish: nothing: there is no valid guarantee"
+    )
+    screen.print_line(f"Report: {folder.internal / 'report.html'}")
+    screen.print_line(f"Next: graphveil predict {folder.root} --top-k 10 --out best.csv")
+    screen.emit_json(metrics)
+
+
+def predict_links(
+    run: Path,
+    screen: Screen,
+    *,
+    pairs: Path | None,
+    top_k: int | None,
+    out: Path | None,
+    columns: dict[str, Any],
+) -> None:
+    """Write the scores of pairs, or the best candidates of each node or user.
+
+    Args:
+        run: Run folder.
+        screen: Consoles.
+        pairs: Table of pairs to score, with the columns of sources and targets.
+        top_k: Number of candidates per node.
+        out: Table to write; printed if None.
+        columns: Options that name tables and columns; those of the run by default.
+    """
+    from graphveil.runs.link_run import best_candidates, pair_scores, read_kind
+
+    kind = read_kind(run)
+    if kind is None:
+        raise ConfigError(
+            f"{run} holds no run of links or recommender, which --pairs and --top-k are for. Correct the run "
+            "folder, or remove the option."
+        )
+    if (pairs is None) == (top_k is None):
+        raise ConfigError(
+            f"A run of {kind} predicts pairs. Add either --pairs FILE, or --top-k 10 for the best candidates."
+        )
+    if pairs is not None:
+        table, note = pair_scores(run, pairs, columns), "Scores of pairs are post-processing of the release."
+    else:
+        assert top_k is not None
+        table, note = best_candidates(run, top_k, columns)
+    screen.note(note)
+    _deliver(kind, table, out, screen)
+
+
+def _deliver(kind: str, table: "Table", out: Path | None, screen: Screen) -> None:
+    from graphveil.data import tables
+    from graphveil.privacy.statements import counted
+
+    if out is not None:
+        tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
+    with report_output_failure(out):
+        record: dict[str, Any] = {"method": kind, "rows": table.num_rows, "out": None, "charged": None}
+        if out is not None:
+            screen.print_line(f"{counted(table.num_rows, 'row')} in {out}")
+            record["out"] = str(out)
+        elif screen.as_json:
+            record["rows"] = table.to_pylist()
+        else:
+            screen.write(tables.encode(tables.without_formulas(table), ".csv").decode())
+        screen.emit_json(record)
+
+
+def link_experiment(
+    method: str,
+    source: "Source",
+    items: Path | None,
+    flags: dict[str, Any],
+    settings: list[str],
+    seed: int,
+) -> "LinkExperiment":
+    """Return the experiment of the given options.
+
+    Raises:
+        ConfigError: If an option is no parameter of the method, or a required one is missing.
+    """
+    from graphveil.links import link_model_class
+    from graphveil.privacy import parse_unit
+    from graphveil.runs.link_run import LinkExperiment
+    from graphveil.runs.parameters import parse_value, read_settings
+
+    cls = link_model_class(method)
+    parse_unit(flags.get("unit"))
+    if flags.get("epsilon") is None:
+        raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 1.")
+    hints = get_type_hints(cls)
+    known = {one.name: hints[one.name] for one in fields(cls) if one.init and one.name != "seed"}
+    parameters = read_settings(settings, known, method)
+    for name, value in flags.items():
+        if value is None:
+            continue
+        if name in parameters:
+            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
+        reject_options({} if name in known else {f"--{name.replace('_', '-')}": value}, method)
+        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
+    return LinkExperiment(method=method, source=source, items=items, parameters=parameters, seed=seed)
+
+
+def reject_options(options: "Mapping[str, object]", method: str) -> None:
+    """Reject options that a method does not use.
+
+    Raises:
+        ConfigError: One of them is given.
+    """
+    given = [name for name, value in options.items() if value not in (None, False, (), [])]
+    if given:
+        raise ConfigError(f"Method {method} does not use {', '.join(given)}. Remove it.")

@@ -1,0 +1,387 @@
+"""One run of a link predictor or a recommender: its data, its plan, its folder, and its predictions."""
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from graphveil._util.escape import render
+from graphveil._util.files import write_atomic
+from graphveil.artifacts.cards import release_cells
+from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.data import Graph, Interactions, tables
+from graphveil.data.graph_files import read_ids
+from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
+from graphveil.estimators.method import FitPreview
+from graphveil.ledger import ledger_of
+from graphveil.ledger.accounts import RunAccount
+from graphveil.links import find_link_folder, link_model_class
+from graphveil.links.link_predictor import LinkPredictor
+from graphveil.links.recommender import Recommender
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.runs.charges import add_receipts, receipts_in
+from graphveil.runs.charts import PlotLine, inline_svg, line_chart
+from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
+from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
+from graphveil.runs.source import Source
+
+_NO_LABELS = ("0", "1")
+_DIAGONAL, _HALF = [(0.0, 0.0), (1.0, 1.0)], [(0.0, 0.5), (1.0, 0.5)]
+METRIC_NAMES = {
+    "roc_auc": "ROC-AUC of held-out edges",
+    "average_precision": "average precision of held-out edges",
+    "hit_rate_at_10": "hit rate at 10 of held-out users",
+}
+METRIC_NOTES = {
+    "links": "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
+    "recommender": "The hit rate is noisy and public: the share of held-out users whose ten best items "
+    "contain one that was removed from their list.",
+}
+NO_METRICS = "No metrics were released."
+
+LinkData: TypeAlias = Graph | Interactions
+LinkModel: TypeAlias = LinkPredictor | Recommender
+Model = TypeVar("Model", LinkPredictor, Recommender)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkExperiment:
+    """One fit of a link predictor or a recommender.
+
+    Args:
+        method: ``"links"`` or ``"recommender"``.
+        source: Source of the graph. For a recommender the node table lists all users, and the edge table has
+            one row per item on a list.
+        items: For a recommender: table of all items, with the column of edge targets.
+        parameters: Constructor keywords, all but ``seed``.
+        seed: Seed of public randomness.
+    """
+
+    method: str
+    source: Source
+    items: Path | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        self.model()
+        if (self.items is None) != (self.method == LinkPredictor.method):
+            needs = "has no items" if self.items is not None else "needs --items, a table of all items"
+            raise ConfigError(f"Method {self.method} {needs}. Correct the command.")
+        if self.items is not None and self.source.edges is None:
+            raise ConfigError(
+                "recommender reads lists of items from tables. Set --edges, --nodes (all users) and --items "
+                "instead of --dataset or --graph."
+            )
+
+    def model(self) -> LinkModel:
+        """Return the unfitted model."""
+        return link_model_class(self.method)(seed=self.seed, **self.parameters)
+
+    def load(self) -> LinkData:
+        """Read the graph, or the lists of all users."""
+        if self.items is not None:
+            return read_interactions(self.source, self.items)
+        # A graph has classes, also where no node has a label.
+        return self.source.load(_NO_LABELS if self.source.nodes and self.source.label is None else None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole configuration as plain values, one key a choice."""
+        from graphveil.artifacts.schemas import plain_parameters
+
+        parameters = plain_parameters(dict(self.parameters))
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **({} if self.items is None else {"data.items": str(self.items)}),
+            **{f"set.{name}": value for name, value in sorted(parameters.items())},
+        }
+
+
+def read_interactions(source: Source, items: Path) -> Interactions:
+    """Read lists of items from three tables: the users, the items, and one row per item on a list.
+
+    Raises:
+        GraphError: If an id is unknown, missing, or listed twice.
+    """
+    assert source.nodes is not None and source.edges is not None and source.target is not None
+    assert source.id is not None and source.source is not None
+    user_ids, item_ids = (
+        tables.id_array(tables.column(tables.read(path, [name], csv_format=source.csv_format), name))
+        for path, name in ((source.nodes, source.id), (items, source.target))
+    )
+    users, listed = (
+        ids[read_ids(source.edges, ids, column=name, csv_format=source.csv_format)]
+        for ids, name in ((user_ids, source.source), (item_ids, source.target))
+    )
+    return Interactions.from_columns(users, listed, user_ids=user_ids, item_ids=item_ids)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkPlan:
+    """The plan that is shown before anything is spent.
+
+    Args:
+        experiment: Configuration.
+        data: The graph, or the lists of all users.
+        sizes: Its public sizes, in words.
+        preview: Query plan, guarantee and outputs.
+    """
+
+    experiment: LinkExperiment
+    data: LinkData
+    sizes: str
+    preview: FitPreview
+
+    @classmethod
+    def from_experiment(cls, experiment: LinkExperiment) -> "LinkPlan":
+        """Read the data, and check and plan the fit; nothing is spent."""
+        data = experiment.load()
+        sizes = (
+            f"{counted(data.num_users, 'user')}, {counted(data.num_items, 'item')}"
+            if isinstance(data, Interactions)
+            else f"{counted(data.num_nodes, 'node')}, {counted(data.num_features, 'feature')}"
+        )
+        model: Any = experiment.model()  # of these data
+        return cls(experiment=experiment, data=data, sizes=sizes, preview=model.preview(data))
+
+    @property
+    def graph(self) -> Graph:
+        """The graph whose edges are queried."""
+        return self.data.graph if isinstance(self.data, Interactions) else self.data
+
+
+def execute(
+    plan: LinkPlan, folder: RunFolder, account: RunAccount | None = None, *, resume: bool = False
+) -> dict[str, Any]:
+    """Fit, write the run folder, and return the object that ``train --json`` prints.
+
+    The release is charged to the ledger of the data before these are read. An interrupted run resumes with
+    the same noise.
+    """
+    experiment, graph = plan.experiment, plan.graph
+    started, fresh = time.perf_counter(), folder.missing
+    recorded_before = len(ledger_of(graph.edge_set))
+    workspace = folder.workspace(experiment.seed)
+    with folder.locked(experiment.as_dict(), resume=resume):
+        try:
+            check_data(folder, graph)
+            model: Any = experiment.model()  # of these data
+            model.fit(plan.data, workspace=workspace / "method")
+        except (InputError, PrivacyError, MissingDependencyError):
+            if account is not None and not resume:
+                account.refund()
+            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
+                forget_data(folder)
+                folder.drop(made=fresh)
+            raise
+        if account is not None:
+            add_receipts(folder.receipts, account)
+        release = workspace / folder.release.name
+        shutil.rmtree(release, ignore_errors=True)  # of an interrupted attempt
+        model.save(release)
+        metrics = _metrics(plan, model, time.perf_counter() - started)
+        metrics["out"] = str(folder.root)
+        if account is not None:
+            known = {"words": account.after(), **account.as_plain()}
+            metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
+        notice = ComplianceReport.from_folder(folder, metrics, release)
+        write_compliance_report(folder, notice)
+        write_atomic(folder.internal / "report.html", _report(metrics, model, notice).encode())
+        write_json(folder.metrics, metrics)
+        forget_data(folder)
+        folder.publish(workspace)
+    return metrics
+
+
+def _metrics(plan: LinkPlan, model: LinkModel, seconds: float) -> dict[str, Any]:
+    """Return the object that ``train --json`` prints: released values and public sizes only."""
+    experiment, guarantee, private = plan.experiment, model.guarantee, model.private_metrics_
+    assert guarantee is not None  # unit none was rejected before
+    total = {"epsilon": guarantee.as_dict()["epsilon"], "delta": guarantee.delta, "releases": 1}
+    return {
+        "method": experiment.method,
+        "dataset": experiment.source.name,
+        "sizes": plan.sizes,
+        "unit": guarantee.unit,
+        "epsilon": experiment.parameters.get("epsilon"),
+        "delta": guarantee.delta,
+        "seed": experiment.seed,
+        "runs": 1,
+        "covered": True,
+        "private_metrics": {name: one.as_dict() for name, one in (private or {}).items()},
+        "remarks": METRIC_NOTES[experiment.method] if private else NO_METRICS,
+        "guarantee": guarantee.as_dict(),
+        "baseline_guarantee": None,
+        "guarantee_all_runs": total,
+        "releases": [asdict(row) for row in plan.preview.rows],
+        "deviations": list(guarantee.deviations),
+        "summary": guarantee.summary(),
+        "statement": guarantee.formal_statement(),
+        "seconds_wall": round(seconds, 3),
+    }
+
+
+def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the released metrics as a table."""
+    rows: list[tuple[str, ...]] = [
+        (METRIC_NAMES[name], f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}")
+        for name, one in metrics["private_metrics"].items()
+    ]
+    return ("metric", "value", "95 % interval"), rows
+
+
+def _report(metrics: Mapping[str, Any], model: LinkModel, notice: ComplianceReport) -> str:
+    """Return the HTML report of a run."""
+    guarantee, charts = model.guarantee, list[tuple[str, str]]()
+    assert guarantee is not None
+    if isinstance(model, LinkPredictor) and model.curves_ is not None:
+        drawn = (
+            ("ROC curve", model.curves_.roc, _DIAGONAL, "false-positive rate", "true-positive rate"),
+            ("Precision-recall curve", model.curves_.precision_recall, _HALF, "recall", "precision"),
+        )
+        for name, curve, guess, x_label, y_label in drawn:
+            points = [(x, y) for x, y in curve]
+            lines = [PlotLine("held-out edges", points, 0), PlotLine("random guess", guess)]
+            draw = partial(line_chart, lines, x_label=x_label, y_label=y_label, limits=(0, 1))
+            charts.append((name, inline_svg(draw, name)))
+    return render(
+        "link_report.html",
+        title=f"{metrics['method']} on {metrics['dataset']}",
+        lede=f"{metrics['sizes']} · seed {metrics['seed']} · internal: do not publish this page",
+        tiles=_tiles(metrics),
+        results=metric_table(metrics) if metrics["private_metrics"] else None,
+        charts=charts,
+        remarks=metrics["remarks"],
+        summary=guarantee.summary(),
+        valid=guarantee.all_valid,
+        statement=guarantee.formal_statement(),
+        releases=release_cells(tuple(ReleaseRow(**row) for row in metrics["releases"])),
+        facts=list(notice.sections),
+        scope=notice.scope_table,
+        record=notice.record,
+    )
+
+
+def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers at the head of the report, each with its description."""
+    guarantee = metrics["guarantee"]
+    tiles = [(f"{one['value']:.3f}", METRIC_NAMES[name]) for name, one in metrics["private_metrics"].items()]
+    budget = f"epsilon at delta {format_delta(guarantee['delta'])}, unit {guarantee['unit']}"
+    bound = f"{percent_up(guarantee['max_tpr_at_1pct_fpr'])} %"
+    return [
+        *tiles,
+        (format_upper_bound(guarantee["epsilon"]), budget),
+        (bound, "upper bound on the true-positive rate of any attack at 1 % false positives"),
+    ]
+
+
+# -- predictions -----------------------------------------------------------------------------------------
+
+
+def read_kind(run: Path) -> str | None:
+    """Return the method of a run of links or recommendations; None for other runs."""
+    release = find_link_folder(run)
+    return None if release is None else release.kind
+
+
+def pair_scores(run: Path, pairs: Path, columns: Mapping[str, Any]) -> tables.Table:
+    """Return a table of pairs with their probability of being an edge.
+
+    Args:
+        run: Run folder, or its release.
+        pairs: Table with one row per pair.
+        columns: Names of the columns ``source`` and ``target``; those of the run by default.
+
+    Raises:
+        ConfigError: If it is a run of a recommender, or a column is not named.
+        GraphError: If the table cannot be read, or names unknown nodes.
+    """
+    import pyarrow as pa
+
+    model = _loaded(run, LinkPredictor)
+    names = {role: _column(run, role, columns) for role in ("source", "target")}
+    first, second = (read_ids(pairs, model.node_ids, column=name) for name in names.values())
+    scores = model.predict_proba(np.stack([first, second]))
+    ends = {names["source"]: model.node_ids[first], names["target"]: model.node_ids[second]}
+    return pa.table({**{name: pa.array(ids) for name, ids in ends.items()}, "probability": scores})
+
+
+def best_candidates(run: Path, k: int, columns: Mapping[str, Any]) -> tuple[tables.Table, str]:
+    """Return the best candidates of each node or user, and a note on who may see them.
+
+    Args:
+        run: Run folder, or for links its release.
+        k: Number of candidates.
+        columns: Tables of a recommender's users; those of the run by default.
+    """
+    import pyarrow as pa
+
+    if read_kind(run) == LinkPredictor.method:
+        model = _loaded(run, LinkPredictor)
+        places, scores = model.top_k(k=k)
+        ids, found, owner, other = model.node_ids, model.node_ids[places], "node", "candidate"
+        note = (
+            "Candidates are post-processing of the release and may be published. They include existing "
+            "edges, since leaving these out would reveal them."
+        )
+    else:
+        recommender, table = _loaded(run, Recommender), _lists(run, columns)
+        found, scores = recommender.recommend(table, k=k)
+        ids, owner, other = table.user_ids, "user", "item"
+        note = (
+            "Recommendations read the lists of the users. Show the rows of a user only to this user, and to "
+            "people who are authorized to access the list."
+        )
+    ranks = np.tile(np.arange(1, found.shape[1] + 1), len(found))
+    owners = pa.array(np.repeat(ids, found.shape[1]))
+    cells = {owner: owners, "rank": ranks, other: pa.array(found.ravel()), "score": scores.ravel()}
+    return pa.table(cells), note
+
+
+def _loaded(run: Path, kind: type[Model]) -> Model:
+    """Return the model of a run, which must be of this kind.
+
+    Raises:
+        ConfigError: If it is of the other kind.
+    """
+    release = find_link_folder(run)
+    if release is None or release.kind != kind.method:
+        raise ConfigError(
+            f"{run} holds no run of {kind.method}: --pairs is for links, and --top-k for links and "
+            "recommender. Correct the run folder or the option."
+        )
+    return kind.load(release.path)
+
+
+def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
+    """Return the lists of a run's users, or of others if their tables are named.
+
+    Raises:
+        ConfigError: If the tables of the run are not known.
+    """
+    folder = RunFolder(run)
+    if not folder.lock.is_file():
+        raise ConfigError(
+            f"{run} is a release without the internal part of its run, which names the tables. Give the run "
+            "folder."
+        )
+    known = read_json(folder.lock)["configuration"]
+    data = {name.removeprefix("data."): value for name, value in known.items() if name.startswith("data.")}
+    data |= {name: value for name, value in columns.items() if value is not None}
+    items = Path(data.pop("items"))
+    return read_interactions(Source.from_dict(data), items)
+
+
+def _column(run: Path, role: str, columns: Mapping[str, Any]) -> str:
+    """Return the column of a role, by default that of the run's edges."""
+    folder = RunFolder(run)
+    known = read_json(folder.lock)["configuration"] if folder.lock.is_file() else {}
+    return str(columns.get(role) or known.get(f"data.{role}") or role)

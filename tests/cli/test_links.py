@@ -1,0 +1,141 @@
+"""Runs of link predictors and recommenders: from tables to the best candidates, with the guarantee."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Invoke = Callable[..., Any]
+
+NODES = ("--nodes", "nodes.csv", "--id", "user")
+EDGES = ("--edges", "edges.csv", "--source", "a", "--target", "b")
+LINKS = ("links", *NODES, *EDGES, "--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-6")
+PLAYS = ("--edges", "plays.csv", "--source", "user", "--target", "game", "--items", "games.csv")
+GAMES = ("recommender", *NODES, *PLAYS, "--unit", "node-record", "--epsilon", "4", "--delta", "1e-6")
+USERS, ITEMS = 150, 12
+
+
+@pytest.fixture
+def folder(invoke: Invoke) -> Path:
+    """A folder with tables of users, edges, items, and items of users, which commands run in."""
+    folder = Path.cwd()
+    rng = np.random.default_rng(0)
+    kind = rng.integers(2, size=USERS)
+    first, second = (rng.integers(USERS, size=3000) for _ in range(2))
+    kept = (first < second) & (rng.random(3000) < np.where(kind[first] == kind[second], 0.9, 0.1))
+    edges = sorted(set(zip(first[kept].tolist(), second[kept].tolist(), strict=True)))
+    plays = rng.random((USERS, ITEMS)) < np.where(np.arange(ITEMS) % 2 == kind[:, None], 0.6, 0.1)
+    tables = {
+        "nodes": [("user", "likes", "age"), *((f"u{n}", int(kind[n]), 20 + n % 50) for n in range(USERS))],
+        "edges": [("a", "b"), *((f"u{a}", f"u{b}") for a, b in edges)],
+        "games": [("game",), *((f"g{k}",) for k in range(ITEMS))],
+        "plays": [("user", "game"), *((f"u{n}", f"g{k}") for n, k in zip(*plays.nonzero(), strict=True))],
+        "pairs": [("a", "b"), ("u0", "u1"), ("u1", "u0")],
+    }
+    for name, rows in tables.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    return folder
+
+
+def rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_two_commands_lead_from_tables_to_the_best_candidates(folder: Path, invoke: Invoke) -> None:
+    trained = invoke("train", *LINKS, "--out", "run", "--json")
+    assert trained.code == 0, trained.err
+    metrics = json.loads(trained.out)
+    assert set(metrics["private_metrics"]) == {"roc_auc", "average_precision"}
+    assert metrics["guarantee"]["epsilon"] <= 2 and metrics["ledger"]["releases"] == 1
+    assert "ROC-AUC of held-out edges" in trained.err and "epsilon 2 at delta 1e-06" in trained.err
+    assert {path.name for path in (folder / "run/release").iterdir()} == {
+        "links.json",
+        "model.safetensors",
+        "privacy.json",
+        "PRIVACY.md",
+    }
+    predicted = invoke("predict", "run", "--top-k", "3", "--out", "best.csv")
+    assert predicted.code == 0, predicted.err
+    head, *lines = rows(folder / "best.csv")
+    assert head == ["node", "rank", "candidate", "score"] and len(lines) == 3 * USERS
+    assert all(node != candidate for node, _, candidate, _ in lines)
+    scored = invoke("predict", "run/release", "--pairs", "pairs.csv", "--source", "a", "--target", "b")
+    assert scored.code == 0, scored.err
+    (_, _, up), (_, _, down) = list(csv.reader(scored.out.splitlines()))[1:]
+    assert up == down and 0 < float(up) < 1
+
+
+def test_a_run_explains_and_reports_its_guarantee(folder: Path, invoke: Invoke) -> None:
+    assert invoke("train", *LINKS, "--out", "run").code == 0
+    explained = invoke("explain", "run")
+    assert explained.code == 0 and "products of feature vectors" in explained.out
+    page = (folder / "run/internal/report.html").read_text()
+    assert "ROC curve" in page and "Precision-recall curve" in page and "undirected-edge" in page
+    assert (
+        "epsilon" in (folder / "run/PRIVACY.md").read_text() or "ε" in (folder / "run/PRIVACY.md").read_text()
+    )
+    assert "report.html" in invoke("report", "run").err
+
+
+def test_a_finished_run_is_shown_again_without_a_charge(folder: Path, invoke: Invoke) -> None:
+    first = json.loads(invoke("train", *LINKS, "--out", "run", "--json").out)
+    again = invoke("train", *LINKS, "--out", "run", "--resume", "--json")
+    assert again.code == 0 and json.loads(again.out) == first
+    second = json.loads(invoke("train", *LINKS, "--out", "other", "--json").out)
+    assert second["ledger"]["releases"] == 2
+
+
+def test_a_dry_run_spends_and_writes_nothing(folder: Path, invoke: Invoke) -> None:
+    planned = invoke("train", *LINKS, "--out", "run", "--dry-run")
+    assert planned.code == 0 and "attack bound" in planned.err
+    assert not (folder / "run").exists()
+
+
+def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) -> None:
+    trained = invoke("train", *GAMES, "--private-metrics", "--out", "run", "--json")
+    assert trained.code == 0, trained.err
+    metrics = json.loads(trained.out)
+    assert set(metrics["private_metrics"]) == {"hit_rate_at_10"}
+    assert metrics["guarantee"]["unit"] == "node-record"
+    predicted = invoke("predict", "run", "--top-k", "2", "--out", "best.csv")
+    assert predicted.code == 0 and "only to this user" in predicted.err
+    head, *lines = rows(folder / "best.csv")
+    assert head == ["user", "rank", "item", "score"] and len(lines) == 2 * USERS
+    owned = {tuple(row) for row in rows(folder / "plays.csv")[1:]}
+    assert not any((user, item) in owned for user, _, item, _ in lines)
+    assert "internal part" in invoke("predict", "run/release", "--top-k", "2").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((*LINKS, "--runs", "3"), "--runs"),
+        ((*LINKS, "--mode", "paper"), "--mode"),
+        ((*LINKS, "--items", "games.csv"), "no items"),
+        ((*LINKS, "--set", "held=0.1"), "held_out"),
+        (LINKS[:-4], "Set --epsilon"),
+        ((*GAMES[:11], *GAMES[13:]), "--items"),
+        ((*GAMES[:13], "--unit", "undirected-edge", "--epsilon", "1"), "node-record"),
+        (("gap", *NODES, *EDGES, "--items", "games.csv"), "--items"),
+    ],
+)
+def test_unusable_options_are_rejected_before_a_charge(
+    folder: Path, invoke: Invoke, arguments: tuple[str, ...], expected: str
+) -> None:
+    answer = invoke("train", *arguments, "--out", "run")
+    assert answer.code == 2 and expected in answer.err
+    assert not (folder / "run").exists()
+
+
+def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: Invoke) -> None:
+    assert invoke("train", *LINKS, "--out", "run").code == 0
+    for wrong in ((), ("--top-k", "2", "--pairs", "pairs.csv")):
+        answer = invoke("predict", "run", *wrong)
+        assert answer.code == 2 and "--top-k 10" in answer.err
+    assert invoke("predict", "nowhere", "--top-k", "2").code == 2
