@@ -107,7 +107,7 @@ class ItemModel:
         found, values = [np.empty((0, k), dtype=np.int64)], [np.empty((0, k))]
         longest = int(np.diff(lists.indptr).max(initial=0))
         candidates = self.ranking[: len(self.modeled) + k + longest]  # no other item can be among the best
-        behind = -np.arange(1, len(candidates) + 1) / len(candidates)
+        behind = -np.arange(1, len(candidates) + 1) / len(self.ranking)  # the same in every call
         at_once = max(1, _AT_ONCE // len(candidates))
         for first in range(0, lists.shape[0], at_once):
             own = lists[first : first + at_once][:, candidates].astype(np.float64)

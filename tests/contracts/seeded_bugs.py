@@ -5121,4 +5121,10 @@ BUGS = [
         ],
         test="tests/links/test_recommender.py::test_the_guarantee_does_not_cover_recommendations[given3]",
     ),
+    dict(
+        name="scores_of_a_user_depend_on_the_longest_list_of_all_users",
+        edits=[("graphveil.links.recommender:ItemModel.best", "/ len(self.ranking)", "/ len(candidates)")],
+        test="tests/links/test_recommender.py::"
+        "test_recommendations_for_a_user_depend_on_the_list_of_no_other_user",
+    ),
 ]

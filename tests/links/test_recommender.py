@@ -194,13 +194,14 @@ def test_everything_public_follows_from_the_answers(
 
 
 def test_recommendations_for_a_user_depend_on_the_list_of_no_other_user() -> None:
-    lists = drawn()
-    fitted = model(unsafe_noise_seed=0).fit(Interactions.from_matrix(lists))
-    together = fitted.recommend(Interactions.from_matrix(lists), k=4)
-    for user in (0, 7):
-        alone = fitted.recommend([np.flatnonzero(lists[user])], k=4)
+    lists = drawn(items=60)
+    lists[0], lists[7], lists[9] = np.arange(60) < 1, np.arange(60) < 9, True
+    fitted = model(unsafe_noise_seed=0, max_items=4).fit(Interactions.from_matrix(lists))
+    together = fitted.recommend(Interactions.from_matrix(lists), k=8)
+    for user in (0, 7, 11):
+        alone = fitted.recommend([np.flatnonzero(lists[user])], k=8)
         np.testing.assert_array_equal(alone.items[0], together.items[user])
-        np.testing.assert_allclose(alone.scores[0], together.scores[user])
+        np.testing.assert_allclose(alone.scores[0], together.scores[user], rtol=1e-12)
 
 
 # -- results -------------------------------------------------------------------------------------------------
