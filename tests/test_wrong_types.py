@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[], list[Call]]] = {
     "audit": wrong_types.audit_calls,
     "privacy": wrong_types.privacy_calls,
     "collect": wrong_types.collection_calls,
+    "links": wrong_types.link_calls,
     "recommender": wrong_types.recommendation_calls,
 }
 

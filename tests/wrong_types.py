@@ -417,6 +417,33 @@ def estimator_calls(out: Path) -> list[Call]:
     ]
 
 
+def link_calls() -> list[Call]:
+    """Return calls of the link predictor and its methods."""
+    keywords: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0}
+    whole = graph()
+    model = gv.LinkPredictor(**keywords, seed=0).fit(whole)
+    pairs = np.array([[0, 1], [2, 3]])
+    return [
+        call(
+            gv.LinkPredictor,
+            **keywords,
+            delta=1e-7,
+            held_out=0.1,
+            dim=2,
+            seed=0,
+            unsafe_noise_seed=1,
+            max_units=100,
+        ),
+        call(gv.LinkPredictor(**keywords).fit, graph=whole),
+        call(model.preview, graph=whole),
+        call(model.predict_proba, pairs=pairs),
+        call(model.decision_function, pairs=pairs),
+        call(model.is_held_out, pairs=pairs),
+        call(model.score, pairs=pairs, labels=np.array([0, 1]), metric="roc_auc"),
+        call(model.top_k, nodes=np.array([0, 1]), k=2, exclude=whole),
+    ]
+
+
 def recommendation_calls() -> list[Call]:
     """Return calls of the recommender and its tables, which write to the current folder."""
     table = gv.Interactions.from_matrix(np.eye(4))

@@ -61,6 +61,7 @@ from graphveil.training.metrics import metric_value
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+NodePairs = Tensor | npt.ArrayLike
 
 COUNT_SHARE = 0.5  # of epsilon, for noisy degrees
 MAX_COUNT_EPSILON = 1.0  # above, degrees are known well enough
@@ -144,8 +145,9 @@ class LinkPredictor:
 
     def __post_init__(self) -> None:
         """Check the configuration."""
+        hints = checks.hints_of(LinkPredictor)
         for name in (one.name for one in fields(self) if one.init):
-            setattr(self, name, checks.plain(getattr(self, name)))
+            setattr(self, name, checks.fitting(name, checks.plain(getattr(self, name)), hints[name]))
         checks.positive(epsilon=self.epsilon)
         checks.within(0, MAX_SHARE, held_out=self.held_out)
         if self.dim is not None:
@@ -174,6 +176,7 @@ class LinkPredictor:
             seed=self.seed,
             unsafe_noise_seed=self.unsafe_noise_seed,
         )
+        self._config.delta_for(self.max_units or 2)
 
     def preview(self, graph: Any) -> FitPreview:
         """Return plan, guarantee and outputs of a fit. No edge is read and nothing is charged.
@@ -194,6 +197,7 @@ class LinkPredictor:
         plan = self._plan(known.num_nodes, width, held_out)
         return FitPreview(plan, self._guarantee(known, plan), release_rows(plan))
 
+    @checks.checked
     @one_thread()
     def fit(
         self, graph: Any, *, workspace: Path | str | None = None, on_progress: OnProgress | None = None
@@ -393,7 +397,8 @@ class LinkPredictor:
         """The number of nodes of the fitted graph."""
         return len(self._fitted.terms.left[0])
 
-    def is_held_out(self, pairs: Any) -> npt.NDArray[np.bool_]:
+    @checks.checked
+    def is_held_out(self, pairs: NodePairs) -> npt.NDArray[np.bool_]:
         """Return which pairs were held out by the public hash, bool (P).
 
         Args:
@@ -401,7 +406,8 @@ class LinkPredictor:
         """
         return self._fitted.held_out.contains(*self._pairs(pairs))
 
-    def decision_function(self, pairs: Any) -> Floats:
+    @checks.checked
+    def decision_function(self, pairs: NodePairs) -> Floats:
         """Return the score of each pair, float64 (P): log odds, increasing with ``predict_proba``.
 
         Args:
@@ -421,7 +427,8 @@ class LinkPredictor:
         sources, targets = self._pairs(pairs)
         return weighted(fit.terms(sources, targets), fit.weights) + fit.offset
 
-    def predict_proba(self, pairs: Any) -> npt.NDArray[np.float32]:
+    @checks.checked
+    def predict_proba(self, pairs: NodePairs) -> npt.NDArray[np.float32]:
         """Return the probability that each pair is an edge and not a random pair, float32 (P).
 
         Edges and random pairs have equal prior probabilities, as in a test with one negative per edge.
@@ -441,7 +448,8 @@ class LinkPredictor:
         half = np.tanh(self.decision_function(pairs) / 2) / 2
         return (0.5 + half).astype(np.float32)
 
-    def score(self, pairs: Any, labels: Any, metric: str = "roc_auc") -> float:
+    @checks.checked
+    def score(self, pairs: NodePairs, labels: Tensor | npt.ArrayLike, metric: str = "roc_auc") -> float:
         """Return an exact metric of pairs with the caller's labels.
 
         Args:
@@ -462,12 +470,16 @@ class LinkPredictor:
         checks.one_of(("roc_auc", "average_precision"), metric=metric)
         scores = self.decision_function(pairs)
         truth = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-        if truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
+        numbers = truth.dtype.kind in "biuf"
+        if not numbers or truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
             raise ConfigError(f"labels must be {len(scores)} numbers, 1 for an edge and 0 for another pair")
         columns = torch.from_numpy(np.stack([-scores, scores], axis=1))
         return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns)
 
-    def top_k(self, nodes: Any = None, k: int = 10, *, exclude: Graph | None = None) -> tuple[Ids, Floats]:
+    @checks.checked
+    def top_k(
+        self, nodes: Tensor | npt.ArrayLike | None = None, k: int = 10, *, exclude: Graph | None = None
+    ) -> tuple[Ids, Floats]:
         """Return the k nodes with the highest scores for each node.
 
         Existing edges are not left out, since their absence would reveal them.
@@ -487,7 +499,7 @@ class LinkPredictor:
         Privacy:
             Charges: nothing. Post-processing of the fit without ``exclude``. With it there is no guarantee.
         """
-        fit, count = self._fitted, self.num_nodes
+        fit, count, k = self._fitted, self.num_nodes, checks.plain(k)
         checks.integer_at_least(1, k=k)
         checks.within(1, count - 1, k=k)
         chosen = np.arange(count) if nodes is None else _whole(nodes, "nodes").reshape(-1)
@@ -628,7 +640,10 @@ def random_pairs(nodes: int, rng: np.random.Generator, *, symmetric: bool) -> tu
 
 def _whole(values: Any, name: str) -> Ids:
     """Return whole numbers as an array."""
-    found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    try:
+        found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except (TypeError, ValueError):  # lists of different lengths
+        found = np.empty(1, dtype=object)
     if found.size and found.dtype.kind not in "iu":
         raise ConfigError(f"{name} must be whole numbers, the ids of nodes from 0")
     return found.astype(np.int64)

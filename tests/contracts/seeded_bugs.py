@@ -36,6 +36,190 @@ BUGS = [
         test="tests/training/test_clipped_sum_oracle.py::test_clipped_sum_equals_a_loop_over_records"
         "[closed form, numbers]",
     ),
+    # -- Link prediction: sums over edges, held-out pairs, and lists of nodes
+    dict(
+        name="the_halves_of_an_undirected_product_are_added_up",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProductQuery.unit_steps",
+                "2 * self.grid_bits + self.symmetric",
+                "2 * self.grid_bits",
+            )
+        ],
+        test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[edge products-undirected-edge]",
+    ),
+    dict(
+        name="vectors_of_products_may_be_longer_than_one",
+        edits=[
+            (
+                "graphveil.release.edge_products:grid_vectors",
+                "torch.where(fits[:, None], grid, 0.0)",
+                "grid",
+            )
+        ],
+        test=[
+            "tests/release/test_edge_products.py::test_vector_beyond_the_bound_counts_for_nothing",
+            "tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[edge products-directed-edge]",
+        ],
+    ),
+    dict(
+        name="entries_off_the_diagonal_have_half_of_the_noise",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProductQuery._noise",
+                "sampler(sigma / math.sqrt(2))",
+                "sampler(sigma / math.sqrt(8))",
+            )
+        ],
+        test="tests/release/test_edge_products.py::test_entries_have_the_charged_noise[undirected]",
+    ),
+    dict(
+        name="products_of_a_hub_are_rounded",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProducts.__call__",
+                "FLOAT32_EXACT >> self.grid_bits",
+                "FLOAT32_EXACT",
+            )
+        ],
+        test="tests/release/test_edge_products.py::test_hub_is_summed_exactly",
+    ),
+    dict(
+        name="products_contain_held_out_edges",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProducts.__call__",
+                "self.held_out.without(piece)",
+                "piece",
+            )
+        ],
+        test=[
+            "tests/links/test_link_predictor.py::test_scores_do_not_depend_on_held_out_edges",
+            "tests/release/test_edge_products.py::test_exact_sum_is_that_of_distinct_edges_that_are_not_held_out[undirected-0.4]",
+        ],
+    ),
+    dict(
+        name="sums_of_pair_features_contain_held_out_edges",
+        edits=[
+            (
+                "graphveil.release.pair_sums:PairSums.__call__",
+                "self.held_out.without(piece)",
+                "piece",
+            )
+        ],
+        test="tests/links/test_link_predictor.py::test_scores_do_not_depend_on_held_out_edges",
+    ),
+    dict(
+        name="degrees_contain_held_out_edges",
+        edits=[
+            (
+                "graphveil.release.neighbor_counts:NoisyCounts._counts",
+                "kept &= ~self.held_out.contains(sources, targets)",
+                "pass",
+            )
+        ],
+        test=[
+            "tests/links/test_link_predictor.py::test_scores_do_not_depend_on_held_out_edges",
+            "tests/release/test_pair_sums.py::test_neighbors_of_held_out_pairs_are_not_counted[undirected]",
+        ],
+    ),
+    dict(
+        name="the_histogram_counts_fitted_edges",
+        edits=[
+            (
+                "graphveil.release.pair_sums:ScoreCounts.__call__",
+                "held = self.held_out.contains(sources, targets)",
+                "held = np.ones(len(sources), dtype=bool)",
+            )
+        ],
+        test="tests/release/test_pair_sums.py::test_histogram_has_each_held_out_edge_once[undirected]",
+    ),
+    dict(
+        name="both_directions_of_an_edge_are_in_pair_sums",
+        edits=[
+            (
+                "graphveil.release.pair_sums:edges_once",
+                "first = sources < targets",
+                "first = sources != targets",
+            )
+        ],
+        test=[
+            "tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair sums-undirected-edge]",
+            "tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair histogram-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="features_of_edges_are_not_clipped",
+        edits=[
+            (
+                "graphveil.release.pair_sums:PairSums.__call__",
+                "np.clip(self.terms(sources, targets), -1.0, 1.0)",
+                "self.terms(sources, targets)",
+            )
+        ],
+        test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair sums-undirected-edge]",
+    ),
+    dict(
+        name="pair_sums_have_half_of_the_noise",
+        edits=[
+            (
+                "graphveil.release.pair_sums:PairSumQuery.answer",
+                "data.public.sampler(self.sigma[0] * self.unit_steps)",
+                "data.public.sampler(self.sigma[0] * self.unit_steps / 2)",
+            )
+        ],
+        test="tests/release/test_pair_sums.py::test_every_number_has_the_charged_noise",
+    ),
+    dict(
+        name="pair_features_are_not_exact",
+        edits=[
+            (
+                "graphveil.release.pair_sums:_is_whole",
+                "(table == table.trunc()) & ",
+                "",
+            )
+        ],
+        test="tests/release/test_pair_sums.py::test_numbers_that_are_not_whole_are_rejected",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_pair_is_held_out_in_one_direction",
+        edits=[
+            (
+                "graphveil.release.steps.held_out:HeldOutPairs.contains",
+                "pair_hash(sources, targets) ^",
+                "pair_hash(sources, 2 * targets) ^",
+            )
+        ],
+        test="tests/release/test_pair_sums.py::test_membership_of_a_pair_is_public_and_symmetric",
+    ),
+    dict(
+        name="products_are_charged_half",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProductQuery.event",
+                "self.sensitivity(unit) / self.sigma[0]",
+                "self.sensitivity(unit) / self.sigma[0] / 2",
+            )
+        ],
+        test="tests/links/test_link_predictor.py::test_known_pair_is_found_no_better_than_the_guarantee_allows",
+    ),
+    dict(
+        name="lists_of_nodes_leave_out_known_edges",
+        edits=[
+            (
+                "graphveil.links.link_predictor:LinkPredictor.fit",
+                "self._fit = self._answers(",
+                "self._edges = known; self._fit = self._answers(",
+            ),
+            (
+                "graphveil.links.link_predictor:LinkPredictor.top_k",
+                "None if exclude is None else _edges_by_source(exclude, count)",
+                "_edges_by_source(exclude or self._edges, count)",
+            ),
+        ],
+        test="tests/links/test_link_predictor.py::test_top_k_has_the_highest_scores_and_known_edges",
+    ),
     # -- Releases: sensitivity, noise, sums, digests, accounting, resuming
     dict(
         name="rows_are_not_checked_against_their_bound",

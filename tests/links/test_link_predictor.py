@@ -268,7 +268,7 @@ def test_known_pair_is_found_no_better_than_the_guarantee_allows() -> None:
         for edges in (([2, 3], [3, 4]), ([0, 2, 3], [1, 3, 4]))
     ]
     without, inside = statistics
-    mu, error = 1 / query.sigma[0], 3 * (2 / runs) ** 0.5
+    mu, error = query.event(plan.unit).mu, 3 * (2 / runs) ** 0.5
     distance = (inside.mean() - without.mean()) / np.concatenate(
         [inside - inside.mean(), without - without.mean()]
     ).std()
