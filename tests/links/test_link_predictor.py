@@ -254,7 +254,7 @@ def test_wrong_inputs_are_rejected_before_a_charge() -> None:
 
 def test_known_pair_is_found_no_better_than_the_guarantee_allows() -> None:
     """Attack the products directly: the best linear statistic for one pair, whose vectors are known."""
-    model, runs = LinkPredictor(**EDGE | {"epsilon": 8.0, "held_out": 0.0}), 1500
+    model, runs = LinkPredictor(**EDGE | {"epsilon": 8.0, "held_out": 0.0}), 600
     plan = model._plan(40, 6, HeldOutPairs(0.0, 0))
     query = plan.queries[1]
     assert isinstance(query, EdgeProductQuery)
