@@ -28,6 +28,7 @@ Results of single [scripts](../README.md), and reproduced tables and figures of 
 * [Aggregation weights](weights.md) for GAP and ClassCode
 * [Attacks](attacks.md) on edges, membership and records, and malicious clients
 * [Audits](audit.md) of every method and unit
+* [Default settings](defaults.md) of every method, compared with documented numbers
 * [Gallery](gallery.md) of broken claims
 * [LPGNN and label posterior](lpgnn.md)
 * [Released graphs](topology-tables.md)
