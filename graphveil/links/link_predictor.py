@@ -207,7 +207,8 @@ class LinkPredictor:
         Args:
             graph: ``Graph``, or ``Data`` of torch_geometric, such as the training split of
                 ``RandomLinkSplit``. Labels are not needed, unless there are no features.
-            workspace: Internal folder from which an interrupted fit is resumed without another charge.
+            workspace: Internal folder from which an interrupted fit with the same ``seed`` is resumed without
+                another charge.
             on_progress: Called with stage, done and total.
 
         Returns:

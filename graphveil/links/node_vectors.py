@@ -69,9 +69,11 @@ def _columns(graph: Graph, *, labeled: bool) -> Any:
     values: Any = x.numpy() if isinstance(x, Tensor) else x
     stored: npt.NDArray[np.float32] = values if isinstance(x, Tensor) else values.data
     if np.count_nonzero(stored) > _BAG * graph.num_nodes * graph.num_features or (stored < 0).any():
-        dense = _dense(values)
-        spread = dense.std(axis=0)
-        return (dense - dense.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        dense: npt.NDArray[np.float32] = values.copy() if isinstance(x, Tensor) else values.toarray()
+        mean, spread = dense.mean(axis=0, dtype=np.float64), dense.std(axis=0, dtype=np.float64)
+        dense -= mean.astype(np.float32)
+        dense /= np.where(spread > 0, spread, 1.0).astype(np.float32)
+        return dense
     counted: Any = sparse.csr_array(values)
     counted.eliminate_zeros()
     known_in = np.bincount(counted.indices, minlength=counted.shape[1])

@@ -118,7 +118,7 @@ def pair_terms(
 def whole_table(table: Tensor) -> Tensor:
     """Return a table as whole numbers of at most 2^13 in float32."""
     largest = max(float(table.abs().max()), 1e-12)
-    return (table * ((1 << TABLE_BITS - 1) / largest)).trunc()
+    return (table * ((1 << TABLE_BITS - 1) / largest)).trunc_()
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,8 +122,11 @@ class PairTerms:
 
 
 def _is_whole(table: Tensor) -> bool:
-    whole = (table == table.trunc()) & (table.abs() <= 1 << TABLE_BITS)
-    return 1 <= table.shape[1] <= MAX_DIM and bool(whole.all())
+    if not 1 <= table.shape[1] <= MAX_DIM:
+        return False
+    at_once = max(1, _ENTRIES // table.shape[1])
+    parts = (table[first : first + at_once] for first in range(0, len(table), at_once))
+    return all(bool(((part == part.trunc()) & (part.abs() <= 1 << TABLE_BITS)).all()) for part in parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -175,7 +175,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.pair_sums:_is_whole",
-                "(table == table.trunc()) & ",
+                "(part == part.trunc()) & ",
                 "",
             )
         ],
