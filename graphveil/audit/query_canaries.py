@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.linalg import hadamard
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -53,10 +54,13 @@ from graphveil.release import (
     EdgeAttentionQuery,
     EdgeCountData,
     EdgeCountQuery,
+    EdgeProductData,
+    EdgeProductQuery,
     EdgeResponseData,
     EdgeResponseQuery,
     EdgeTotalData,
     EdgeTotalQuery,
+    HeldOutPairs,
     NeighborCountData,
     NeighborCountQuery,
     NeighborSumData,
@@ -65,6 +69,11 @@ from graphveil.release import (
     OutcomeCountQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
     RecordHistogramData,
     RecordHistogramQuery,
     Release,
@@ -75,6 +84,7 @@ from graphveil.release import (
     TreeStepsQuery,
 )
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.release.edge_products import MAX_PRODUCT_DIM
 from graphveil.release.keys import canonical
 from graphveil.release.query import Query, QueryData
 
@@ -411,7 +421,9 @@ _CLASSES, _CANDIDATES = 64, 1 << 12
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
     """Undirected edges of disjoint pairs: the count that one moves is at least one, or not."""
     count = canaries_per_release(query.classes, 2)
-    first, nodes, present = np.arange(count) * 2, 2 * count, context.coins(count)
+    open_pairs = HeldOutPairs(0.0, 0) if query.held_out is None else query.held_out
+    first = _pairs(open_pairs, count, held=False)
+    nodes, present = int(first[-1]) + 2, context.coins(count)
     data = NeighborCountData(torch.zeros(nodes, dtype=torch.int64))
     groups = torch.zeros(nodes, dtype=torch.int64) if query.needs_groups else None
     directed = isinstance(context.unit, DirectedEdge)
@@ -421,8 +433,9 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
 
     moved = context.exact(query, edges(np.ones(count, dtype=bool)), groups, data)
     seen = context.noisy(query, edges(present), groups, data)
-    reached = (moved > 0.5).reshape(count, -1)
-    detected = (seen > 0.5).reshape(count, -1) | ~reached
+    ends = np.stack([first, first + 1], axis=1)
+    reached = (moved > 0.5)[ends].reshape(count, -1)
+    detected = (seen > 0.5)[ends].reshape(count, -1) | ~reached
     bound = context.counted(np.all(detected, axis=1), present)  # in every count that it moves
     return planted(query, context, count, PureDP(bound.epsilon), bound)
 
@@ -697,3 +710,74 @@ def _step_scores(
         drawn = np.asarray(noise.noise(step), dtype=np.float64)[:_COORDINATES]
         scores[step] = (inside * present[step] * change * noise.steps + drawn) / noise.sigma
     return scores, present
+
+
+_PRODUCT_DIM, _TERMS, _CELLS = MAX_PRODUCT_DIM, 63, 1 << 12
+
+
+def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> npt.NDArray[np.int64]:
+    """Return the smaller ids of disjoint pairs (i, i + 1) that are held out, or that are not."""
+    share = held_out.share if held else 1 - held_out.share
+    first = 2 * np.arange(math.ceil(4 * count / share) + 64)
+    chosen: npt.NDArray[np.int64] = first[held_out.contains(first, first + 1) == held][:count]
+    return chosen
+
+
+def _of_disjoint_pairs(
+    query: EdgeProductQuery | PairSumQuery | PairHistogramQuery,
+    context: CanaryContext,
+    first: npt.NDArray[np.int64],
+    data: QueryData[Tensor],
+    score: Callable[[Floats], Floats],
+) -> CanaryResult:
+    """Insert an edge between the nodes of each pair, or none; ``score`` has one number per canary."""
+    nodes, directed = int(first[-1]) + 2, not query.symmetric
+
+    def released(coins: Coins) -> Floats:
+        edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=nodes, directed=directed)
+        return score(context.noisy(query, edges, None, data)) / query.sigma[0]
+
+    return of_rounds(query, context, len(first), 1 / query.sigma[0], released)
+
+
+@insert_canaries.register
+def _of_edge_products(query: EdgeProductQuery, context: CanaryContext) -> CanaryResult:
+    """Edges between nodes with equal unit vectors, each in a column of its own, in wider vectors."""
+    first, wide = _pairs(query.held_out, _PRODUCT_DIM, held=False), replace(query, dim=_PRODUCT_DIM)
+    vectors = torch.zeros(int(first[-1]) + 2, _PRODUCT_DIM)
+    for node in (first, first + 1):
+        vectors[torch.from_numpy(node), torch.arange(_PRODUCT_DIM)] = 1.0
+    data = EdgeProductData(vectors)
+    return _of_disjoint_pairs(wide, context, first, data, np.diagonal)
+
+
+@insert_canaries.register
+def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> CanaryResult:
+    """Edges whose features are 1 or -1 and orthogonal to those of all other canaries, in more features."""
+    wide, signs = replace(query, terms=_TERMS), hadamard(_TERMS + 1)
+    first = _pairs(query.held_out, _TERMS + 1, held=False)
+    table = torch.zeros(int(first[-1]) + 2, _TERMS)
+    for node in (first, first + 1):
+        table[torch.from_numpy(node)] = torch.from_numpy(signs[:, 1:].astype(np.float32))
+    ones = torch.ones(len(table), 1)
+    columns = tuple(column[:, None].contiguous() for column in table.T)
+    terms = PairTerms(columns, (ones,) * _TERMS, torch.zeros(_TERMS).double(), torch.ones(_TERMS).double())
+    order = np.roll(signs, -1, axis=1)  # the number of edges, which all have in common, comes last
+    scale = math.sqrt(_TERMS + 1)
+    return _of_disjoint_pairs(wide, context, first, PairSumData(terms), lambda seen: order @ seen / scale)
+
+
+@insert_canaries.register
+def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> CanaryResult | str:
+    """Held-out edges, each in a cell of its own."""
+    if not query.held_out.share:
+        return "no pair is held out"
+    wide = replace(query, terms=1, cells=_CELLS)
+    first = _pairs(query.held_out, _CELLS, held=True)
+    table = torch.zeros(int(first[-1]) + 2, 1)
+    for node in (first, first + 1):
+        table[torch.from_numpy(node), 0] = torch.arange(_CELLS).float()
+    one, ones = torch.ones(1).double(), torch.ones(len(table), 1)
+    terms = PairTerms((table,), (ones,), torch.zeros(1).double(), one)
+    data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
+    return _of_disjoint_pairs(wide, context, first, data, np.asarray)

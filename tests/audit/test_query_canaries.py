@@ -123,6 +123,14 @@ PLANS = {
         OWNER, (TreeStepsQuery(parameters=9, steps=20, noise_multiplier=9.0, slots=2, depth=1),), DELTA
     ),
     "all records": ReleasePlan(OWNER, (DPSGDQuery(parameters=9, steps=20, noise_multiplier=4.0),), DELTA),
+    "edge products": ReleasePlan(EDGE, (EdgeProductQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
+    "products of stored edges": ReleasePlan(
+        DirectedEdge(), (EdgeProductQuery(2, (0.8,), False, HeldOutPairs(0.1, 0)),), DELTA
+    ),
+    "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.9,), True, HeldOutPairs(0.1, 0)),), DELTA),
+    "pair histogram": ReleasePlan(
+        EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
+    ),
 }
 
 
@@ -133,14 +141,6 @@ ON_SMALL_GRAPHS: dict[str, ReleasePlan] = {  # queries without canaries of their
     ),
     "products and edges": ReleasePlan(
         DirectedEdge(), (ListProductQuery(columns=6, sigma=0.4, out_degree_bound=3),), DELTA
-    ),
-    "edge products": ReleasePlan(EDGE, (EdgeProductQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
-    "products of stored edges": ReleasePlan(
-        DirectedEdge(), (EdgeProductQuery(2, (0.8,), False, HeldOutPairs(0.1, 0)),), DELTA
-    ),
-    "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
-    "pair histogram": ReleasePlan(
-        EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
     ),
 }
 EVERY = PLANS | ON_SMALL_GRAPHS
