@@ -78,7 +78,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "reproduce": ("graphveil reproduce list", "graphveil reproduce gap:table2 --quick"),
     "predict": (
         "graphveil predict runs/first --out predictions.parquet",
-        "graphveil predict runs/first --nodes new.csv --edges new_edges.csv",
+        "graphveil predict runs/links --top-k 10 --out best.csv",
     ),
     "perturb": (
         "graphveil perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",

@@ -27,6 +27,7 @@ SETUP = (
     f"train gap {TABLES} --unit undirected-edge --epsilon 1 --delta 1e-7 --ledger crm --out runs/second",
     "train lpgnn --dataset synthetic/tiny --unit local-attributes --set eps_x=4 --set eps_y=2 "
     "--set labels=rr --out runs/local",
+    "train links --dataset synthetic/demo --unit undirected-edge --epsilon 1 --out runs/links",
     "perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",
     "collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 1 --eps-y 1 --out survey.json",
     "collect randomize --protocol survey.json --nodes own.csv --id user --label plan --out reports.csv",

@@ -139,3 +139,12 @@ def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: 
         answer = invoke("predict", "run", *wrong)
         assert answer.code == 2 and "--top-k 10" in answer.err
     assert invoke("predict", "nowhere", "--top-k", "2").code == 2
+
+
+def test_an_audit_certifies_most_of_the_claim_and_no_more(folder: Path, invoke: Invoke) -> None:
+    assert invoke("train", *LINKS, "--out", "run").code == 0
+    audited = invoke("audit", "run", "--pairs", "20", "--json")
+    assert audited.code == 0, audited.err
+    found = json.loads(audited.out)
+    assert 0.7 * found["claimed"] < found["canaries"]["epsilon_at_least"] <= found["claimed"]
+    assert not found["faults"]
