@@ -224,6 +224,12 @@ def find_release(folder: str | Path) -> Path:
     """Return the release part of a run folder, or the release folder itself; links are rejected."""
     root = Path(folder)
     release = root if (root / MODEL).exists() else root / "release"
+    for record, loader in zip(PAIR_MODELS, ("LinkPredictor", "Recommender"), strict=True):
+        if any((place / record).is_file() for place in (root, root / "release")):
+            raise ArtifactError(
+                f"{root} holds a model of pairs, and a classifier is needed here; for pairs use `graphveil "
+                f"predict --top-k`, or gv.{loader}.load({str(root)!r})"
+            )
     if not (release / MODEL).exists():
         raise ArtifactError(f"{root} holds no saved model ({MODEL}); give the folder of a finished run")
     if (release != root and release.is_symlink()) or any((release / name).is_symlink() for name in FILES):

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from graphveil.cli.options import LINK_METHODS
 from graphveil.estimators import METHODS
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
@@ -235,7 +236,7 @@ class Command(TyperCommand):
         """Print the options, the parameters of a method if `train` names one, and the examples."""
         super().format_help(ctx, formatter)
         if ctx.info_name == "train":
-            named = [word for word in ctx.meta.get("words", ()) if word in METHODS]
+            named = [word for word in ctx.meta.get("words", ()) if word in (*METHODS, *LINK_METHODS)]
             if named:
                 table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
                 table.add_column(overflow="fold", style="cyan bold")
@@ -303,7 +304,13 @@ def parameters(method: str) -> dict[str, str]:
     >>> parameters("gap")["hops=2"]
     'K, the number of aggregations.'
     """
-    cls = METHODS[method]
+    cls: Any
+    if method in LINK_METHODS:
+        from graphveil.links import link_model_class
+
+        cls = link_model_class(method)
+    else:
+        cls = METHODS[method]
     descriptions = dict[str, str]()
     for base in reversed(cls.__mro__):  # a class may describe an argument better than those it derives from
         _, found, rest = inspect.cleandoc(base.__doc__ or "").partition("Args:\n")

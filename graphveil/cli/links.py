@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.source import Source
 
-LINK_METHODS = ("links", "recommender")
-
 
 def train_link_model(
     experiment: "LinkExperiment",

@@ -70,6 +70,7 @@ def _column(panel: str, name: str, help: str, metavar: str = "COLUMN") -> Any:
 
 # -- arguments and output --------------------------------------------------------------------------------
 
+LINK_METHODS = ("links", "recommender")  # models of pairs, which are no classifiers
 Method = Annotated[
     str, typer.Argument(metavar="METHOD", help=f"Method: {', '.join(METHODS)}.", show_default=False)
 ]

@@ -4,12 +4,15 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.links import LINK_METHODS, link_experiment, reject_options, train_link_model
+from graphveil.cli.links import link_experiment, reject_options, train_link_model
 from graphveil.cli.options import (
+    LINK_METHODS,
     ColumnOptions,
     PrivacyOptions,
     PublicEdgeOptions,
@@ -48,6 +51,12 @@ ExpectEdges = Annotated[
     int | None,
     flag("Run", "--expect-edges", "Expected number of edges, for an estimate of memory and time.", min=0),
 ]
+TrainedMethod = Annotated[
+    str,
+    typer.Argument(
+        metavar="METHOD", help=f"Method: {', '.join((*METHODS, *LINK_METHODS))}.", show_default=False
+    ),
+]
 Resume = Annotated[bool, flag("Run", "--resume", "Finish the interrupted run in --out.")]
 Track = Annotated[
     list[str] | None,
@@ -79,7 +88,7 @@ def demo(
 
 @grouped
 def train(
-    method: options.Method,
+    method: TrainedMethod,
     origin: SourceOptions,
     tables: TableOptions,
     columns: ColumnOptions,
@@ -140,7 +149,7 @@ def train(
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
     if columns.task == REGRESSION:
         keywords["task"] = REGRESSION
-    checks.one_of(tuple(METHODS), METHOD=method)
+    checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
     source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables
         # Before anything heavy is imported.

@@ -14,7 +14,6 @@ from graphveil._util.files import as_path
 from graphveil.artifacts.release_folder import (
     INTERNAL,
     MODEL,
-    PAIR_MODELS,
     PRIVACY,
     WEIGHTS,
     find_release,
@@ -55,11 +54,6 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
         Charges: nothing. Predicting another graph is charged to that graph's ledger.
     """
     root = as_path(folder, "folder")
-    for record, loader in zip(PAIR_MODELS, ("LinkPredictor", "Recommender"), strict=True):
-        if (root / record).is_file() or (root / "release" / record).is_file():
-            raise ArtifactError(
-                f"{root} holds a model of pairs; load it with gv.{loader}.load({str(root)!r})"
-            )
     release = find_release(root)
     rows = None if per_node is None else as_path(per_node, "per_node")
     snapshot = read_release(root, release, rows)
