@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from graphveil.links.folder import LINKS, RECOMMENDER, find_link_folder
+from graphveil.links.folder import LINKS, RECOMMENDER, LinkFolder, find_link_folder
 
 if TYPE_CHECKING:
     from graphveil.links.link_predictor import LinkPredictor
     from graphveil.links.recommender import Recommender
 
-__all__ = ["LINKS", "RECOMMENDER", "find_link_folder", "link_model_class"]
+__all__ = ["LINKS", "RECOMMENDER", "LinkFolder", "find_link_folder", "link_model_class"]
 
 
 def link_model_class(kind: str) -> "type[LinkPredictor] | type[Recommender]":

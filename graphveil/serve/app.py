@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from graphveil import __version__
@@ -18,8 +19,16 @@ from graphveil.errors import ConfigError
 from graphveil.serve import schemas
 from graphveil.serve.access import Key
 from graphveil.serve.middleware import AdmissionControl, RequestMiddleware
+from graphveil.serve.pairs import ServedPairs
 from graphveil.serve.runs import Id, Row, ServedRun
-from graphveil.serve.schemas import Invocation, PredictRequest, RequestError, ids_not_found, to_json_bytes
+from graphveil.serve.schemas import (
+    Invocation,
+    PairsRequest,
+    PredictRequest,
+    RequestError,
+    ids_not_found,
+    to_json_bytes,
+)
 
 if TYPE_CHECKING:
     from graphveil.serve.releases import ReleaseService
@@ -33,7 +42,9 @@ _NOT_KEPT = {"Cache-Control": "no-store"}  # a row may be private to its subject
 
 
 def application(
-    runs: tuple[ServedRun, ...], admission: AdmissionControl, release_service: "ReleaseService | None" = None
+    runs: "tuple[ServedRun | ServedPairs, ...]",
+    admission: AdmissionControl,
+    release_service: "ReleaseService | None" = None,
 ) -> FastAPI:
     """Return the application; see ``graphveil.serve.create_app``."""
     _check(runs, admission)
@@ -49,12 +60,17 @@ def application(
     app.add_middleware(RequestMiddleware, admission=admission)
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(RequestValidationError, _framework_error)
-    _add_predictions(app, runs, admission, release_service)
+    classifiers = tuple(run for run in runs if isinstance(run, ServedRun))
+    models = tuple(run for run in runs if isinstance(run, ServedPairs))
+    if classifiers:
+        _add_predictions(app, classifiers, admission, release_service)
+    if models:
+        _add_pairs(app, models, admission)
     _add_pages(app, runs, admission, release_service)
     return app
 
 
-def _check(runs: tuple[ServedRun, ...], admission: AdmissionControl) -> None:
+def _check(runs: "tuple[ServedRun | ServedPairs, ...]", admission: AdmissionControl) -> None:
     """Reject a server that would show a row to another subject."""
     if not runs:
         raise ConfigError("There is no run to serve. Name at least one run folder.")
@@ -143,9 +159,29 @@ def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int
     return run.rows(ids)
 
 
+def _add_pairs(app: FastAPI, models: tuple[ServedPairs, ...], admission: AdmissionControl) -> None:
+    """Add the endpoint of models of pairs."""
+    by_name, most = {run.name: run for run in models}, admission.limits.ids
+    keyed = None if admission.keys is None else {"security": [{"key": list[str]()}]}
+
+    @app.post(
+        "/v1/pairs",
+        responses=schemas.responses(schemas.PairsResponse, *schemas.PREDICTION_ERRORS),
+        operation_id="pairs",
+        summary="Scores of pairs, best candidates of nodes, or items for lists",
+        openapi_extra=keyed,
+    )
+    async def pairs(question: PairsRequest) -> Response:
+        name = models[0].name if question.run is None and len(models) == 1 else question.run
+        if name is None or name not in by_name:
+            raise RequestError("unknown_run")
+        found = await run_in_threadpool(by_name[name].answer, question, most)
+        return _json({"run": name, **found}, _NOT_KEPT)
+
+
 def _add_pages(
     app: FastAPI,
-    runs: tuple[ServedRun, ...],
+    runs: "tuple[ServedRun | ServedPairs, ...]",
     admission: AdmissionControl,
     release_service: "ReleaseService | None",
 ) -> None:

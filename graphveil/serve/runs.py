@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,11 @@ import numpy.typing as npt
 from graphveil.artifacts.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.links import find_link_folder
 from graphveil.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from graphveil.serve.pairs import ServedPairs
 
 Id = int | str
 Row = dict[str, Any]
@@ -114,8 +118,8 @@ class ServedRun:
         return {NODE: one, PREDICTION: self.class_names[int(proba.argmax())], **figures}
 
 
-def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
-    """Read the released predictions of some runs.
+def read_runs(folders: Sequence[str | Path]) -> "tuple[ServedRun | ServedPairs, ...]":
+    """Read the released predictions, or models of pairs, of some runs.
 
     Args:
         folders: Run folders.
@@ -136,7 +140,12 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
     return runs
 
 
-def _read(folder: Path) -> ServedRun:
+def _read(folder: Path) -> "ServedRun | ServedPairs":
+    pairs = find_link_folder(folder)
+    if pairs is not None:
+        from graphveil.serve.pairs import ServedPairs
+
+        return ServedPairs.read(pairs)
     snapshot = read_release(folder, find_release(folder))
     proba = snapshot.own_proba.float().numpy()
     # Without ids, nodes are numbered from 0.

@@ -64,6 +64,16 @@ _ERROR_RESPONSES: dict[str, tuple[int, str, str]] = {  # status, kind, message
         "The run does not have the ids at indices {shown} of `ids`.{numbers} New records need a new "
         "release. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
     ),
+    "pair_ids_not_found": (
+        409,
+        "NeedsRelease",
+        "The model does not have the ids at positions {shown} of the request, counted in order.",
+    ),
+    "other_model": (
+        422,
+        "OtherModel",
+        "Models of links take `pairs` or `ids`, and recommenders take `lists`. GET /docs shows both.",
+    ),
     "budget_exhausted": (
         409,
         "NoBudget",
@@ -138,6 +148,13 @@ def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
     more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
     numbers = ' The ids of this run are numbers: send 7 and not "7".' if quoted else ""
     return RequestError("ids_not_found", shown=shown + more, numbers=numbers)
+
+
+def pair_ids_not_found(positions: Sequence[int]) -> RequestError:
+    """Return the error for unknown ids of a request about pairs, by their positions in order."""
+    shown = ", ".join(str(position) for position in positions[:_SHOWN])
+    more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
+    return RequestError("pair_ids_not_found", shown=shown + more)
 
 
 def other_features(width: int, names: Sequence[str], wrong: Sequence[str] = ()) -> RequestError:
@@ -310,6 +327,78 @@ class Invocation(_RequestBody):
             return _IDS.validate_python([record[ID] for record in records])
         except ValidationError:
             raise RequestError("invalid_body") from None
+
+
+_Pair = Annotated[list[Identity], Field(min_length=2, max_length=2)]
+
+
+class PairsRequest(_RequestBody):
+    """Pairs to score, nodes whose best candidates are wanted, or lists of items to recommend for."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"pairs": [["u17", "u4"]]},
+                {"ids": ["u17"], "k": 3},
+                {"lists": [["game 1", "game 7"]], "k": 3},
+            ],
+            "oneOf": [{"required": ["pairs"]}, {"required": ["ids"]}, {"required": ["lists"]}],
+        }
+    )
+
+    pairs: Annotated[list[_Pair], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        default=None, description="Pairs of node ids, for models of links."
+    )
+    ids: _Ids | SkipJsonSchema[None] = Field(
+        default=None, description="Node ids whose best candidates are returned, for models of links."
+    )
+    lists: Annotated[list[list[Identity]], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Lists of item ids, for recommenders: one list for each user. They are not stored, and "
+        "their items are not recommended again.",
+    )
+    k: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
+        default=10, description="Number of candidates per node or list."
+    )
+    run: str | SkipJsonSchema[None] = Field(
+        default=None, description="Name of the run. Optional if the server has only one."
+    )
+
+    @property
+    def known(self) -> str:
+        """What the request has: ``pairs``, ``ids`` or ``lists``."""
+        found = [name for name in ("pairs", "ids", "lists") if getattr(self, name) is not None]
+        if len(found) != 1:
+            raise RequestError("invalid_body")
+        return found[0]
+
+
+class Candidate(BaseModel):
+    """A node or an item, with its score."""
+
+    id: int | str
+    score: float
+
+
+class PairsResponse(BaseModel):
+    """Scores of pairs, or candidates, in the order of the request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"run": "links", "probabilities": [0.75]},
+                {"run": "links", "candidates": [[{"id": "u4", "score": 2.5}]]},
+            ]
+        }
+    )
+
+    run: str = Field(description="The name of the run.")
+    probabilities: list[float] | SkipJsonSchema[None] = Field(
+        default=None, description="Probability of each pair of the request that it is an edge."
+    )
+    candidates: list[list[Candidate]] | SkipJsonSchema[None] = Field(
+        default=None, description="Best candidates of each node or list, best first."
+    )
 
 
 class PredictionRow(BaseModel):

@@ -11,6 +11,7 @@ from graphveil.serve.runs import ServedRun, read_runs
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from graphveil.serve.pairs import ServedPairs
     from graphveil.serve.releases import ReleaseService
 
 
@@ -60,12 +61,17 @@ class Service:
                 )
             from graphveil.serve.releases import ReleaseService
 
+            if not isinstance(runs[0], ServedRun):
+                raise ConfigError(
+                    "--allow-releases is for classifiers: a model of pairs answers from its own release. "
+                    "Remove the option."
+                )
             release_service = ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
         return make_app(runs, keys, self.limits, release_service, shared)
 
 
 def make_app(
-    runs: tuple[ServedRun, ...],
+    runs: "tuple[ServedRun | ServedPairs, ...]",
     keys: Keys | None,
     limits: Limits,
     release_service: "ReleaseService | None" = None,
