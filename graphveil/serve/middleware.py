@@ -29,7 +29,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus_client: the folder of all workers
 OTHER = "other"
-PREDICTION_PATHS = ("/v1/predict", "/invocations")
+PREDICTION_PATHS = ("/v1/predict", "/v1/pairs", "/invocations")
 PATHS = (*PREDICTION_PATHS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
 CLIENT_CLOSED_REQUEST = 499  # the caller went before the answer
 LOG = logging.getLogger("graphveil.serve")

@@ -2284,6 +2284,11 @@ BUGS = [
         ],
     ),
     dict(
+        name="scores_of_pairs_need_no_key",
+        edits=[("graphveil.serve.middleware", '"/v1/predict", "/v1/pairs", ', '"/v1/predict", ')],
+        test="tests/serve/test_pairs.py::test_keys_are_required_if_there_are_any",
+    ),
+    dict(
         name="rows_of_records_are_served_to_everybody",
         edits=[
             ("graphveil.serve.app:_check", "if personal and admission.keys is None:", "if False:"),
