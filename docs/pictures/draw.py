@@ -51,6 +51,7 @@ def pictures() -> dict[str, str]:
         "gap.svg": (gap, "GAP in four panels"),
         "lpgnn.svg": (lpgnn, "LPGNN in four panels"),
         "heterorr.svg": (heterorr, "HeteroRR in four panels"),
+        "links.svg": (links, "Link prediction in four panels"),
         "recommender.svg": (recommender, "Recommender in four panels"),
         "ldp-flow.svg": (ldp_flow, "Data flow of local differential privacy"),
         "frontier.svg": (frontier, "Test accuracy on Berkeley13 over epsilon and over the attack bound"),
@@ -512,6 +513,34 @@ def table(
             axes.add_patch(
                 Rectangle(corner, size - 2, size - 2, facecolor=color, edgecolor="none", alpha=value)
             )
+
+
+def links() -> Figure:
+    """Return link prediction in four panels."""
+    figure, axes, at = panels(
+        [
+            ("Public vectors", "features, reduced to norm one"),
+            ("Noisy sums", "degrees, and products over edges"),
+            ("Scores", "of all pairs; post-processing"),
+            ("Held-out edges", "noisy counts by score"),
+        ]
+    )
+    ring(axes, at[0], colors=[*CLASSES[:6], GREEN], edges=[])
+    shares = np.array([[3, 5, 2], [6, 1, 4], [2, 4, 6], [5, 2, 3], [1, 6, 5], [4, 3, 1]]) / 8
+    x, y = at[0]
+    for number, (place, row) in enumerate(zip(RING[:6], shares, strict=True)):
+        color = CLASSES[number]
+        table(axes, x + place[0] + 8, y + place[1] - 16, [row.tolist()], color, 8)
+    ring(axes, at[1], colors=[*CLASSES[:6], GREEN])
+    x, y = at[1]
+    noisy = [[0.9, 0.3, 0.5], [0.3, 0.8, 0.2], [0.5, 0.2, 0.7]]
+    table(axes, x + 196, y + 136, noisy, ORANGE, 14)
+    likely = [(0, 6), (2, 6), (1, 5), (2, 4)]
+    ring(axes, at[2], colors=[*CLASSES[:6], GREEN], edges=[], different=likely)
+    x, y = at[3]
+    bars(axes, x + 40, y + 150, [6, 9, 14, 24, 42, 66, 88], [ORANGE] * 7, 18)
+    caption(axes, x + 78, y + 168, "score of the pair", size=12)
+    return figure
 
 
 def recommender() -> Figure:
