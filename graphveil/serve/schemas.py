@@ -373,7 +373,7 @@ class PairsRequest(_RequestBody):
         return found[0]
 
 
-class Candidate(BaseModel):
+class ScoredCandidate(BaseModel):
     """A node or an item, with its score."""
 
     id: int | str
@@ -396,7 +396,7 @@ class PairsResponse(BaseModel):
     probabilities: list[float] | SkipJsonSchema[None] = Field(
         default=None, description="Probability of each pair of the request that it is an edge."
     )
-    candidates: list[list[Candidate]] | SkipJsonSchema[None] = Field(
+    candidates: list[list[ScoredCandidate]] | SkipJsonSchema[None] = Field(
         default=None, description="Best candidates of each node or list, best first."
     )
 
