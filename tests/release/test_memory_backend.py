@@ -35,15 +35,18 @@ from graphveil.release import (
 )
 from graphveil.release.backends import BlockWork, DiskBackend, RowRange
 from graphveil.release.edge_counts import ClassPairs
+from graphveil.release.edge_products import EdgeProducts
 from graphveil.release.graph_queries import CountedEdges, LeveledNodePairs, PerturbedNodePairs, ProtectedEdges
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.out_edge_sums import OutDegrees, OutEdgeSumData, OutNeighborSums, RowsAboveDegree
+from graphveil.release.pair_sums import PairSums, PairTerms, ScoreCounts
 from graphveil.release.paper_graph_queries import PerturbedRows, RowCounts
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import QueryData
 from graphveil.release.row_sums import NoisyRows, RowNoise, Sums
+from graphveil.release.steps.held_out import HeldOutPairs
 from graphveil.release.weights import (
     Attention,
     ClassAgree,
@@ -222,6 +225,8 @@ def test_borrowed_memory_is_copied_before_it_is_reused(backend: AggregationBacke
 
 def works() -> list[BlockWork]:
     codes = np.array([0, 1, 1, 0, 2, 1])
+    held_out, table = HeldOutPairs(0.5, 1), torch.arange(12.0).reshape(6, 2)
+    terms = PairTerms((table,), (table,), torch.zeros(1).double(), torch.ones(1).double())
     return [
         ClassPairs(codes, 3),
         OutNeighborSums(codes),
@@ -234,7 +239,12 @@ def works() -> list[BlockWork]:
         CountedEdges(WHOLE),
         RowCounts(2, 3),
         PerturbedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
-        NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, DiscreteLaplace(1.0), bytes(32)),
+        NoisyCounts(
+            np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, held_out, DiscreteLaplace(1.0), bytes(32)
+        ),
+        EdgeProducts(table, held_out, 4),
+        PairSums(terms, 8, True, held_out),
+        ScoreCounts(terms, np.ones(1), np.zeros(1), True, held_out),
     ]
 
 
