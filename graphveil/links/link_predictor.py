@@ -70,7 +70,8 @@ _COARSE_EPSILON = 0.25  # below, the noise of products needs a coarser grid
 _SAMPLE = 100_000  # public random pairs
 _LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
 _DIM = 128
-_CHUNK = 1 << 22  # scores at once
+_CHUNK = 1 << 23  # scores at once
+_MARGIN = 16  # places beyond the best that are compared by exact scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,26 +507,25 @@ class LinkPredictor:
         chosen = np.arange(count) if nodes is None else _whole(nodes, "nodes").reshape(-1)
         checks.places(count, nodes=chosen)
         known = None if exclude is None else _edges_by_source(exclude, count)
-        ids, scores = np.empty((len(chosen), k), dtype=np.int64), np.empty((len(chosen), k))
+        ids, scores = np.full((len(chosen), k), -1), np.full((len(chosen), k), -np.inf)
+        left, right, error = _score_tables(fit)
         for first in range(0, len(chosen), max(1, _CHUNK // count)):
             some = chosen[first : first + max(1, _CHUNK // count)]
-            table = np.full((len(some), count), fit.offset)
-            for left, right, center, scale, weight in zip(
-                fit.terms.left, fit.terms.right, fit.terms.center, fit.terms.scale, fit.weights, strict=True
-            ):
-                dots = left.numpy()[some].astype(np.float64) @ right.numpy().astype(np.float64).T
-                table += weight * ((dots - float(center)) * float(scale))
-            table[np.arange(len(some)), some] = -np.inf
+            # Rounded scores select candidates, and exact ones rank them: no rounding affects the result.
+            rounded = left[some] @ right.T
+            rounded[torch.arange(len(some)), torch.from_numpy(some)] = -torch.inf
             if known is not None:
                 starts, ends = known
                 for row, node in enumerate(some):
-                    table[row, ends[starts[node] : starts[node + 1]]] = -np.inf
-            best = np.argpartition(-table, k - 1, axis=1)[:, :k]
-            found = np.take_along_axis(table, best, axis=1)
-            order = np.lexsort((best, -found), axis=1)
-            ids[first : first + len(some)] = np.take_along_axis(best, order, axis=1)
-            scores[first : first + len(some)] = np.take_along_axis(found, order, axis=1)
-        ids[np.isneginf(scores)] = -1
+                    rounded[row, torch.from_numpy(ends[starts[node] : starts[node + 1]])] = -torch.inf
+            rows, places = _candidates(rounded, k, error[some])
+            exact = weighted(fit.terms(some[rows], places), fit.weights) + fit.offset
+            order = np.lexsort((places, -exact, rows))
+            rows, places, exact = rows[order], places[order], exact[order]
+            rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+            best = rank < k
+            ids[first + rows[best], rank[best]] = places[best]
+            scores[first + rows[best], rank[best]] = exact[best]
         return ids, scores
 
     def _pairs(self, pairs: Any) -> tuple[Ids, Ids]:
@@ -623,6 +623,37 @@ class LinkPredictor:
             ids=ids,
         )
         return model
+
+
+def _score_tables(fit: _Fit) -> tuple[Tensor, Tensor, Tensor]:
+    """Return two float32 tables whose dot products rank the pairs of a node, and a bound on their error.
+
+    The bound is for the difference of two products in the row of a node, shape (N).
+    """
+    terms, factors = fit.terms, fit.weights * fit.terms.scale.numpy()
+    left = torch.cat(
+        [table * float(factor) for table, factor in zip(terms.left, factors, strict=True)], dim=1
+    )
+    right = torch.cat(terms.right, dim=1)
+    unit = 2.0**-23 * (left.shape[1] + 2)  # of a sum of rounded products, for two of them
+    return left, right, 2 * unit * left.norm(dim=1) * right.norm(dim=1).max()
+
+
+def _candidates(rounded: Tensor, k: int, error: Tensor) -> tuple[Ids, Ids]:
+    """Return rows and places of all scores that can be among the k highest of their row.
+
+    >>> _candidates(torch.tensor([[3.0, 1.0, 2.95, 0.0]]), 1, torch.tensor([0.1]))[1].tolist()
+    [0, 2]
+    """
+    values, places = rounded.topk(min(k + _MARGIN, rounded.shape[1]), dim=1)
+    least = (values[:, k - 1] - error)[:, None]
+    inside = (values >= least) & values.isfinite()
+    cut = inside[:, -1]  # further ones may be as high
+    rows, columns = (inside & ~cut[:, None]).nonzero(as_tuple=True)
+    others = cut.nonzero()[:, 0]
+    near, more = ((rounded[cut] >= least[cut]) & rounded[cut].isfinite()).nonzero(as_tuple=True)
+    found = torch.cat([rows, others[near]]), torch.cat([places[rows, columns], more])
+    return found[0].numpy(), found[1].numpy()
 
 
 def random_pairs(nodes: int, rng: np.random.Generator, *, symmetric: bool) -> tuple[Ids, Ids]:
