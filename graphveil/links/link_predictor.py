@@ -508,17 +508,18 @@ class LinkPredictor:
         checks.places(count, nodes=chosen)
         known = None if exclude is None else _edges_by_source(exclude, count)
         ids, scores = np.full((len(chosen), k), -1), np.full((len(chosen), k), -np.inf)
-        left, right, error = _score_tables(fit)
-        for first in range(0, len(chosen), max(1, _CHUNK // count)):
-            some = chosen[first : first + max(1, _CHUNK // count)]
+        left, right, error = _score_tables(fit, chosen)
+        step = max(1, _CHUNK // count)
+        for first in range(0, len(chosen), step):
+            some, part = chosen[first : first + step], slice(first, first + step)
             # Rounded scores select candidates, and exact ones rank them: no rounding affects the result.
-            rounded = left[some] @ right.T
+            rounded = left[part] @ right.T
             rounded[torch.arange(len(some)), torch.from_numpy(some)] = -torch.inf
             if known is not None:
                 starts, ends = known
                 for row, node in enumerate(some):
                     rounded[row, torch.from_numpy(ends[starts[node] : starts[node + 1]])] = -torch.inf
-            rows, places = _candidates(rounded, k, error[some])
+            rows, places = _candidates(rounded, k, error[part])
             exact = weighted(fit.terms(some[rows], places), fit.weights) + fit.offset
             order = np.lexsort((places, -exact, rows))
             rows, places, exact = rows[order], places[order], exact[order]
@@ -625,16 +626,15 @@ class LinkPredictor:
         return model
 
 
-def _score_tables(fit: _Fit) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two float32 tables whose dot products rank the pairs of a node, and a bound on their error.
+def _score_tables(fit: _Fit, nodes: Ids) -> tuple[Tensor, Tensor, Tensor]:
+    """Return two float32 tables, of some nodes and of all, whose dot products rank the pairs of a node.
 
-    The bound is for the difference of two products in the row of a node, shape (N).
+    Also return a bound on the error of the difference of two products in the row of each of the nodes.
     """
-    terms, factors = fit.terms, fit.weights * fit.terms.scale.numpy()
-    left = torch.cat(
-        [table * float(factor) for table, factor in zip(terms.left, factors, strict=True)], dim=1
-    )
-    right = torch.cat(terms.right, dim=1)
+    terms, rows = fit.terms, torch.from_numpy(nodes)
+    factors = fit.weights * terms.scale.numpy()
+    parts = [table[rows] * float(factor) for table, factor in zip(terms.left, factors, strict=True)]
+    left, right = torch.cat(parts, dim=1), torch.cat(terms.right, dim=1)
     unit = 2.0**-23 * (left.shape[1] + 2)  # of a sum of rounded products, for two of them
     return left, right, 2 * unit * left.norm(dim=1) * right.norm(dim=1).max()
 
