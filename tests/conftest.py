@@ -10,13 +10,14 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import Files, Invoke, Progress, calling
 from hypothesis import settings
+from seeded_noise import SeededSecrets
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -26,6 +27,7 @@ settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphveil")
 
 
+SECRETS = SeededSecrets()
 MOST_WORKERS = 4  # each imports all of torch
 
 
@@ -33,6 +35,30 @@ MOST_WORKERS = 4  # each imports all of torch
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers ``-n auto`` starts."""
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+
+
+def pytest_collection_finish() -> None:
+    """Seed the noise of tests, after all test modules have set what must be set before imports."""
+    SECRETS.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Give each test noise of its own that is the same in each run."""
+    with SECRETS.seeded(None if item.get_closest_marker("system_noise") else item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Give fixtures that tests share noise that does not depend on the test that comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    number = getattr(request, "param_index", 0)
+    with SECRETS.seeded(f"{fixturedef.baseid}::{fixturedef.argname}[{number}]"):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -290,7 +290,7 @@ def test_known_pair_is_found_no_better_than_the_guarantee_allows() -> None:
     distance = (inside.mean() - without.mean()) / np.concatenate(
         [inside - inside.mean(), without - without.mean()]
     ).std()
-    assert 0.6 * mu < distance < mu + error
+    assert 0.5 * mu < distance < mu + error
     cuts = np.sort(without)
     advantage = max((inside >= cut).mean() - (without >= cut).mean() for cut in cuts)
     assert advantage < 2 * ndtr(mu / 2) - 1 + error

@@ -120,6 +120,7 @@ def words() -> bytes:
     return LocalNoise().stream("test").words(np.arange(1), words_per_row=4).tobytes()
 
 
+@pytest.mark.system_noise
 def test_keys_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     keys_are_fresh(words, monkeypatch)
     keys_follow_the_system(words, monkeypatch)

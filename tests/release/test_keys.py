@@ -35,6 +35,7 @@ def noise() -> bytes:
     return answer.numpy().tobytes()
 
 
+@pytest.mark.system_noise
 @pytest.mark.parametrize("draw", [secret, nonce, noise])
 def test_keys_come_from_the_operating_system_one_by_one(
     draw: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
