@@ -149,7 +149,7 @@ def membership(
     )
     attack_target = _load_target(run, data, screen)
     with screen.spinner("attacking"):
-        report = attack_membership(attack_target.model, attack_target.graph, settings)
+        report = attack_membership(attack_target.estimator, attack_target.graph, settings)
     screen.print_line(INTERNAL, style="bold")
     screen.print_line(f"Evaluated: {counted(report.judged, 'node')}; privacy unit: {report.unit}")
     record = report.as_dict()
@@ -209,13 +209,12 @@ def poisoning(
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
-    if not isinstance(attack_target.model, LPGNN):
-        raise ConfigError(
-            f"`attack poisoning` needs a run of lpgnn, and this is a run of {attack_target.model.method}."
-        )
+    model = attack_target.estimator
+    if not isinstance(model, LPGNN):
+        raise ConfigError(f"`attack poisoning` needs a run of lpgnn, and this is a run of {model.method}.")
     with screen.spinner("fitting with malicious clients"):
         report = attack_collection(
-            attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
+            model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
     screen.print_line(INTERNAL, style="bold")
     servers = {

@@ -9,8 +9,10 @@ from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.links import LINKS, LinkFolder, find_link_folder
 from graphveil.runs.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 from graphveil.runs.experiment import Experiment
+from graphveil.runs.link_run import LinkExperiment
 from graphveil.runs.run_folder import RunFolder, read_json, write_json
 from graphveil.runs.source import Source
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
     from graphveil.lab.attacks import ReconstructionReport
+    from graphveil.links.link_predictor import LinkPredictor
 
 INTERNAL = "Internal: an attack is scored by the secrets that it infers. Do not publish its results."
 _DATA = "data."
@@ -30,14 +33,30 @@ class AttackTarget:
     Args:
         folder: Folder of the run.
         model: Saved model.
-        graph: Training graph, split by the run's first seed.
-        experiment: Experiment of the run.
+        graph: Training graph, split by the run's first seed for a model of nodes.
+        source: Source of the graph.
     """
 
     folder: RunFolder
-    model: "Estimator"
+    model: "Estimator | LinkPredictor"
     graph: "Graph"
-    experiment: Experiment
+    source: Source
+
+    @property
+    def estimator(self) -> "Estimator":
+        """The model, if it predicts nodes.
+
+        Raises:
+            ConfigError: If it is a link predictor.
+        """
+        from graphveil.links.link_predictor import LinkPredictor
+
+        if isinstance(self.model, LinkPredictor):
+            raise ConfigError(
+                "This attack needs a model of nodes, and this is a run of links. Use `attack linkteller` or "
+                "`attack topology`."
+            )
+        return self.model
 
     def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[PlotLine] = ()) -> Path:
         """Write an attack's results under ``internal/``, and a page with its ROC curves if there are any."""
@@ -45,7 +64,7 @@ class AttackTarget:
         path = folder / f"{attack}.json"
         write_json(path, figures)
         if curves:
-            title = f"{attack}: {self.experiment.method} on {self.experiment.source.name}"
+            title = f"{attack}: {self.model.method} on {self.source.name}"
             chart = inline_svg(
                 lambda: line_chart(
                     curves,
@@ -78,15 +97,18 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
             f"{place} has no internal/ part, which states the training data of the run; an attack is scored "
             "on them, so name the whole run folder"
         )
+    locked = read_json(folder.lock)["configuration"]
+    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
+    data |= {name: value for name, value in overrides.items() if value is not None}
+    link_folder = find_link_folder(place)
+    if link_folder is not None:
+        return _load_links(folder, link_folder, data)
     model = load_model(place)
     if model.task == REGRESSION:
         raise ConfigError(
             "attacks read class probabilities, and this run predicts numbers; attack a run that predicts "
             "classes"
         )
-    locked = read_json(folder.lock)["configuration"]
-    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
-    data |= {name: value for name, value in overrides.items() if value is not None}
     parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
     source = Source.from_dict(data)
     experiment = Experiment(
@@ -99,11 +121,38 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     )
     graph = experiment.split(experiment.load(), 0)
     if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
+        raise _other_data()
+    return AttackTarget(folder, model, graph, source)
+
+
+def _load_links(folder: RunFolder, found: LinkFolder, data: Mapping[str, Any]) -> AttackTarget:
+    """Load a link predictor and its graph.
+
+    Raises:
+        ConfigError: If it is a recommender, or the data are not those of the run.
+    """
+    from graphveil.data import Graph
+    from graphveil.links.link_predictor import LinkPredictor
+
+    if found.kind != LINKS:
         raise ConfigError(
-            "the data have another size than the training data of the run; name the run's own data "
-            "(--root, --nodes, --edges)"
+            "No attack is implemented for a recommender, which publishes one item-item matrix for all users. "
+            f"Run `graphveil audit {folder.root}`."
         )
-    return AttackTarget(folder, model, graph, experiment)
+    model = LinkPredictor.load(found.path)
+    source, budget = Source.from_dict(data), {"unit": model.unit, "epsilon": model.epsilon}
+    graph = LinkExperiment(method=LINKS, source=source, parameters=budget).load()
+    assert isinstance(graph, Graph)  # without items
+    if graph.num_nodes != model.num_nodes:
+        raise _other_data()
+    return AttackTarget(folder, model, graph, source)
+
+
+def _other_data() -> ConfigError:
+    return ConfigError(
+        "the data have another size than the training data of the run; name the run's own data "
+        "(--root, --nodes, --edges)"
+    )
 
 
 def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionReport":
@@ -119,7 +168,7 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     from graphveil.lab.attacks import attack_records
     from graphveil.local.local_method import LocalMethod
 
-    method, graph = attack_target.model.fitted.method, attack_target.graph
+    method, graph = attack_target.estimator.fitted.method, attack_target.graph
     mechanism = (
         method.report_config.mechanism(graph.num_features) if isinstance(method, LocalMethod) else None
     )

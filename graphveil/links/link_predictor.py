@@ -29,6 +29,7 @@ from graphveil.links.pair_model import (
     CLIP,
     QUANTILES,
     TERMS,
+    VECTOR_STEPS,
     ScoreCurves,
     discriminant,
     expected_degrees,
@@ -78,6 +79,7 @@ _MARGIN = 16  # places beyond the best that are compared by exact scores
 class _Fit:
     """The released values of a fit."""
 
+    products: Floats
     terms: PairTerms
     weights: Floats
     offset: float
@@ -285,6 +287,7 @@ class LinkPredictor:
         if session.reproducible and guarantee.valid:
             guarantee = guarantee.with_deviations(SEEDED)
         return _Fit(
+            products=products,
             terms=terms,
             weights=fitted.weights,
             offset=fitted.offset,
@@ -387,6 +390,12 @@ class LinkPredictor:
     def curves_(self) -> ScoreCurves | None:
         """ROC and precision-recall curves of the same noisy counts as ``private_metrics_``."""
         return self._fitted.curves
+
+    @property
+    def products_(self) -> tuple[Floats, Floats]:
+        """Public vectors of nodes (N, d), and the released noisy sum of their products over edges (d, d)."""
+        fit = self._fitted
+        return fit.terms.left[0].numpy() / VECTOR_STEPS, fit.products
 
     @property
     def node_ids(self) -> npt.NDArray[Any]:
@@ -561,6 +570,7 @@ class LinkPredictor:
         tensors = {f"left{k}": table for k, table in enumerate(fit.terms.left)}
         tensors |= {f"right{k}": table.clone() for k, table in enumerate(fit.terms.right)}
         tensors |= {
+            "products": torch.from_numpy(fit.products),
             "center": fit.terms.center,
             "scale": fit.terms.scale,
             "weights": torch.from_numpy(fit.weights),
@@ -611,6 +621,7 @@ class LinkPredictor:
             raise ValueError
         held_out = HeldOutPairs(**plain["held_out"])
         model._fit = _Fit(
+            products=tensors["products"].numpy().reshape((int(plain["width"]),) * 2),
             terms=terms,
             weights=tensors["weights"].numpy().astype(np.float64).reshape(TERMS),
             offset=float(plain["offset"]),

@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 Metric = Callable[[Floats, Floats, float], Floats]
 
 CLIP = 5.0  # standard deviations at which features of a pair are clipped in sums over edges
+VECTOR_STEPS = 1 << TABLE_BITS - 1  # in one: a multiple of the grid of products, which follow from the table
 TERMS = 3  # cosine of features, interaction, and degrees
 _LEAST_RATE = 0.1  # of the mean degree, for nodes whose noisy count is lower
 _ROUNDS = 20  # of the moment estimate
@@ -95,7 +96,7 @@ def pair_terms(
     vectors: Tensor, matrix: Floats, sources: Floats, targets: Floats, *, symmetric: bool
 ) -> PairTerms:
     """Return the features of a pair without scaling: cosine, interaction, and the sum of log degrees."""
-    given = whole_table(vectors)
+    given = (vectors * VECTOR_STEPS).trunc()
     if symmetric:  # both ends use one table, so that a pair has one score in both directions
         values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
         root = torch.from_numpy((basis * np.sqrt(np.abs(values))).astype(np.float32))

@@ -148,3 +148,20 @@ def test_an_audit_certifies_most_of_the_claim_and_no_more(folder: Path, invoke: 
     found = json.loads(audited.out)
     assert 0.7 * found["claimed"] < found["canaries"]["epsilon_at_least"] <= found["claimed"]
     assert not found["faults"]
+
+
+def test_runs_of_links_are_attacked_and_those_of_recommendations_are_not(
+    folder: Path, invoke: Invoke
+) -> None:
+    assert invoke("train", *LINKS, "--out", "run").code == 0
+    done = invoke("attack", "linkteller", "run", "--count", "60", "--json")
+    assert done.code == 0, done.err
+    assert "released products, other edges known" in done.err and "attack bound for one edge" in done.err
+    kept = json.loads((folder / "run/internal/attacks/linkteller.json").read_text())
+    assert kept == done.json and kept["theoretical_bound"]["valid"] and kept["auc"] == 0.5
+    assert invoke("attack", "topology", "run").code == 0
+    rejected = invoke("attack", "membership", "run")
+    assert rejected.code == 2 and "attack linkteller" in rejected.err
+    assert invoke("train", *GAMES, "--out", "games").code == 0
+    rejected = invoke("attack", "linkteller", "games")
+    assert rejected.code == 2 and "graphveil audit" in rejected.err

@@ -36,6 +36,7 @@ from graphveil.lab.attacks.pairs import (
     toggle_edge,
 )
 from graphveil.lab.attacks.poisoning import PoisoningReport, attack_collection
+from graphveil.lab.attacks.products import product_scores
 from graphveil.lab.attacks.reconstruction import ReconstructionReport, attack_records, quality
 from graphveil.lab.attacks.roc import (
     MeanInterval,
@@ -83,6 +84,7 @@ __all__ = [
     "lira_scores",
     "network_predict",
     "pair_scores",
+    "product_scores",
     "public_knowledge",
     "pure_advantage",
     "pure_auc",

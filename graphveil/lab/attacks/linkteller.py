@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import rankdata
 
 from graphveil._util import checks
@@ -32,15 +33,23 @@ from graphveil.lab.attacks.influence import (
     link_scores,
 )
 from graphveil.lab.attacks.pairs import SAMPLINGS, Integers, Pairs, Sampling, SecretEdges, draw_pairs
+from graphveil.lab.attacks.products import product_scores
 from graphveil.lab.attacks.roc import Floats, MeanInterval, RocCurve, theoretical_bound_of
 from graphveil.lab.attacks.serving import ServedModel, serve_model
+from graphveil.links.link_predictor import LinkPredictor
 
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
+BY_SCORE, BY_PRODUCTS = "score of the pair", "released products, other edges known"
+RELEASED_SUMS = "released sums"
 SUPERVISED_PUBLIC, SUPERVISED = "knows half of the pairs (public)", "knows half of the pairs, with answers"
 MAX_ATTACKED_NODES = 6_000
 CONTROL = "knows half of the pairs, with true classes and degrees (control)"
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: predictions are post-processing of released aggregates"
+ONE_RELEASE = (
+    "all pairs share the noise of one release, so this row deviates from its mean over releases, which is at "
+    "most the bound for one edge"
+)
 _MIN_NORM = 1e-12
 _NARROW = 64  # rows this narrow are also compared entry by entry
 _MAX_TRAIN_EDGES, _NON_EDGES_PER_EDGE = 1_000, 8  # that a supervised attacker learns from
@@ -130,7 +139,8 @@ class LinkReport:
         pairs: Scored pairs.
         attackers: Attackers by name.
         theoretical_bound: Attack bound that the guarantee implies for one edge (``theoretical_bound_of``).
-        edge_source: Edges that the model's predictions read (``ServedModel``).
+        edge_source: Edges that the model's predictions read (``ServedModel``), or ``"released sums"`` of a
+            link predictor.
         settings: Settings of the attack.
 
     Privacy:
@@ -195,14 +205,17 @@ class LinkReport:
 
 
 @checked
-def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
+def attack_links(
+    model: Estimator | LinkPredictor, graph: Graph, settings: LinkSettings | None = None
+) -> LinkReport:
     """Infer edges of a model's training graph, and measure the success.
 
     LinkTeller sends features and observes which predictions change. The report also has attackers that
-    compare posteriors, and features alone, which are public.
+    compare posteriors, and features alone, which are public. For a link predictor it has the score of each
+    pair instead, and the most powerful test on the released products (``product_scores``).
 
     Args:
-        model: Fitted estimator.
+        model: Fitted estimator or link predictor.
         graph: Training graph.
         settings: Settings of the attack.
 
@@ -210,7 +223,8 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
         The ROC curves of all attackers.
 
     Raises:
-        ConfigError: If a setting is out of range, or all sampled pairs are of one kind.
+        ConfigError: If a setting is out of range, all sampled pairs are of one kind, or the graph of a link
+            predictor has another size.
 
     Privacy:
         Reads: the exact edges. Charges: nothing, and there is no guarantee. The result is internal.
@@ -223,32 +237,42 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
     True
     """
     chosen = settings or LinkSettings()
-    answers = serve_model(model, graph)
     edges = SecretEdges.from_adjacency(graph.adjacency)
     pairs = draw_pairs(
         edges, count=chosen.nodes, sampling=chosen.sampling, cutoff=chosen.cutoff, seed=chosen.seed
     )
-    x, influence = features_of(graph), None
+    x, public = features_of(graph), public_knowledge(graph, pairs)
     scores = {LINKTELLER: np.zeros(len(pairs.joined))}
-    if answers.responds_to_features:
-        influence = influences(answers.predict, x, pairs.nodes, step=chosen.step, nudge=chosen.nudge)
-        scores[LINKTELLER] = link_scores(influence, pairs, chosen.direction)
-    scores[BY_POSTERIOR] = correlations(answers.proba, pairs)
+    if isinstance(model, LinkPredictor):
+        guarantee, edge_source, responds = model.guarantee, RELEASED_SUMS, False
+        scores[BY_PRODUCTS] = product_scores(model, graph, pairs)
+        scores[BY_SCORE] = model.decision_function(np.stack(pairs.ends))
+        if graph.directed:
+            back = model.decision_function(np.stack(pairs.ends[::-1]))
+            scores[BY_SCORE] = np.maximum(scores[BY_SCORE], back)
+        matrix = np.zeros((len(pairs.nodes),) * 2)
+        matrix[pairs.one, pairs.other] = matrix[pairs.other, pairs.one] = expit(scores[BY_SCORE])
+        known = AdversaryKnowledge(public.rows, matrix)
+    else:
+        answers, influence = serve_model(model, graph), None
+        guarantee, edge_source, responds = model.guarantee, answers.edge_source, answers.responds_to_features
+        if responds:
+            influence = influences(answers.predict, x, pairs.nodes, step=chosen.step, nudge=chosen.nudge)
+            scores[LINKTELLER] = link_scores(influence, pairs, chosen.direction)
+        scores[BY_POSTERIOR] = correlations(answers.proba, pairs)
+        known = full_knowledge(public, answers, pairs, influence)
     scores[BY_FEATURES] = correlations(x, pairs)
     if chosen.supervised:
-        public = public_knowledge(graph, pairs)
-        full = full_knowledge(public, answers, pairs, influence)
-        scores[SUPERVISED_PUBLIC] = supervised_scores(public, pairs, seed=chosen.seed)
-        scores[SUPERVISED] = supervised_scores(full, pairs, seed=chosen.seed)
         aggregates = aggregate_knowledge(public, graph, edges, pairs)
-        scores[CONTROL] = supervised_scores(aggregates, pairs, seed=chosen.seed)
-    notes = {} if answers.responds_to_features else {LINKTELLER: BY_CONSTRUCTION}
-    attackers = {
+        attackers = {SUPERVISED_PUBLIC: public, SUPERVISED: known, CONTROL: aggregates}
+        for name, knowledge in attackers.items():
+            scores[name] = supervised_scores(knowledge, pairs, seed=chosen.seed)
+    notes = {BY_PRODUCTS: ONE_RELEASE, **({} if responds else {LINKTELLER: BY_CONSTRUCTION})}
+    found = {
         name: Attacker(name, values, RocCurve.from_scores(values, pairs.joined), notes.get(name, ""))
         for name, values in scores.items()
     }
-    theoretical_bound = theoretical_bound_of(model.guarantee, "edge")
-    return LinkReport(pairs, attackers, theoretical_bound, answers.edge_source, chosen)
+    return LinkReport(pairs, found, theoretical_bound_of(guarantee, "edge"), edge_source, chosen)
 
 
 @checked
@@ -311,7 +335,8 @@ class AdversaryKnowledge:
 
     Args:
         rows: Matrices (n, d) by name: features, public labels, posteriors, released aggregates.
-        influence: Influence of each sampled node on each other (n, n), if it was measured.
+        influence: Influence of each sampled node on each other (n, n), if it was measured; or the probability
+            of an edge, which a link predictor predicts.
 
     Privacy:
         Contains what an attacker is assumed to know, which may include private features. Internal.
