@@ -115,6 +115,7 @@ def attack_calls() -> list[Call]:
     ensemble = attacks.Ensemble(rng.random((6, 30)) < 0.5, rng.random((6, 30)))
     many = attacks.Ensemble(rng.random((6, 300)) < 0.5, rng.random((6, 300)))
     answers = attacks.serve_model(fitted(), graph())
+    predictor = gv.LinkPredictor(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph())
     lpgnn = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, labels="rr", seed=0, epochs=1)
     bound, network = (
         attacks.theoretical_bound_of(fitted().guarantee),
@@ -201,6 +202,7 @@ def attack_calls() -> list[Call]:
         call(attacks.link_scores, found=np.zeros((len(pairs.nodes),) * 2), pairs=pairs),
         call(attacks.lira_scores, ensemble=ensemble, confidences=rng.random(30)),
         call(attacks.network_predict, network=network, adjacency=graph().adjacency),
+        call(attacks.product_scores, model=predictor, graph=graph(), pairs=pairs),
         call(attacks.public_knowledge, graph=graph(), pairs=pairs),
         call(attacks.pure_advantage, epsilon=1.0),
         call(attacks.pure_auc, epsilon=1.0),

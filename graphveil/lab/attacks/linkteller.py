@@ -39,7 +39,7 @@ from graphveil.lab.attacks.serving import ServedModel, serve_model
 from graphveil.links.link_predictor import LinkPredictor
 
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
-BY_SCORE, BY_PRODUCTS = "score of the pair", "released products, other edges known"
+BY_SCORE, BY_PRODUCTS = "score of the pair", "products, other edges known"
 RELEASED_SUMS = "released sums"
 SUPERVISED_PUBLIC, SUPERVISED = "knows half of the pairs (public)", "knows half of the pairs, with answers"
 MAX_ATTACKED_NODES = 6_000
