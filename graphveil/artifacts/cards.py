@@ -43,6 +43,31 @@ _SIDE_CHANNELS = "running times, memory and file sizes, which this release does 
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairCard:
+    """The contents of the model card of a link predictor or a recommender.
+
+    Args:
+        method: ``"links"`` or ``"recommender"``.
+        task: Task in the metadata.
+        subject: A sentence on what the model predicts.
+        dataset: Name of the data, if it is known.
+        metrics: Released metrics: key and name of each, value, and ends of its interval.
+        limits: What readers must consider.
+        loader: Class that loads the folder.
+        call: Example of a prediction.
+    """
+
+    method: str
+    task: str
+    subject: str
+    dataset: str | None
+    metrics: Sequence[tuple[str, str, float, float, float]]
+    limits: Sequence[str]
+    loader: str
+    call: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """The contents of a model card on the data and the results; all of it covered by the guarantee."""
 
@@ -266,7 +291,7 @@ TASK, NUMBER_TASK = "node-classification", "node-regression"
 
 def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return README.md: the model card under a block of metadata."""
-    return render("hub_card.md", metadata=_metadata(snapshot, card), **card_values(snapshot, card))
+    return render("hub_card.md", metadata=_hub_metadata(snapshot, card), **card_values(snapshot, card))
 
 
 def mlmodel(snapshot: "Snapshot") -> str:
@@ -280,12 +305,52 @@ def mlmodel(snapshot: "Snapshot") -> str:
     return render("mlmodel.yaml", flavor=own, loader=LOADER, metadata={**about, **figures})
 
 
-def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
-    guarantee, task = snapshot.guarantee, NUMBER_TASK if snapshot.classes == 1 else TASK
+def pair_card(card: PairCard, guarantee: Guarantee) -> str:
+    """Return README.md of a link predictor or a recommender: its model card under a block of metadata."""
+    figures = [{"type": key, "name": name, "value": round(value, 6)} for key, name, value, *_ in card.metrics]
+    results = (card.dataset or "private data", figures) if figures else None
+    return render(
+        "pair_card.md",
+        metadata=_metadata(card.method, card.task, guarantee, results),
+        method=card.method,
+        subject=card.subject,
+        dataset=card.dataset,
+        metrics=[
+            (name, f"{value:.3f}, 95 % interval {low:.3f} to {high:.3f}")
+            for _, name, value, low, high in card.metrics
+        ],
+        summary=guarantee.summary(),
+        statement=guarantee.formal_statement(),
+        limits=(
+            *card.limits,
+            f"Other releases of the same {protected_parts(guarantee)} add to the privacy loss.",
+        ),
+        loader=card.loader,
+        call=card.call,
+    )
+
+
+def _hub_metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
+    task = NUMBER_TASK if snapshot.classes == 1 else TASK
+    results = None
+    if card is not None and card.accuracies:
+        figures = [
+            {"type": "accuracy" if task == TASK else "r2", "name": name, "value": round(value, 6)}
+            for name, value in card.accuracies.items()
+            if math.isfinite(value)
+        ]
+        results = (card.dataset, figures)
+    return _metadata(snapshot.method, task, snapshot.guarantee, results)
+
+
+def _metadata(
+    method: str, task: str, guarantee: Guarantee, results: tuple[str, list[dict[str, Any]]] | None
+) -> dict[str, Any]:
+    """Return the metadata of a model card for Hugging Face, with metrics of a dataset if there are any."""
     found: dict[str, Any] = {
         "library_name": "graphveil",
         "pipeline_tag": "graph-ml",
-        "tags": [task, "differential-privacy", snapshot.method, guarantee.unit],
+        "tags": [task, "differential-privacy", method, guarantee.unit],
         "privacy": {
             "unit": guarantee.unit,
             "protects": protected_parts(guarantee),
@@ -294,16 +359,12 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
             "valid": guarantee.valid,
         },
     }
-    if card is None or not card.accuracies:
+    if results is None:
         return found
-    figures = [
-        {"type": "accuracy" if task == TASK else "r2", "name": name, "value": round(value, 6)}
-        for name, value in card.accuracies.items()
-        if math.isfinite(value)
-    ]
-    source = {"name": card.dataset, "type": card.dataset}
+    dataset, figures = results
+    source = {"name": dataset, "type": dataset}
     result = {"task": {"type": task}, "dataset": source, "metrics": figures}
-    return found | {"model-index": [{"name": f"graphveil {snapshot.method}", "results": [result]}]}
+    return found | {"model-index": [{"name": f"graphveil {method}", "results": [result]}]}
 
 
 def _rounded_up(epsilon: float) -> float | None:

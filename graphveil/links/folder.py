@@ -1,7 +1,8 @@
 """The public folder of a link predictor or a recommender, in a run folder or saved on its own.
 
 ``links.json`` or ``recommender.json`` holds parameters and ids, ``model.safetensors`` the released numbers,
-``privacy.json`` and ``PRIVACY.md`` the guarantee, which is computed again when the folder is read.
+``privacy.json`` and ``PRIVACY.md`` the guarantee, which is computed again when the folder is read, and
+``README.md`` the model card.
 """
 
 import json
@@ -13,13 +14,20 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
-from graphveil.artifacts.release_folder import PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
+from graphveil.artifacts.cards import PairCard, pair_card
+from graphveil.artifacts.release_folder import HUB_PAGE, PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
 from graphveil.artifacts.snapshot import release_rows
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.training.private_metrics import Interval
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan
 
 LINKS, RECOMMENDER = "links", "recommender"
+METRIC_NAMES = {
+    "roc_auc": "ROC-AUC of held-out edges",
+    "average_precision": "average precision of held-out edges",
+    "hit_rate_at_10": "hit rate at 10 of held-out users",
+}
 Model = TypeVar("Model")
 
 
@@ -57,6 +65,7 @@ def write_link_folder(
     tensors: Mapping[str, Tensor],
     guarantee: Guarantee,
     plan: ReleasePlan,
+    card: PairCard,
 ) -> Path:
     """Write a model to a new folder, atomically.
 
@@ -70,7 +79,13 @@ def write_link_folder(
         save_checked(work / WEIGHTS, tensors)
         (work / f"{kind}.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
         write_guarantee(work, guarantee, release_rows(plan), plan.sampler.__name__)
+        (work / HUB_PAGE).write_text(pair_card(card, guarantee), encoding="utf-8")
     return path
+
+
+def card_metrics(metrics: Mapping[str, Interval] | None) -> list[tuple[str, str, float, float, float]]:
+    """Return released metrics for a model card, or for a table."""
+    return [(name, METRIC_NAMES[name], one.value, one.low, one.high) for name, one in (metrics or {}).items()]
 
 
 def read_link_folder(folder: Path | str, kind: str, build: Callable[[LinkRecord], Model]) -> Model:

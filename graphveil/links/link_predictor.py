@@ -15,6 +15,7 @@ from graphveil._util import checks
 from graphveil._util.files import as_path
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
+from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError, UnitError
@@ -23,7 +24,7 @@ from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_note
 from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
 from graphveil.estimators.session import OnProgress, Session, no_progress
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.links.folder import LINKS, LinkRecord, read_link_folder, write_link_folder
+from graphveil.links.folder import LINKS, LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.links.node_vectors import node_vectors
 from graphveil.links.pair_model import (
     CLIP,
@@ -72,6 +73,11 @@ _SAMPLE = 100_000  # public random pairs
 _LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
 _DIM = 128
 _CHUNK = 1 << 23  # scores at once
+_LIMITS = (
+    "Scores are for pairs of nodes of the fitted graph. New nodes need a new release.",
+    "Lists of candidates contain existing edges, since leaving them out would reveal them.",
+    "Metrics compare held-out edges with random pairs. Accuracy on other data is unknown.",
+)
 _MARGIN = 16  # places beyond the best that are compared by exact scores
 
 
@@ -551,11 +557,12 @@ class LinkPredictor:
 
     # -- files ---------------------------------------------------------------------------------------------
 
-    def save(self, folder: Path | str) -> Path:
-        """Write the fitted model to a new folder, atomically.
+    def save(self, folder: Path | str, *, dataset: str | None = None) -> Path:
+        """Write the fitted model, its guarantee and a model card to a new folder, atomically.
 
         Args:
             folder: Path that does not exist.
+            dataset: Name of the data on the model card.
 
         Returns:
             The folder.
@@ -587,7 +594,17 @@ class LinkPredictor:
             else {name: asdict(one) for name, one in fit.metrics.items()},
             "curves": None if fit.curves is None else fit.curves._asdict(),
         }
-        return write_link_folder(folder, LINKS, plain, tensors, fit.guarantee, fit.plan)
+        card = PairCard(
+            method=LINKS,
+            task="link-prediction",
+            subject=f"A link predictor for pairs of {self.num_nodes:,} nodes.",
+            dataset=dataset,
+            metrics=card_metrics(fit.metrics),
+            limits=_LIMITS,
+            loader="LinkPredictor",
+            call="model.predict_proba([[0], [1]])",
+        )
+        return write_link_folder(folder, LINKS, plain, tensors, fit.guarantee, fit.plan, card)
 
     @classmethod
     def load(cls, folder: Path | str) -> "LinkPredictor":

@@ -29,6 +29,7 @@ from graphveil._util import checks
 from graphveil._util.files import as_path
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
+from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
 from graphveil.data.interactions import Interactions, Lists, as_column, as_lists, lists_of, positions
 from graphveil.errors import ConfigError, GraphError, UnitError
@@ -36,7 +37,7 @@ from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.links.folder import RECOMMENDER, LinkRecord, read_link_folder, write_link_folder
+from graphveil.links.folder import RECOMMENDER, LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord, NoUnit, Unit, parse_unit
 from graphveil.release import (
     GroupWeights,
@@ -62,6 +63,11 @@ _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and n
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
 _AT_ONCE = 1 << 24  # scores held at once
+_LIMITS = (
+    "Recommendations for a user read the exact list of this user. They are not covered by the guarantee: "
+    "show them to this user only.",
+    "Items outside the matrix are ranked by popularity, after all others.",
+)
 _NOTE = (
     "nodes are users and items, and an edge is an item on the list of a user. Recommendations for a user read"
     " the exact list of that user: they are not covered, and are for that user only"
@@ -357,11 +363,12 @@ class Recommender:
         top, scores = items.best(_own_lists(lists, items.item_ids), int(k), omit_own=omit_own)
         return Recommendations(items.item_ids[top], scores)
 
-    def save(self, folder: Path | str) -> Path:
-        """Write the item model, the guarantee and a guarantee summary to a new folder, atomically.
+    def save(self, folder: Path | str, *, dataset: str | None = None) -> Path:
+        """Write the item model, the guarantee and a model card to a new folder, atomically.
 
         Args:
             folder: Path that does not exist.
+            dataset: Name of the data on the model card.
 
         Returns:
             The folder.
@@ -386,7 +393,18 @@ class Recommender:
         }
         arrays = {"popularity": items.popularity, "modeled": items.modeled, "similarity": items.similarity}
         tensors = {name: torch.from_numpy(part) for name, part in arrays.items()}
-        return write_link_folder(folder, RECOMMENDER, plain, tensors, self.guarantee, self.plan_)
+        card = PairCard(
+            method=RECOMMENDER,
+            task="recommendation",
+            subject=f"An item-item matrix of {len(items.modeled):,} of {len(items.item_ids):,} items, from "
+            f"lists of {self._users:,} users.",
+            dataset=dataset,
+            metrics=card_metrics(self._metrics),
+            limits=_LIMITS,
+            loader="Recommender",
+            call="model.recommend([[first_item, second_item]], k=10)",
+        )
+        return write_link_folder(folder, RECOMMENDER, plain, tensors, self.guarantee, self.plan_, card)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Recommender":

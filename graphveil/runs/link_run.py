@@ -21,6 +21,7 @@ from graphveil.estimators.method import FitPreview
 from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.links import find_link_folder, link_model_class
+from graphveil.links.folder import METRIC_NAMES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
@@ -32,11 +33,6 @@ from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
 _DIAGONAL, _HALF = [(0.0, 0.0), (1.0, 1.0)], [(0.0, 0.5), (1.0, 0.5)]
-METRIC_NAMES = {
-    "roc_auc": "ROC-AUC of held-out edges",
-    "average_precision": "average precision of held-out edges",
-    "hit_rate_at_10": "hit rate at 10 of held-out users",
-}
 METRIC_NOTES = {
     "links": "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
     "recommender": "The hit rate is noisy and public: the share of held-out users whose ten best items "
@@ -186,7 +182,7 @@ def execute(
             add_receipts(folder.receipts, account)
         release = workspace / folder.release.name
         shutil.rmtree(release, ignore_errors=True)  # of an interrupted attempt
-        model.save(release)
+        model.save(release, dataset=experiment.source.published_name)
         metrics = _metrics(plan, model, time.perf_counter() - started)
         metrics["out"] = str(folder.root)
         if account is not None:

@@ -78,6 +78,20 @@ def test_the_card_is_read_by_the_hub(model: gv.GAP, tmp_path: Path) -> None:
     assert {"differential-privacy", "gap", "undirected-edge"} <= set(read.tags)
 
 
+def test_cards_of_models_of_pairs_are_read_by_the_hub(tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    graph = gv.load_dataset("synthetic/tiny")
+    links = gv.LinkPredictor(unit="undirected-edge", epsilon=2.0, seed=0).fit(graph)
+    lists = gv.Interactions.from_matrix([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]] * 20)
+    recommender = gv.Recommender(epsilon=2.0).fit(lists)
+    for model, task in ((links, "link-prediction"), (recommender, "recommendation")):
+        read = hub.ModelCard.load(model.save(tmp_path / task, dataset=ESCAPE) / "README.md").data
+        assert task in read.tags and read.privacy["valid"]
+        if task == "link-prediction":
+            assert {one.metric_type for one in read.eval_results} == {"roc_auc", "average_precision"}
+            assert read.eval_results[0].dataset_name == ESCAPE
+
+
 def test_descriptions_of_any_figures_are_yaml(model: gv.GAP) -> None:
     yaml = pytest.importorskip("yaml")
     for delta in (0.0, 1e-07, 2.5e-12, 0.25):

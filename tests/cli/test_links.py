@@ -59,7 +59,11 @@ def test_two_commands_lead_from_tables_to_the_best_candidates(folder: Path, invo
         "model.safetensors",
         "privacy.json",
         "PRIVACY.md",
+        "README.md",
     }
+    card = (folder / "run/release/README.md").read_text()
+    assert card.startswith("---\nlibrary_name") and "link-prediction" in card and "edges.csv" not in card
+    assert "ROC-AUC of held-out edges: 0." in card and "at most" in card
     predicted = invoke("predict", "run", "--top-k", "3", "--out", "best.csv")
     assert predicted.code == 0, predicted.err
     head, *lines = rows(folder / "best.csv")
@@ -103,6 +107,7 @@ def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) ->
     metrics = json.loads(trained.out)
     assert set(metrics["private_metrics"]) == {"hit_rate_at_10"}
     assert metrics["guarantee"]["unit"] == "node-record"
+    assert "hit rate at 10 of held-out users: " in (folder / "run/release/README.md").read_text()
     predicted = invoke("predict", "run", "--top-k", "2", "--out", "best.csv")
     assert predicted.code == 0 and "only to this user" in predicted.err
     head, *lines = rows(folder / "best.csv")

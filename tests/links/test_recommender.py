@@ -188,6 +188,7 @@ def test_everything_public_follows_from_the_answers(
         "recommender.json",
         "privacy.json",
         "PRIVACY.md",
+        "README.md",
     }
     for path in folders[0].iterdir():
         assert path.read_bytes() == (folders[1] / path.name).read_bytes()
