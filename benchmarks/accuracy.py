@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import torch
 
+from graphveil.auto import AutoClassifier
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import GraphveilError
-from graphveil.estimators.auto import AutoClassifier
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP

@@ -79,6 +79,8 @@ def rows() -> Iterator[Row]:
         yield Row("label-posterior", LOCAL, f"(0, {eps_y:g})", {"eps_y": eps_y})
         for method in ("lpgnn", "simgat"):
             yield Row(method, LOCAL, f"(1, {eps_y:g})", {"eps_x": 1.0, "eps_y": eps_y})
+        for eps_x in (0.0, 1.0):
+            yield Row("auto", LOCAL, f"({eps_x:g}, {eps_y:g})", {"eps_x": eps_x, "eps_y": eps_y})
     yield Row("heterorr", SUBSET, "2, eps_x 9", {"epsilon": 2.0, "eps_x": 9.0})
 
 

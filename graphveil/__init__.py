@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphveil import audit, backends, errors, mechanisms, perturb
+    from graphveil.auto import AutoClassifier
     from graphveil.data import Graph, Interactions, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.estimators import METHODS, register
-    from graphveil.estimators.auto import AutoClassifier
     from graphveil.estimators.base import Estimator
     from graphveil.estimators.classcode import ClassCode
     from graphveil.estimators.full_graph import GAT, GCN
@@ -50,7 +50,7 @@ _LAZY_MODULES = {
     "perturb": "graphveil.perturb",
 }
 _LAZY_IMPORTS = {
-    "AutoClassifier": "graphveil.estimators.auto",
+    "AutoClassifier": "graphveil.auto",
     "ClassCode": "graphveil.estimators.classcode",
     "Estimator": "graphveil.estimators.base",
     "GAP": "graphveil.estimators.gap",

@@ -24,6 +24,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"artifacts", "cluster", "nn", "perturb"},
     {"estimators"},
     {"audit", "links", "local"},
+    {"auto"},
     {"runs"},
     {"lab", "serve"},
     {"cli"},

@@ -316,7 +316,7 @@ def choose_method() -> Figure:
             (
                 "Do nodes perturb their own\nattributes (local-attributes)?",
                 "yes",
-                "lpgnn or\nlabel-posterior",
+                "auto",
             ),
             ("Must others get a graph?", "yes", "perturb"),
             ("Do you bring your own module?", "yes", "private_hops, gnn\nor module"),
@@ -337,6 +337,11 @@ def auto() -> Figure:
                 "classcode,\nelse mlp",
             ),
             ("Unit node-bounded-degree?", "yes", "mlp"),
+            (
+                "Unit local-attributes: which one\nexplains held-out LDP reports?",
+                "yes",
+                "label-posterior,\nlpgnn or simgat",
+            ),
             ("Unit none: which one is best\non validation labels?", "yes", "gcn, sage, gat\nor mlp"),
             ("Edge-level: is mlp better\non public validation labels?", "yes", "mlp"),
         ],

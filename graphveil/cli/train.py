@@ -217,7 +217,7 @@ def configuration(
     cls = method_class(method)
     parameters = parse_settings(cls, settings)
     if theta is not None:
-        if not cls.local:
+        if not cls.is_local(flags.get("unit")):
             raise ConfigError(
                 f"--theta is for methods with unit local-attributes, and {method} has no weights. Remove it."
             )

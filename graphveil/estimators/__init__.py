@@ -14,7 +14,7 @@ __all__ = ["METHODS", "register"]
 T = TypeVar("T", bound=Callable[..., Any])
 
 _CLASSES = {
-    "auto": ("graphveil.estimators.auto", "AutoClassifier"),
+    "auto": ("graphveil.auto", "AutoClassifier"),
     "mlp": ("graphveil.estimators.mlp", "MLP"),
     "gap": ("graphveil.estimators.gap", "GAP"),
     "sage": ("graphveil.estimators.sage", "SAGE"),

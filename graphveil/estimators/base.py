@@ -140,7 +140,6 @@ class Estimator(ABC):
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
     scales_features: ClassVar[bool] = True  # False if nodes perturb features in their own ranges
-    local: ClassVar[bool] = False  # whether records are randomized before the method sees them
     node_units: ClassVar[tuple[str, ...]] = ()  # node-level units that the method supports
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
@@ -935,6 +934,11 @@ class Estimator(ABC):
         return (FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features)(
             graph.x, ranges
         )
+
+    @classmethod
+    def is_local(cls, unit: str | None) -> bool:
+        """Return whether records are randomized before the method sees them, under a unit."""
+        return False
 
     @property
     def distinguishes_private_edges(self) -> bool:

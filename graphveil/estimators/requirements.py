@@ -46,12 +46,15 @@ class EstimatorConfig(Protocol):
     """Keywords and properties of an estimator that are checked here."""
 
     method: ClassVar[str]
-    local: ClassVar[bool]
     node_units: ClassVar[tuple[str, ...]]
     needs_out_degree_bound: ClassVar[bool]
     reads_edges: ClassVar[bool]
     scales_features: ClassVar[bool]
     predicts_numbers: ClassVar[bool]
+
+    @classmethod
+    def is_local(cls, unit: str | None) -> bool:
+        """Whether records are randomized before the method sees them."""
 
     @property
     def distinguishes_private_edges(self) -> bool:
@@ -85,7 +88,7 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
     # Locally randomized records are charged when they are reported, not when a model is fitted to them.
-    reads_private_edges = model.reads_edges and not model.local and not isinstance(unit, NoUnit)
+    reads_private_edges = model.reads_edges and not model.is_local(unit.name) and not isinstance(unit, NoUnit)
     if model.epsilon is not None:
         checks.positive(epsilon=model.epsilon)
     elif isinstance(unit, NodeUnit) or reads_private_edges:
@@ -206,7 +209,7 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
     """
     if (
         isinstance(unit, EdgeSubset)
-        and not model.local
+        and not model.is_local(unit.name)
         and model.reads_edges
         and not model.distinguishes_private_edges
     ):
@@ -215,13 +218,13 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
             "not available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), "
             "or use 'undirected-edge'"
         )
-    if isinstance(unit, LocalAttributes) and not model.local:
+    if isinstance(unit, LocalAttributes) and not model.is_local(unit.name):
         raise UnitError(
             f"{model.method} reads all features and labels in one place, and under {unit.name!r} "
-            "they are randomized before they are collected: use 'lpgnn' or 'simgat', which learn from such "
-            "records, 'label-posterior', which learns from labels alone, or another unit"
+            "they are randomized before they are collected: use 'auto', 'lpgnn' or 'simgat', which learn "
+            "from such records, 'label-posterior', which learns from labels alone, or another unit"
         )
-    if model.local and not isinstance(unit, LocalAttributes | NoUnit):
+    if model.is_local(unit.name) and not isinstance(unit, LocalAttributes | NoUnit):
         raise UnitError(
             f"{model.method} learns from records that each node randomizes, over public edges, so it "
             f"protects 'local-attributes' and not {unit.name!r}: pass unit='local-attributes' with eps_x and "

@@ -20,7 +20,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import Learner, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import CrossFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import (
     PRIORS,
     GraphContext,
@@ -28,7 +28,7 @@ from graphveil.local.posterior_mixture import (
     Prior,
     mixed_posterior,
 )
-from graphveil.local.randomized_records import UNKNOWN, reported_nodes
+from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, reported_nodes
 from graphveil.local.report_config import LabelKeywords
 
 
@@ -131,9 +131,13 @@ class PosteriorLearner(Learner):
         """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
             records = method.collected(graph, session).records
-        labels = records.labels
         with session.stage("classifier"):
-            mixture = self.inferred(method, graph, labels)
+            return self.cross_fit(method, graph, records).result
+
+    def cross_fit(self, method: LocalMethod, graph: Graph, records: RandomizedRecords) -> CrossFit:
+        """Infer classes from reported labels, and without those of each fold."""
+        labels = records.labels
+        mixture = self.inferred(method, graph, labels)
         agreement = {
             part: method.noisy(graph, labels).agreement(mixture.held_out, reported_nodes(graph, labels, part))
             for part in ("train", "val")
@@ -141,12 +145,13 @@ class PosteriorLearner(Learner):
         trained = TrainedLabelPosterior(
             reports=records, method=method, learner=self, version=ref(graph.adjacency.version)
         )
-        return FitResult(
+        result = FitResult(
             trained=trained,
             proba=mixture.log_proba.exp(),
             released={"labels": labels} if method.privacy_config.protects else {},
             learned={"agreement": agreement, "weights": mixture.weights},
         )
+        return CrossFit(result, mixture.held_out.exp())
 
     def inferred(self, method: LocalMethod, graph: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""

@@ -52,7 +52,6 @@ class LocalEstimator(ABC):
     often the network alone predicts the reported labels of training and validation nodes.
     """
 
-    local: ClassVar[bool] = True
     scales_features: ClassVar[bool] = False
     needs_features: ClassVar[bool] = True  # False if the method reports and reads labels only
     report_parameters: ClassVar[tuple[str, ...]] = (  # the parameters that define a report
@@ -64,6 +63,11 @@ class LocalEstimator(ABC):
     agreement_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
 
     # -- configuration -------------------------------------------------------------------------------------
+
+    @classmethod
+    def is_local(cls, unit: str | None) -> bool:
+        """Return whether records are randomized before the method sees them, under a unit."""
+        return True
 
     @abstractmethod
     def no_graph_baseline(self) -> Estimator:
@@ -91,7 +95,10 @@ class LocalEstimator(ABC):
     def _configured(self) -> LocalMethod:
         """The frozen configuration, which ``_local_method`` built."""
         method = self._estimator.config
-        assert isinstance(method, LocalMethod)
+        if not isinstance(method, LocalMethod):  # of a method that has other units, too
+            raise ConfigError(
+                f"unit {self._estimator.unit!r} collects no LDP reports; pass unit='local-attributes'"
+            )
         return method
 
     def mechanism(self, dim: int) -> FeatureMechanism:
@@ -284,7 +291,7 @@ class LocalEstimator(ABC):
         """
         assert isinstance(self, Estimator)
         exact = split == "test" or metric not in (None, "accuracy")
-        if exact or not self.fitted.method.privacy_config.protects:
+        if exact or self.fitted.guarantee.unit != LocalAttributes.name:
             return Estimator.score(self, graph, split, metric)  # not super(): to mypy this class has no base
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
@@ -296,7 +303,7 @@ class LocalEstimator(ABC):
     def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
         """Return metrics on test nodes; other labels are protected under ``local-attributes``."""
         assert isinstance(self, Estimator)
-        if self.fitted.method.privacy_config.protects and split != "test":
+        if self.fitted.guarantee.unit == LocalAttributes.name and split != "test":
             raise ConfigError(
                 f"metrics need exact labels, and unit 'local-attributes' protects those of split={split!r}; "
                 "pass split='test'"

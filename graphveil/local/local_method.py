@@ -74,6 +74,11 @@ class CollectionResult:
 class Learner(ABC):
     """Fits a model to the reports that a ``LocalMethod`` collects."""
 
+    @property
+    def decision(self) -> str:
+        """What a fit decides by what, as ``Method.decision``."""
+        return ""
+
     # Most learners need no optional package.
     def check(self) -> None:  # noqa: B027
         """Reject a configuration that cannot be computed on this machine, before anything is spent."""
@@ -110,6 +115,11 @@ class LocalMethod(Method):
                 f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
                 "finite eps_y none is; drop it"
             )
+
+    @property
+    def decision(self) -> str:
+        """What the learner decides by what."""
+        return self.learner.decision
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: records are charged when they are reported, and edges are public."""
@@ -273,6 +283,19 @@ def record_deviations(graph: Graph) -> tuple[str, ...]:
     """Return why records have no valid guarantee, such as column scaling that reads all records."""
     ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
     return (*graph.deviations, *ranges)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """A fit to all reports, and its predictions of held-out reports.
+
+    Args:
+        result: Result of the fit.
+        held_out: Probabilities (N, C) of reporting nodes, from a fit without the reports of their fold.
+    """
+
+    result: FitResult
+    held_out: Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

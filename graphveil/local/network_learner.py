@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Any, Literal, Self
 
@@ -21,6 +22,7 @@ from graphveil.data import Adjacency, EdgeSet, Graph, rows
 from graphveil.data.adjacency import GrowthStep
 from graphveil.data.features import stacked
 from graphveil.errors import ConfigError
+from graphveil.estimators.choice import ChosenModel
 from graphveil.estimators.inference import (
     PredictionOptions,
     PredictionRequest,
@@ -32,7 +34,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCa
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
-from graphveil.local.local_method import Learner, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import CrossFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.noisy_labels import (
     SELECT,
     NoisyLabels,
@@ -49,6 +51,7 @@ from graphveil.local.posterior_mixture import (
     Prior,
     choose_prediction_rule,
     combine_predictions,
+    held_out_folds,
     mixed_posterior,
     without_labels,
 )
@@ -297,45 +300,24 @@ class NetworkLearner(Learner):
 
     def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
         """Randomize records, propagate the estimated features, and train on them."""
-        learners = self.candidates(method, graph)
-        steps = [learner.propagation.steps for learner in learners]
-        # Before records are charged, because the map may be impossible to compute.
-        propagations = self.propagation.candidates(graph, session, [each for each in steps if each != AUTO])
+        options = self.options(method, graph, session)
         with session.stage("randomize"):
             collected = method.collected(graph, session)
-        records = collected.records
-        trained = list[_TrainedCandidate]()
-        for learner, propagation in zip(learners, propagations, strict=True):
-            with session.stage("aggregate"):
-                inputs = propagated(records.features, propagation)
-            noisy = learner.noisy(method, graph, records.labels)
-            noisy = replace(noisy, holds_out=len(learners) > 1 or learner.posterior_use == "validation")
-            with session.stage("classifier"):
-                network, history = learner._trained(method, graph, inputs, noisy, session)
-            trained.append(_TrainedCandidate(learner, inputs, noisy, network, history))
-        best = min(trained, key=_TrainedCandidate.val_loss)
-        session.record("classifier", best.history)
-        with torch.no_grad():
-            alone: Tensor = best.network(best.inputs).softmax(dim=1)
+        best = select_network(options, method, graph, collected.records, session)
         with session.stage("evidence"):
-            rule, proba = best.learner._predicted(method, graph, best, alone, session)
-        agreement = {
-            part: best.noisy.agreement(alone, reported_nodes(graph, records.labels, part))
-            for part in ("train", "val")
-        }
-        found = {
-            "x_steps": best.learner.propagation.steps,
-            "y_steps": best.learner.smoothing.steps,
-            "rule": rule if best.learner.posterior_steps else "network",
-        }
-        return FitResult(
-            trained=TrainedLpgnn(
-                reports=records, method=method, learner=best.learner, network=best.network, rule=rule
-            ),
-            proba=proba,
-            released={"labels": records.labels} if method.privacy_config.protects else {},
-            learned={"clipped": collected.clipped, "agreement": agreement, "selected": found},
-        )
+            rule, proba = best.learner._predicted(method, graph, best, session)
+        learned = {"clipped": collected.clipped, **best.learned(graph, rule)}
+        return best.result(method, collected.records, rule, proba, learned)
+
+    def options(self, method: LocalMethod, graph: Graph, session: Session) -> "list[NetworkOption]":
+        """Return the learners to select from with their maps, before records are charged.
+
+        A map may be impossible to compute on this machine.
+        """
+        learners = self.candidates(method, graph)
+        steps = [learner.propagation.steps for learner in learners]
+        maps = self.propagation.candidates(graph, session, [each for each in steps if each != AUTO])
+        return list(zip(learners, maps, strict=True))
 
     def candidates(self, method: LocalMethod, graph: Graph) -> list["NetworkLearner"]:
         """Return the learners to select from, without ``"auto"``; they follow from public edges and sizes."""
@@ -364,12 +346,11 @@ class NetworkLearner(Learner):
         self,
         method: LocalMethod,
         graph: Graph,
-        fitted: "_TrainedCandidate",
-        alone: Tensor,
+        fitted: "TrainedCandidate",
         session: Session,
     ) -> tuple[PredictionRule, Tensor]:
         """Return the prediction rule and the probabilities of all nodes."""
-        noisy = fitted.noisy
+        noisy, alone = fitted.noisy, fitted.proba
         if self.posterior_use == "validation" and self.posterior_steps:
             mixture = self._posterior_mixture(method, graph, noisy)
             validation, training = (without_labels(noisy, part) for part in (noisy.train, noisy.val))
@@ -380,7 +361,9 @@ class NetworkLearner(Learner):
             return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
         rule = "product"
         if self.posterior_use == "evidence":
-            rule = self._choose_rule(method, graph, fitted.inputs, noisy, session)
+            mixture = self._posterior_mixture(method, graph, noisy)
+            without = self.held_out(method, graph, fitted, mixture.parts, session)
+            rule = choose_prediction_rule(without, mixture, noisy)
         return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
 
     def _trained(
@@ -400,24 +383,56 @@ class NetworkLearner(Learner):
         )
         return network, history
 
-    def _choose_rule(
+    def held_out(
         self,
         method: LocalMethod,
         graph: Graph,
-        inputs: PropagatedInputs,
-        noisy: NoisyLabels,
+        fitted: "TrainedCandidate",
+        folds: Sequence[Tensor],
         session: Session,
-    ) -> PredictionRule:
-        """Return the prediction rule by held-out reported labels, with one network per held-out fold."""
-        mixture = self._posterior_mixture(method, graph, noisy)
+    ) -> Tensor:
+        """Return probabilities (N, C) of reporting nodes, from networks without the reports of their fold.
+
+        Args:
+            method: Randomization of records.
+            graph: The graph.
+            fitted: Network whose inputs and labels are used.
+            folds: Reporting nodes of each fold.
+            session: Session of the fit.
+        """
         without = torch.full((graph.num_nodes, graph.num_classes), 1 / graph.num_classes)
-        for fold in mixture.parts:
-            left = without_labels(noisy, fold)
+        for fold in folds:
+            left = without_labels(fitted.noisy, fold)
             if len(left.train) and len(left.val):
-                network, _ = self._trained(method, graph, inputs, left, session)
+                network, _ = self._trained(method, graph, fitted.inputs, left, session)
                 with torch.no_grad():
-                    without[fold] = network(inputs).softmax(dim=1)[fold]
-        return choose_prediction_rule(without, mixture, noisy)
+                    without[fold] = network(fitted.inputs).softmax(dim=1)[fold]
+        return without
+
+    def cross_fit(
+        self,
+        method: LocalMethod,
+        graph: Graph,
+        records: RandomizedRecords,
+        options: "Sequence[NetworkOption]",
+        session: Session,
+    ) -> CrossFit:
+        """Train a network on all reports, and for each fold on the others; no posterior is used.
+
+        Args:
+            method: Randomization of records.
+            graph: The graph.
+            records: Its reports.
+            options: The result of ``options``.
+            session: Session of the fit.
+        """
+        best = select_network(options, method, graph, records, session)
+        with session.stage("evidence"):
+            generator = PublicStreams(method.privacy_config.seed or 0).torch("held-out labels")
+            folds = held_out_folds(best.noisy, generator)
+            without = self.held_out(method, graph, best, folds, session)
+        learned = best.learned(graph, "network")
+        return CrossFit(best.result(method, records, "network", best.proba, learned), without)
 
     def noisy(self, method: LocalMethod, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return the randomized labels of a graph, with the configured correction and smoothing."""
@@ -466,9 +481,12 @@ class NetworkLearner(Learner):
         return TrainedLpgnn(reports=None, method=method, learner=learner, network=network)
 
 
+NetworkOption = tuple[NetworkLearner, Propagation]
+
+
 @dataclass(frozen=True, eq=False)
-class _TrainedCandidate:
-    """A candidate of ``NetworkLearner.fit`` with its inputs, its reported labels, and its network."""
+class TrainedCandidate:
+    """A trained option of a ``NetworkLearner`` with its inputs and its reported labels."""
 
     learner: NetworkLearner
     inputs: PropagatedInputs
@@ -481,6 +499,64 @@ class _TrainedCandidate:
         return min(
             (record.val_loss for record in self.history if record.val_loss == record.val_loss), default=inf
         )
+
+    @cached_property
+    def proba(self) -> Tensor:
+        """Probabilities (N, C) by the network alone."""
+        with torch.no_grad():
+            logits: Tensor = self.network(self.inputs)
+        return logits.softmax(dim=1)
+
+    def learned(self, graph: Graph, rule: PredictionRule) -> dict[str, Any]:
+        """Return the agreement with reported labels, and what was selected."""
+        labels = self.noisy.labels
+        agreement = {
+            part: self.noisy.agreement(self.proba, reported_nodes(graph, labels, part))
+            for part in ("train", "val")
+        }
+        found = {
+            "x_steps": self.learner.propagation.steps,
+            "y_steps": self.learner.smoothing.steps,
+            "rule": rule if self.learner.posterior_steps else "network",
+        }
+        return {"agreement": agreement, "selected": found}
+
+    def result(
+        self,
+        method: LocalMethod,
+        records: RandomizedRecords,
+        rule: PredictionRule,
+        proba: Tensor,
+        learned: Mapping[str, Any],
+    ) -> FitResult:
+        """Return the result of a fit that predicts with this network by a rule."""
+        trained = TrainedLpgnn(
+            reports=records, method=method, learner=self.learner, network=self.network, rule=rule
+        )
+        released = {"labels": records.labels} if method.privacy_config.protects else {}
+        return FitResult(trained=trained, proba=proba, released=released, learned=learned)
+
+
+def select_network(
+    options: Sequence[NetworkOption],
+    method: LocalMethod,
+    graph: Graph,
+    records: RandomizedRecords,
+    session: Session,
+) -> TrainedCandidate:
+    """Train each option on reports, and return the one with the smallest loss on validation labels."""
+    trained = list[TrainedCandidate]()
+    for learner, propagation in options:
+        with session.stage("aggregate"):
+            inputs = propagated(records.features, propagation)
+        noisy = learner.noisy(method, graph, records.labels)
+        noisy = replace(noisy, holds_out=len(options) > 1 or learner.posterior_use == "validation")
+        with session.stage("classifier"):
+            network, history = learner._trained(method, graph, inputs, noisy, session)
+        trained.append(TrainedCandidate(learner, inputs, noisy, network, history))
+    best = min(trained, key=TrainedCandidate.val_loss)
+    session.record("classifier", best.history)
+    return best
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -643,8 +719,9 @@ def collection_requests(
 
 def _trained_network(prediction_state: PredictionState) -> TrainedLpgnn:
     trained = prediction_state.fitted.trained
-    assert isinstance(trained, TrainedLpgnn)  # the only model that nodes of another graph report to
-    return trained
+    network = trained.model if isinstance(trained, ChosenModel) else trained
+    assert isinstance(network, TrainedLpgnn)  # the only model that nodes of another graph report to
+    return network
 
 
 def _growth(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:

@@ -216,9 +216,7 @@ def mixed_posterior(
     Privacy:
         Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
-    labeled = known(noisy.labels).nonzero()[:, 0]
-    fold_of = torch.randperm(len(labeled), generator=generator) % FOLDS
-    parts = tuple(labeled[fold_of == fold] for fold in range(FOLDS))
+    labeled, parts = known(noisy.labels).nonzero()[:, 0], held_out_folds(noisy, generator)
     whole, without = _held_out_posteriors(noisy, transition, graph_context, parts, names, None)
     if robust:
         poisoned_shares = poisoning_estimate(noisy, without.exp().mean(dim=0)).excess
@@ -235,6 +233,13 @@ def mixed_posterior(
         weights=dict(zip(names, weights.tolist(), strict=True)),
         parts=parts,
     )
+
+
+def held_out_folds(noisy: NoisyLabels, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Return the reporting nodes in folds that are held out in turn."""
+    labeled = known(noisy.labels).nonzero()[:, 0]
+    fold_of = torch.randperm(len(labeled), generator=generator) % FOLDS
+    return tuple(labeled[fold_of == fold] for fold in range(FOLDS))
 
 
 def _held_out_posteriors(

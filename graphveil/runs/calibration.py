@@ -338,7 +338,7 @@ def calibrate(
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
         )
-    if method_class(method).local:
+    if method_class(method).is_local(unit):
         check_names(method_class(method), config)
         if noise_std is not None:
             raise ConfigError(f"{method} spends on features and on the label; give eps_x and eps_y instead")

@@ -86,7 +86,8 @@ class Experiment:
     @property
     def recipe_name(self) -> str | None:
         """The recipe in force: the one named, none for files with a split column, else the method's own."""
-        default = LOCAL_RECIPE if method_class(self.method).local else DEFAULT_RECIPE
+        local = method_class(self.method).is_local(self.parameters.get("unit"))
+        default = LOCAL_RECIPE if local else DEFAULT_RECIPE
         return self.recipe or (None if self.source.fixed_split else default)
 
     @cached_property

@@ -321,12 +321,36 @@ BUGS = [
         name="auto_chooses_by_the_exact_out_degree",
         edits=[
             (
-                "graphveil.estimators.auto:OutDegreeChoice.fit",
+                "graphveil.estimators.choice:OutDegreeChoice.fit",
                 "total = float(release.answer(OutDegreeSumData()))",
                 "release.answer(OutDegreeSumData()); total = float(len(graph.adjacency.indices))",
             )
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_that_flips_the_choice_without_noise_does_not_flip_it_under_one_transcript",
+    ),
+    dict(
+        name="auto_chooses_by_exact_labels_in_place_of_reports",
+        edits=[
+            (
+                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "likelihood = noisy.likelihood[labeled]",
+                "likelihood = torch.eye(graph.num_classes)[graph.y[labeled]]",
+            ),
+            ("graphveil.local.evidence_choice:", "import math\n", "import math\n\nimport torch\n"),
+        ],
+        test="tests/estimators/test_auto_local.py::test_nothing_but_reports_and_edges_is_read_after_the_collection",
+    ),
+    dict(
+        name="auto_collects_again_for_its_choice",
+        edits=[
+            (
+                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "noisy, labeled = method.noisy(graph, labels), known(labels)",
+                "labels = method.collected(graph, session).records.labels; "
+                "noisy, labeled = method.noisy(graph, labels), known(labels)",
+            )
+        ],
+        test="tests/estimators/test_auto_local.py::test_all_options_are_fitted_to_one_collection[1.0]",
     ),
     dict(
         name="an_undirected_edge_is_charged_for_one_row",

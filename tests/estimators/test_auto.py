@@ -11,9 +11,10 @@ import torch
 from command import Invoke
 
 import graphveil as gv
+from graphveil.auto import AutoClassifier
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.auto import AutoClassifier, OutDegreeChoice
+from graphveil.estimators.choice import OutDegreeChoice
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu

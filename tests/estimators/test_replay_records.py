@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.auto import AutoClassifier
 from graphveil.data import Adjacency, Graph, to_dense
 from graphveil.estimators import METHODS
-from graphveil.estimators.auto import AutoClassifier, ChosenModel, OutDegreeChoice
 from graphveil.estimators.base import Estimator
+from graphveil.estimators.choice import ChosenModel, OutDegreeChoice
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import StepNoise

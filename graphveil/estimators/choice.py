@@ -1,37 +1,33 @@
-"""Auto: fits the method that suits a unit, a budget and a graph best.
+"""Choices between methods within one budget, for ``AutoClassifier``.
 
-Three rules decide, and each is private for its own reason:
+Three rules decide here, and each is private for its own reason:
 
 * Unit ``none`` and edge-level units (``ValidationChoice``): labels are public, so all candidates are fitted
   and validation labels decide. At most one candidate queries edges. The choice is post-processing.
 * Unit ``node-record`` (``OutDegreeChoice``): a noisy mean out-degree decides between two methods. Both cost
   the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
 * Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
+
+``graphveil/local/evidence_choice.py`` has the rule of unit ``local-attributes``.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode.edge_rows import Homophily
-from graphveil.estimators.classcode.estimator import ClassCode
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.full_graph import GAT, GCN
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
-from graphveil.estimators.mlp import MLP, NodeLevelSoftmax
+from graphveil.estimators.mlp import NodeLevelSoftmax
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
-from graphveil.estimators.sage import SAGE
 from graphveil.estimators.session import Session
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
+from graphveil.privacy import NodeUnit
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan, calibrate_plan
 from graphveil.training.metrics import metric_value
@@ -49,7 +45,8 @@ class ChosenModel(TrainedModel):
     Args:
         names: Candidates, in order.
         chosen: Index of the chosen one.
-        evidence: Metric of validation nodes of each candidate, or the noisy mean out-degree (1).
+        evidence: Metric of validation nodes of each candidate (under ``local-attributes`` the log-likelihood
+            of held-out LDP reports), or the noisy mean out-degree (1).
         model: Its trained model.
     """
 
@@ -65,7 +62,7 @@ class ChosenModel(TrainedModel):
 
     @property
     def candidates(self) -> dict[str, float | None]:
-        """Metric of validation nodes by candidate; None if it is not public."""
+        """Evidence by candidate; None if it is not public."""
         known = len(self.evidence) == len(self.names)
         return dict(zip(self.names, self.evidence if known else [None] * len(self.names), strict=True))
 
@@ -99,6 +96,19 @@ class ChosenModel(TrainedModel):
         }
 
 
+def read_choice(state: State, options: int) -> tuple[int, list[float], State]:
+    """Return the choice, its evidence, and the state of the chosen model, from ``ChosenModel.state``.
+
+    Raises:
+        ArtifactError: If the stored choice is none of the options.
+    """
+    rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
+    chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
+    if chosen.shape != () or not 0 <= int(chosen) < options or evidence.ndim != 1:
+        raise ArtifactError("the stored choice of a method is damaged; take it from the original run")
+    return int(chosen), evidence.tolist(), rest
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice(Method):
     """A choice between methods for one unit.
@@ -127,12 +137,9 @@ class Choice(Method):
         Raises:
             ArtifactError: If the stored choice is none of the candidates.
         """
-        rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
-        chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
-        if chosen.shape != () or not 0 <= int(chosen) < len(self.options) or evidence.ndim != 1:
-            raise ArtifactError("the stored choice of a method is damaged; take it from the original run")
-        option = list(self.options.values())[int(chosen)]
-        return self._model(int(chosen), evidence.tolist(), option.restore(rest, sizes, released))
+        chosen, evidence, rest = read_choice(state, len(self.options))
+        option = list(self.options.values())[chosen]
+        return self._model(chosen, evidence, option.restore(rest, sizes, released))
 
     def _model(self, chosen: int, evidence: list[float], model: TrainedModel) -> ChosenModel:
         return ChosenModel(tuple(self.options), chosen, tuple(evidence), model)
@@ -294,95 +301,3 @@ class PublicChoice(Choice):
         """Fit the candidate."""
         result = self._only.fit(graph, session)
         return replace(result, trained=self._model(0, [], result.trained))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AutoClassifier(Estimator):
-    """Classify nodes by the method that suits the unit, the budget and the graph best.
-
-    You give a unit and a budget. The total privacy cost is that budget, also for the decision:
-
-    * Edge-level units: ``ClassCode`` with the whole budget, and the no-graph baseline. The one with the
-      higher accuracy on public validation labels is chosen.
-    * Unit ``node-record``: a noisy mean out-degree, with 2 % of mu^2, decides between the no-graph baseline
-      and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
-    * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
-    * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by accuracy on validation labels.
-
-    With ``metric`` it takes the place of accuracy. ``chosen_`` is the name of the chosen method.
-    ``candidates_`` has the accuracy or metric of each candidate on validation nodes where labels are public,
-    and None elsewhere. ``mean_out_degree_`` is the noisy mean under unit ``node-record``.
-
-    Shapes: features (N, d) to probabilities (N, C).
-
-    Raises:
-        UnitError: If the unit is ``local-attributes`` or ``edge-subset``, which have methods of their own.
-
-    Privacy:
-        Unit: edge-level. Reads and charges: as ``ClassCode``. The choice is post-processing and public.
-
-        Unit: ``node-record``. Reads: features, labels and out-edges. Charges: one release. Both alternatives
-        have at most the same mu for every record, so the adaptive choice is charged as the composition of
-        the first query with one of them. Public: the noisy mean, the choice, and what the chosen method
-        publishes. The prediction for node v is only for people who are authorized to access v's record.
-
-        Proofs: ``docs/privacy/proofs/accounting.md``, "Adaptive choices".
-
-    >>> from graphveil.data import RECIPES, synthetic
-    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = AutoClassifier(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=0).fit(graph)
-    >>> model.chosen_ in model.candidates_, round(model.guarantee.epsilon, 3)
-    (True, 1.0)
-    """
-
-    method: ClassVar[str] = "auto"
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
-
-    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).chosen_method, none_before_fit)
-    candidates_ = FittedAttribute[dict[str, float | None]](lambda fit: _choice(fit).candidates, dict)
-    mean_out_degree_ = FittedAttribute[float | None](
-        lambda fit: _choice(fit).mean_out_degree, none_before_fit
-    )
-
-    # Of the counts of ClassCode, which are released whatever is chosen; None under other units.
-    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
-
-    @property
-    def choice_(self) -> dict[str, Any] | None:
-        """The chosen method, all candidates, and the evidence, as plain values; None before a fit."""
-        if self._fit is None:
-            return None
-        return {
-            "chosen": self.chosen_,
-            "candidates": self.candidates_,
-            "metric": self.fitted.method.objective.metric or "accuracy",
-            "mean_out_degree": self.mean_out_degree_,
-        }
-
-    def _check_config(self) -> None:
-        super()._check_config()
-        if self.mode == "paper":
-            raise ConfigError(
-                "auto has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
-            )
-
-    def _build_method(self) -> Choice:
-        config, unit = self.privacy_config, self.privacy_config.unit
-        shared = self.get_params()
-
-        def options(*kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
-            return {kind.method: kind(**shared, **keywords).config for kind in kinds}
-
-        if isinstance(unit, NodeRecord):
-            candidates = {**options(MLP), **options(ClassCode, read_own_edges=True)}
-            return OutDegreeChoice(name=self.method, privacy_config=config, options=candidates)
-        if isinstance(unit, NodeBoundedDegree):
-            reason = "noise for all edges of a node exceeds their signal"
-            return PublicChoice(name=self.method, privacy_config=config, options=options(MLP), reason=reason)
-        kinds = (ClassCode, MLP) if config.protects else (GCN, SAGE, GAT, MLP)
-        return ValidationChoice(name=self.method, privacy_config=config, options=options(*kinds))
-
-
-def _choice(fit: FittedModel) -> ChosenModel:
-    assert isinstance(fit.trained, ChosenModel)
-    return fit.trained

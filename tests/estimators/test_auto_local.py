@@ -1,0 +1,177 @@
+"""Auto under ``local-attributes``: one collection, a choice by its reports, and everything after a fit."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command import Invoke
+
+import graphveil as gv
+from graphveil.auto import AutoClassifier
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
+from graphveil.local.collect import CollectionProtocol
+from graphveil.local.evidence_choice import one_standard_error_choice
+from graphveil.mechanisms import LabelRR
+from graphveil.runs.run_audit import audit_run
+from tests.estimators.conftest import CLASSES, grouped
+from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
+
+LOCAL: dict[str, Any] = {"unit": "local-attributes", "seed": 0}
+BOTH: dict[str, Any] = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
+DIFFUSION, MIXTURE = "label-posterior (diffusion)", "label-posterior (mixture)"
+FIXED: dict[str, gv.Estimator] = {
+    DIFFUSION: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="diffusion", posterior_steps=8),
+    MIXTURE: gv.LabelPosterior(**LOCAL, eps_y=2.0),
+}
+
+
+def told_by_features(seed: int = 0, nodes: int = 240) -> Graph:
+    """Return a graph in which features tell the class, and edges do not."""
+    rng = np.random.default_rng(seed)
+    y = torch.from_numpy(rng.integers(CLASSES, size=nodes))
+    source, target = rng.integers(nodes, size=(2, nodes // 2))
+    graph = Graph.from_edges(torch.eye(CLASSES)[y], y, source, target, directed=False, num_classes=CLASSES)
+    rank = torch.from_numpy(rng.permutation(nodes)) / nodes
+    return graph.with_split(rank < 0.5, (rank >= 0.5) & (rank < 0.8), rank >= 0.8)
+
+
+def features_decide() -> AutoClassifier:
+    """Return a model that chooses a network on ``told_by_features``."""
+    return AutoClassifier(**LOCAL, eps_x=30.0, eps_y=6.0)
+
+
+@pytest.mark.parametrize("eps_x", [0.0, 1.0])
+def test_all_options_are_fitted_to_one_collection(eps_x: float) -> None:
+    graph = grouped()
+    model = AutoClassifier(**{**BOTH, "eps_x": eps_x}).fit(graph)
+    (entry,) = gv.ledger_of(graph.edge_set).entries
+    assert entry.event == model.guarantee.event
+    assert model.guarantee.epsilon == eps_x + 2.0 and model.guarantee.valid
+    assert model.guarantee.local_budgets == (eps_x, 2.0)
+    networks = [] if eps_x == 0 else ["lpgnn", "simgat"]
+    assert list(model.candidates_) == [DIFFUSION, *networks, MIXTURE]
+    assert model.chosen_ in model.candidates_
+    assert all(value is not None and math.isfinite(value) for value in model.candidates_.values())
+    for kind in (gv.LPGNN(**BOTH), gv.SimGAT(**BOTH)) if eps_x else ():
+        assert kind.preview(grouped()).guarantee.event == model.guarantee.event
+    baseline = model.no_graph_baseline()
+    assert isinstance(baseline, gv.LPGNN if eps_x else gv.LabelPosterior)
+    baseline.fit_same_reports(model, graph)
+    assert len(gv.ledger_of(graph.edge_set).entries) == 1
+
+
+def test_the_chosen_method_predicts_as_it_does_alone() -> None:
+    graph = grouped()
+    model = AutoClassifier(**BOTH).fit(graph)
+    assert model.chosen_ in FIXED  # features of one bit per node say less than edges here
+    alone = FIXED[model.chosen_].fit_same_reports(model, graph)
+    assert torch.equal(model.predict_proba(), alone.predict_proba())
+    assert model.score(graph, "val") == alone.score(graph, "val")
+
+
+def test_features_decide_if_edges_say_nothing() -> None:
+    graph = told_by_features()
+    model = features_decide().fit(graph)
+    assert model.chosen_ in ("lpgnn", "simgat")
+    assert model.score(graph) > 0.5
+    assert model.candidates_[model.chosen_] > model.candidates_[MIXTURE] + 0.1
+
+
+def test_nothing_but_reports_and_edges_is_read_after_the_collection() -> None:
+    # Neighboring datasets that differ in every record have the same outcome, given the same reports.
+    for graph, model in ((grouped(), AutoClassifier(**BOTH)), (told_by_features(), features_decide())):
+        model.fit(graph)
+        members = graph.train_mask | graph.val_mask
+        other = graph.replace(
+            x=torch.flip(graph.x, dims=[1]), y=torch.where(members, (graph.y + 1) % CLASSES, graph.y)
+        )
+        again = AutoClassifier(**model.get_params()).fit_same_reports(model, other)
+        assert again.choice_ == model.choice_
+        assert torch.equal(again.predict_proba(), model.predict_proba())
+        assert len(gv.ledger_of(other.edge_set).entries) == 1
+
+
+def test_the_simplest_option_within_one_standard_error_is_kept() -> None:
+    noise = torch.from_numpy(np.random.default_rng(0).normal(size=400)).float()
+    best = torch.zeros(400)
+    close, far = best - 0.2 * noise.abs() * noise.sign() - 0.001, best - 0.5
+    assert one_standard_error_choice([far, close, best]) == 1
+    assert one_standard_error_choice([far, best, close]) == 1
+    assert one_standard_error_choice([best, best]) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"unit": "local-attributes"}, "eps_x and eps_y are missing"),
+        ({**BOTH, "epsilon": 1.0}, "pass eps_x= and eps_y="),
+        ({**BOTH, "feature_range": "0:1"}, "low= and high="),
+        ({**BOTH, "metric": "roc_auc"}, "metric"),
+        ({**BOTH, "missing_labels": 1.0}, "missing_labels"),
+        ({"unit": "undirected-edge", "epsilon": 1.0, "eps_x": 1.0}, "eps_x=1.0 is for unit"),
+        ({"unit": "none", "missing_labels": 0.1}, "missing_labels=0.1 is for unit"),
+    ],
+)
+def test_wrong_settings_are_rejected(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        AutoClassifier(**settings)
+
+
+def test_other_units_collect_no_reports() -> None:
+    model = AutoClassifier(unit="undirected-edge", epsilon=1.0)
+    with pytest.raises(ConfigError, match="collects no LDP reports"):
+        model.label_mechanism(3)
+    assert isinstance(model.no_graph_baseline(), gv.MLP)
+
+
+@pytest.mark.parametrize("chosen", ["posterior", "network"])
+def test_a_saved_model_keeps_its_choice(chosen: str, tmp_path: Path) -> None:
+    graph = grouped() if chosen == "posterior" else told_by_features()
+    model = (AutoClassifier(**BOTH) if chosen == "posterior" else features_decide()).fit(graph)
+    model.save(tmp_path / "release")
+    loaded = gv.load_model(tmp_path / "release")
+    assert isinstance(loaded, AutoClassifier)
+    assert loaded.choice_ == model.choice_
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert f"Chosen method: `{model.chosen_}`." in (tmp_path / "release" / "MODEL_CARD.md").read_text()
+
+
+def test_another_graph_reports_to_a_chosen_network() -> None:
+    graph, other = told_by_features(), told_by_features(seed=1, nodes=60)
+    model = features_decide().fit(graph)
+    cost = model.privacy_cost(other)
+    assert cost is not None and cost.local_budgets == (30.0, 0.0)
+    accuracy = float((model.predict(other) == other.y).float().mean())
+    assert accuracy > 0.45
+    assert model.guarantee_with_predictions.local_budgets == (60.0, 6.0)
+
+
+def test_an_interrupted_fit_is_resumed_with_the_same_reports(tmp_path: Path) -> None:
+    graph, settings = grouped(), {**BOTH, "unsafe_noise_seed": 3}
+    whole = AutoClassifier(**settings).fit(grouped())
+    with pytest.raises(InterruptedFit):
+        AutoClassifier(**settings).fit(graph, workspace=tmp_path, on_progress=interrupted_at("evidence", 1))
+    resumed = AutoClassifier(**settings).fit(graph, workspace=tmp_path)
+    assert same(whole, resumed)
+    assert len(gv.ledger_of(graph.edge_set)) == 1
+
+
+def test_the_keywords_follow_from_a_collection_protocol() -> None:
+    protocol = CollectionProtocol(features=None, label=LabelRR(epsilon=2.0, classes=3))
+    model = AutoClassifier.from_protocol(protocol)
+    assert (model.unit, model.eps_x, model.eps_y, model.labels) == ("local-attributes", math.inf, 2.0, "rr")
+
+
+def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = "train auto --dataset synthetic/tiny --unit local-attributes --set eps_x=1 --set eps_y=1 --out"
+    answer = invoke(words, folder)
+    shown = answer.out + answer.err
+    assert "by the likelihood of held-out LDP reports" in shown
+    assert "Chosen method: " in shown and "in nats" in shown
+    assert "mlp on the same LDP reports" in shown
+    assert not audit_run(folder, pairs=20).faults
