@@ -156,7 +156,6 @@ def test_a_bounded_degree_gets_the_baseline(tiny: Graph) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"unit": "local-attributes"}, UnitError, "label-posterior"),
         ({"unit": "edge-subset", "epsilon": 1.0}, NotImplementedGuaranteeError, "edge-subset"),
         ({**EDGE, "mode": "paper"}, ConfigError, "no paper"),
         ({"unit": "undirected-edge"}, ConfigError, "epsilon="),

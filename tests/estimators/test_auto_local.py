@@ -48,8 +48,8 @@ def features_decide() -> AutoClassifier:
 def test_all_options_are_fitted_to_one_collection(eps_x: float) -> None:
     graph = grouped()
     model = AutoClassifier(**{**BOTH, "eps_x": eps_x}).fit(graph)
-    (entry,) = gv.ledger_of(graph.edge_set).entries
-    assert entry.event == model.guarantee.event
+    entries = gv.ledger_of(graph.edge_set).entries
+    assert [entry.event for entry in entries] == [model.guarantee.event]
     assert model.guarantee.epsilon == eps_x + 2.0 and model.guarantee.valid
     assert model.guarantee.local_budgets == (eps_x, 2.0)
     networks = [] if eps_x == 0 else ["lpgnn", "simgat"]

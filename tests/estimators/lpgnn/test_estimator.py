@@ -72,7 +72,7 @@ class TestBudgets:
 class TestUnits:
     @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "gat", "classcode"])
     def test_methods_that_read_raw_records_raise_errors(self, method) -> None:
-        with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
+        with pytest.raises(UnitError, match="use 'auto', 'lpgnn' or 'simgat'"):
             gv.METHODS[method](unit="local-attributes", epsilon=1.0)
 
     @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
