@@ -47,13 +47,13 @@ def train_link_model(
         if not (dry_run or synthetic):
             account = RunAccount.from_graph(plan.graph, guarantee, ledger)
             if not resume:
-                account.check_room(guarantee)
+                account.check_room(plan.guarantee_all_runs)
     title = "Plan (no privacy budget has been spent)"
     if resume:
         title = "Plan of the resumed run (finished queries are not charged again)"
     screen.print_facts(title, _facts(plan, folder, account, resume=resume))
     if dry_run:
-        screen.dry_run(guarantee)
+        screen.dry_run(plan.guarantee_all_runs)
         return
     with explain_resume_on_failure(folder.root, ledger_of(plan.graph.edge_set)):
         with screen.spinner(f"fitting {experiment.method}"):
@@ -68,15 +68,16 @@ def _facts(
     """Return names and values of the plan."""
     from graphveil.artifacts.cards import all_deviations, attack_bound_text
     from graphveil.cli.summary import stage_fact
-    from graphveil.privacy.statements import format_epsilon_delta
+    from graphveil.privacy.statements import counted, format_epsilon_delta
     from graphveil.runs.calibration import stages_of
 
-    experiment, guarantee = plan.experiment, plan.preview.guarantee
+    experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
     return [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
-        ("method", f"{experiment.method}, seed {experiment.seed}"),
+        ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
+        *([] if experiment.runs == 1 else [("all runs", format_epsilon_delta(total.epsilon, total.delta))]),
         *(("release", stage_fact(stage)) for stage in stages_of(plan.preview.plan)),
         ("attack bound", attack_bound_text(guarantee)),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
@@ -179,6 +180,7 @@ def link_experiment(
     flags: dict[str, Any],
     settings: list[str],
     seed: int,
+    runs: int,
 ) -> "LinkExperiment":
     """Return the experiment of the given options.
 
@@ -204,7 +206,9 @@ def link_experiment(
             raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
         reject_options({} if name in known else {f"--{name.replace('_', '-')}": value}, method)
         parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return LinkExperiment(method=method, source=source, items=items, parameters=parameters, seed=seed)
+    return LinkExperiment(
+        method=method, source=source, items=items, parameters=parameters, seed=seed, runs=runs
+    )
 
 
 def reject_options(options: "Mapping[str, object]", method: str) -> None:

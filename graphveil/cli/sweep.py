@@ -10,6 +10,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.cli.options import (
+    LINK_METHODS,
     ColumnOptions,
     PrivacyOptions,
     PublicEdgeOptions,
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 MethodList = Annotated[
     str,
     typer.Argument(
-        metavar="METHODS", help="Comma-separated methods to compare. The no-graph baseline is mlp."
+        metavar="METHODS",
+        help="Comma-separated methods to compare. The no-graph baseline is mlp. Or links, or recommender.",
     ),
 ]
 Epsilons = Annotated[
@@ -69,6 +71,7 @@ def sweep(
     public: PublicEdgeOptions,
     privacy: PrivacyOptions,
     recipe: options.Recipe = None,
+    items: options.Items = None,
     epsilon: Epsilons = None,
     ledger: options.Ledger = None,
     backend: options.AggregationBackend = None,
@@ -91,12 +94,15 @@ def sweep(
     from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
-    source = origin.source(tables, columns)
     names, own = (
         tuple(options.items("METHOD", methods)),
         None if module is None else load_custom_module(module),
     )
-    if not resume:  # before anything heavy is imported; a finished sweep is shown again without its tables
+    linked = bool({*names} & {*LINK_METHODS})
+    source = origin.source(tables, columns, to_predict=linked and columns.label is None)
+    if (
+        not resume and not linked
+    ):  # before anything heavy is imported; a finished sweep is shown again without its tables
         source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
     # Flags that only some methods have are settings of one value; the others apply to all methods.
     parameters = privacy.keywords()
@@ -123,6 +129,7 @@ def sweep(
         runs=runs,
         seed=seed,
         include_nonprivate=include_nonprivate,
+        items=items,
     )
     checks.integer_at_least(1, jobs=jobs)
     screen, folder = Screen(as_json=json), RunFolder(out)
@@ -157,10 +164,10 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.parameters import method_class, parse_value
+    from graphveil.runs.parameters import model_class, parse_value
 
     known = {
-        key: hint for name in reversed(methods) for key, hint in parameter_types(method_class(name)).items()
+        key: hint for name in reversed(methods) for key, hint in parameter_types(model_class(name)).items()
     }
     parsed = dict[str, tuple[Any, ...]]()
     for setting in settings:
@@ -181,7 +188,6 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
 def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
-    from graphveil.privacy.statements import counted
     from graphveil.runs.sweep_cells import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
@@ -189,7 +195,7 @@ def _facts(
     budgets = ", ".join(f"{epsilon:g}" for epsilon in grid.epsilons) or "as set"
     settings = [(key, ", ".join(map(format_setting, values))) for key, values in grid.settings.items()]
     rows = [
-        ("data", f"{grid.source.name}: {counted(first.nodes, 'node')}, {counted(first.features, 'feature')}"),
+        ("data", f"{grid.source.name}: {first.sizes}"),
         ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),
         ("methods", ", ".join(grid.methods)),
         ("epsilon", budgets),
@@ -230,19 +236,23 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
+    from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
     from graphveil.runs.results import METRIC_NAMES, metric_summary
     from graphveil.runs.sweep import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
     metric = result.metric if result.metric != "accuracy" else None
-    chosen = () if metric is None else (f"{METRIC_NAMES[metric]}{interval}",)
-    head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", *chosen, "runs")
+    linked = result.grid[0].experiment.method in LINK_METHODS
+    names = LINK_METRIC_NAMES if linked else METRIC_NAMES
+    accuracy = () if linked else (f"test accuracy, %{interval}",)
+    chosen = () if metric is None else (f"{names[metric]}{interval}",)
+    head = ("method", "settings", "epsilon", *accuracy, *chosen, "runs")
     rows = [
         (
             f"{cell.experiment.method}{' (no privacy)' if cell.include_nonprivate else ''}",
             cell.settings_text,
             "-" if cell.epsilon is None else f"{cell.epsilon:g}",
-            accuracy_of(metrics).percent(),
+            *(() if linked else (accuracy_of(metrics).percent(),)),
             *(() if metric is None else (metric_summary(metrics, metric).decimal(),)),
             str(metrics["runs"]),
         )

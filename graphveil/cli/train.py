@@ -117,7 +117,6 @@ def train(
         rejected = {
             "--module": module,
             "--recipe": recipe,
-            "--runs": runs if runs != 1 else None,
             "--baseline": baseline,
             "--track": track,
             "--expect-edges": expect_edges,
@@ -131,7 +130,7 @@ def train(
         reject_options(rejected, method)
         source = origin.source(tables, columns, to_predict=columns.label is None)
         flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
-        link_run = link_experiment(method, source, items, flags, set or [], seed)
+        link_run = link_experiment(method, source, items, flags, set or [], seed, runs)
         if not resume and items is None:
             source.inspect_tables(unit=privacy.unit)
         train_link_model(

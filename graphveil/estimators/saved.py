@@ -97,8 +97,8 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
 
 
 @cache
-def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
-    """Return the types of all constructor keywords of a method that can affect results."""
+def parameter_types(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of all constructor keywords of a method, a dataclass, that can affect results."""
     hints = get_type_hints(cls)
     named = [field.name for field in dataclasses.fields(cls) if field.init]
     return {name: hints[name] for name in named if name != "backend"}

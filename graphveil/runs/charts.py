@@ -224,6 +224,7 @@ def line_chart(
 def accuracy_chart(
     series: Sequence[Series],
     *,
+    label: str = "test accuracy, %",
     intervals: str = "bars and bands: 95 % intervals of the mean over the runs",
     name_of: Callable[[float], str] = "{:g}".format,
 ) -> "Figure":
@@ -233,10 +234,11 @@ def accuracy_chart(
 
     Args:
         series: Series in the order of the legend.
+        label: Label of the axis.
         intervals: Description of the intervals in the legend, if there are any.
         name_of: Function that formats an epsilon on the axis.
     """
-    figure, axes = _empty("epsilon", "test accuracy, %")
+    figure, axes = _empty("epsilon", label)
     epsilons = sorted({x for one in series for x, y in one.points if y.mean is not None})
     low, high = epsilons[0], epsilons[-1]
     room = (high / low) ** 0.05 if high > low else 2.0

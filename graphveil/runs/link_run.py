@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from graphveil._util import checks
 from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import release_cells
@@ -24,10 +25,14 @@ from graphveil.links import find_link_folder, link_model_class
 from graphveil.links.folder import METRIC_NAMES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
+from graphveil.privacy import Guarantee
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.charts import PlotLine, inline_svg, line_chart
 from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
+from graphveil.runs.experiment import MAX_RUNS
+from graphveil.runs.preview import combined_guarantee
+from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
 from graphveil.runs.source import Source
 
@@ -38,6 +43,7 @@ METRIC_NOTES = {
     "recommender": "The hit rate is noisy and public: the share of held-out users whose ten best items "
     "contain one that was removed from their list.",
 }
+LINK_METRICS = {"links": "roc_auc", "recommender": "hit_rate_at_10"}  # that sweeps compare
 NO_METRICS = "No metrics were released."
 
 LinkData: TypeAlias = Graph | Interactions
@@ -47,7 +53,7 @@ Model = TypeVar("Model", LinkPredictor, Recommender)
 
 @dataclass(frozen=True, kw_only=True)
 class LinkExperiment:
-    """One fit of a link predictor or a recommender.
+    """Fits of a link predictor or a recommender on the same data.
 
     Args:
         method: ``"links"`` or ``"recommender"``.
@@ -55,7 +61,8 @@ class LinkExperiment:
             one row per item on a list.
         items: For a recommender: table of all items, with the column of edge targets.
         parameters: Constructor keywords, all but ``seed``.
-        seed: Seed of public randomness.
+        seed: Seed of public randomness of the first run; run r has ``seed + r``.
+        runs: Number of fits. The release is that of the first one.
     """
 
     method: str
@@ -63,10 +70,13 @@ class LinkExperiment:
     items: Path | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    runs: int = 1
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        self.model()
+        checks.integer_at_least(1, runs=self.runs)
+        checks.within(1, MAX_RUNS, runs=self.runs)
+        self.model(0)
         if (self.items is None) != (self.method == LinkPredictor.method):
             needs = "has no items" if self.items is not None else "needs --items, a table of all items"
             raise ConfigError(f"Method {self.method} {needs}. Correct the command.")
@@ -76,9 +86,12 @@ class LinkExperiment:
                 "instead of --dataset or --graph."
             )
 
-    def model(self) -> LinkModel:
-        """Return the unfitted model."""
-        return link_model_class(self.method)(seed=self.seed, **self.parameters)
+    def model(self, run: int) -> LinkModel:
+        """Return the unfitted model of a run."""
+        parameters = dict(self.parameters)
+        if parameters.get("unsafe_noise_seed") is not None:
+            parameters["unsafe_noise_seed"] += run
+        return link_model_class(self.method)(seed=self.seed + run, **parameters)
 
     def load(self) -> LinkData:
         """Read the graph, or the lists of all users."""
@@ -95,6 +108,7 @@ class LinkExperiment:
         return {
             "method": self.method,
             "seed": self.seed,
+            "runs": self.runs,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
             **({} if self.items is None else {"data.items": str(self.items)}),
             **{f"set.{name}": value for name, value in sorted(parameters.items())},
@@ -139,14 +153,28 @@ class LinkPlan:
     @classmethod
     def from_experiment(cls, experiment: LinkExperiment) -> "LinkPlan":
         """Read the data, and check and plan the fit; nothing is spent."""
-        data = experiment.load()
+        return cls.from_data(experiment, experiment.load())
+
+    @classmethod
+    def from_data(cls, experiment: LinkExperiment, data: LinkData) -> "LinkPlan":
+        """Check and plan the fit on data that were read before; nothing is spent."""
         sizes = (
             f"{counted(data.num_users, 'user')}, {counted(data.num_items, 'item')}"
             if isinstance(data, Interactions)
             else f"{counted(data.num_nodes, 'node')}, {counted(data.num_features, 'feature')}"
         )
-        model: Any = experiment.model()  # of these data
+        model: Any = experiment.model(0)  # of these data
         return cls(experiment=experiment, data=data, sizes=sizes, preview=model.preview(data))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of one fit."""
+        return self.preview.guarantee
+
+    @property
+    def guarantee_all_runs(self) -> Guarantee:
+        """The guarantee of all fits together."""
+        return combined_guarantee([self.guarantee] * self.experiment.runs)
 
     @property
     def graph(self) -> Graph:
@@ -159,8 +187,8 @@ def execute(
 ) -> dict[str, Any]:
     """Fit, write the run folder, and return the object that ``train --json`` prints.
 
-    The release is charged to the ledger of the data before these are read. An interrupted run resumes with
-    the same noise.
+    Each fit is charged to the ledger of the data before these are read. An interrupted run resumes with the
+    same noise.
     """
     experiment, graph = plan.experiment, plan.graph
     started, fresh = time.perf_counter(), folder.missing
@@ -169,8 +197,9 @@ def execute(
     with folder.locked(experiment.as_dict(), resume=resume):
         try:
             check_data(folder, graph)
-            model: Any = experiment.model()  # of these data
-            model.fit(plan.data, workspace=workspace / "method")
+            models: list[Any] = [experiment.model(run) for run in range(experiment.runs)]  # of these data
+            for run, model in enumerate(models):
+                model.fit(plan.data, workspace=folder.workspace(experiment.seed + run) / "method")
         except (InputError, PrivacyError, MissingDependencyError):
             if account is not None and not resume:
                 account.refund()
@@ -182,37 +211,42 @@ def execute(
             add_receipts(folder.receipts, account)
         release = workspace / folder.release.name
         shutil.rmtree(release, ignore_errors=True)  # of an interrupted attempt
-        model.save(release, dataset=experiment.source.published_name)
-        metrics = _metrics(plan, model, time.perf_counter() - started)
+        models[0].save(release, dataset=experiment.source.published_name)
+        metrics = _metrics(plan, models, time.perf_counter() - started)
         metrics["out"] = str(folder.root)
         if account is not None:
             known = {"words": account.after(), **account.as_plain()}
             metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
         notice = ComplianceReport.from_folder(folder, metrics, release)
         write_compliance_report(folder, notice)
-        write_atomic(folder.internal / "report.html", _report(metrics, model, notice).encode())
+        write_atomic(folder.internal / "report.html", _report(metrics, models[0], notice).encode())
         write_json(folder.metrics, metrics)
         forget_data(folder)
         folder.publish(workspace)
     return metrics
 
 
-def _metrics(plan: LinkPlan, model: LinkModel, seconds: float) -> dict[str, Any]:
+def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dict[str, Any]:
     """Return the object that ``train --json`` prints: released values and public sizes only."""
-    experiment, guarantee, private = plan.experiment, model.guarantee, model.private_metrics_
+    experiment, guarantee = plan.experiment, models[0].guarantee
+    released = [model.private_metrics_ or {} for model in models]
+    private, together = released[0], plan.guarantee_all_runs
     assert guarantee is not None  # unit none was rejected before
-    total = {"epsilon": guarantee.as_dict()["epsilon"], "delta": guarantee.delta, "releases": 1}
+    plain = together.as_dict()
+    total = {name: plain[name] for name in ("epsilon", "delta", "releases")}
     return {
         "method": experiment.method,
         "dataset": experiment.source.name,
         "sizes": plan.sizes,
         "unit": guarantee.unit,
+        "mode": "strict",
         "epsilon": experiment.parameters.get("epsilon"),
         "delta": guarantee.delta,
         "seed": experiment.seed,
-        "runs": 1,
+        "runs": experiment.runs,
         "covered": True,
-        "private_metrics": {name: one.as_dict() for name, one in (private or {}).items()},
+        "private_metrics": {name: one.as_dict() for name, one in private.items()},
+        "metric_values": {name: [one[name].value for one in released] for name in private},
         "remarks": METRIC_NOTES[experiment.method] if private else NO_METRICS,
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
@@ -226,12 +260,16 @@ def _metrics(plan: LinkPlan, model: LinkModel, seconds: float) -> dict[str, Any]
 
 
 def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the released metrics as a table."""
-    rows: list[tuple[str, ...]] = [
-        (METRIC_NAMES[name], f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}")
-        for name, one in metrics["private_metrics"].items()
-    ]
-    return ("metric", "value", "95 % interval"), rows
+    """Return the released metrics as a table: those of the first run, and the mean of several."""
+    head, rows = ["metric", "value", "95 % interval"], list[tuple[str, ...]]()
+    if metrics["runs"] > 1:
+        head.append(f"mean of {metrics['runs']} runs [95 % CI]")
+    for name, one in metrics["private_metrics"].items():
+        row = [METRIC_NAMES[name], f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}"]
+        if metrics["runs"] > 1:
+            row.append(Summary.from_values(metrics["metric_values"][name]).decimal())
+        rows.append(tuple(row))
+    return tuple(head), rows
 
 
 def _report(metrics: Mapping[str, Any], model: LinkModel, notice: ComplianceReport) -> str:

@@ -47,7 +47,14 @@ def method_class(name: str) -> "type[Estimator]":
     return METHODS[name]
 
 
-def check_parameters(cls: "type[Estimator]", parameters: Mapping[str, Any]) -> None:
+def model_class(name: str) -> Any:
+    """Return the class of a method, or of ``links`` or ``recommender``."""
+    from graphveil.links import LINKS, RECOMMENDER, link_model_class
+
+    return link_model_class(name) if name in (LINKS, RECOMMENDER) else method_class(name)
+
+
+def check_parameters(cls: Any, parameters: Mapping[str, Any]) -> None:
     """Raise an error for a keyword that a method does not have, or for a value of another type.
 
     >>> from graphveil.estimators import METHODS
@@ -62,7 +69,7 @@ def check_parameters(cls: "type[Estimator]", parameters: Mapping[str, Any]) -> N
         checks.fitting(name, value, parameter_types(cls)[name])
 
 
-def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
+def check_names(cls: Any, names: Iterable[str]) -> None:
     """Raise an error for names that are not constructor keywords of a method, with the nearest match.
 
     >>> from graphveil.estimators import METHODS

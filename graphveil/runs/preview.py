@@ -8,6 +8,7 @@ from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
 from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
+from graphveil.privacy.statements import counted
 from graphveil.runs.calibration import Stage, stages_of
 from graphveil.runs.experiment import Experiment
 
@@ -75,6 +76,11 @@ class Preview:
     decision: str = ""  # what a fit decides by what, if it chooses a method
     public: str = ""  # number of public edges, if they are distinguished from private ones
     first: "FirstRun | None" = None  # what the first run executes
+
+    @property
+    def sizes(self) -> str:
+        """Public sizes of the graph, as text."""
+        return f"{counted(self.nodes, 'node')}, {counted(self.features, 'feature')}"
 
 
 def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:

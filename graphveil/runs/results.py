@@ -175,6 +175,8 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
         metrics: The object that ``train --json`` prints.
         name: Name of the metric.
     """
+    if "metric_values" in metrics:  # of links, or of a recommender
+        return Summary.from_values(metrics["metric_values"].get(name, [None]))
     private = metrics.get("private_metrics") or []
     if private:
         return Summary.from_values([one["metrics"].get(name, {}).get("value") for one in private])

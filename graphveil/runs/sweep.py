@@ -21,16 +21,18 @@ import torch
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.files import as_path, write_atomic
-from graphveil.data import EdgeSet, Graph
+from graphveil.data import EdgeSet, Graph, Interactions
 from graphveil.data.stored_graph import SerializedGraph
 from graphveil.errors import ConfigError
 from graphveil.ledger import DataSetLedger, attach_ledger, ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.tags import fingerprint_parts
+from graphveil.links.folder import METRIC_NAMES
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.release import AggregationBackend
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
+from graphveil.runs.link_run import LINK_METRICS, LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
@@ -74,7 +76,7 @@ class SweepPlan:
     sweep: Sweep
     raw: Graph
     graphs: tuple[Graph, ...]  # prepared, one a cell; cells that are prepared alike share one
-    previews: tuple[Preview, ...]
+    previews: tuple[Preview | LinkPlan, ...]
     total: Guarantee | None
 
 
@@ -85,11 +87,17 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
         PrivacyError: A requested guarantee is not possible.
         GraphError: The data cannot be used.
     """
-    raw = sweep.source.load()
     prepared: dict[tuple[object, ...], Graph] = {}
-    graphs, previews = [], []
+    graphs, previews = list[Graph](), list[Preview | LinkPlan]()
+    first = sweep.cells[0].experiment
+    data = first.load() if isinstance(first, LinkExperiment) else sweep.source.load()
+    raw = data.graph if isinstance(data, Interactions) else data
     for cell in sweep.cells:
         one = cell.experiment
+        if isinstance(one, LinkExperiment):
+            graphs.append(raw)
+            previews.append(LinkPlan.from_data(one, data))
+            continue
         if one.preparation not in prepared:
             prepared[one.preparation] = one.prepared(raw)
         graphs.append(prepared[one.preparation])
@@ -100,7 +108,7 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
     )
 
 
-def total_of(previews: Iterable[Preview]) -> Guarantee | None:
+def total_of(previews: Iterable[Preview | LinkPlan]) -> Guarantee | None:
     """Return the guarantee of several cells together, every run of each counted; None if they query nothing.
 
     It is stated at the largest delta among them.
@@ -150,7 +158,12 @@ class SweepResult:
 
     @property
     def metric(self) -> str | None:
-        """The metric that all cells select by, which the table shows next to the accuracy."""
+        """The metric that all cells select by, which the table shows next to the accuracy.
+
+        For links and recommenders it is the released metric that takes the place of the accuracy.
+        """
+        if isinstance(self.grid[0].experiment, LinkExperiment):
+            return LINK_METRICS[self.grid[0].experiment.method]
         chosen = {cell.experiment.parameters.get("metric") for cell in self.grid}
         return chosen.pop() if len(chosen) == 1 else None
 
@@ -159,7 +172,7 @@ class SweepResult:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
         rows = []
         for cell, metrics in zip(self.grid, self.cells, strict=True):
-            found, private = accuracy_of(metrics), metrics["private_accuracy"]
+            found, private = accuracy_of(metrics), metrics.get("private_accuracy")
             chosen = None if self.metric is None else metric_summary(metrics, self.metric)
             values = (
                 cell.name,
@@ -187,10 +200,15 @@ class SweepResult:
 
     @property
     def series(self) -> list[Series]:
-        """Accuracy over epsilon by method and settings; what has no epsilon is a level."""
+        """Accuracy over epsilon by method and settings, or the metric of links and recommenders.
+
+        What has no epsilon is a level.
+        """
+        linked = isinstance(self.grid[0].experiment, LinkExperiment)
         lines = dict[str, list[tuple[float | None, Summary]]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
-            lines.setdefault(cell.series, []).append((cell.epsilon, accuracy_of(metrics)))
+            outcome = metric_summary(metrics, str(self.metric)) if linked else accuracy_of(metrics)
+            lines.setdefault(cell.series, []).append((cell.epsilon, outcome))
         return [Series.from_points(name, points) for name, points in lines.items()]
 
     def write(self) -> None:
@@ -201,13 +219,21 @@ class SweepResult:
         writer.writerows(self.rows)
         write_atomic(self.out / "sweep.csv", text.getvalue().encode())
         if has_epsilon(self.series):
-            draw, title = partial(accuracy_chart, self.series), "Test accuracy over epsilon"
+            linked = isinstance(self.grid[0].experiment, LinkExperiment)
+            outcome = METRIC_NAMES[str(self.metric)] if linked else "test accuracy"
+            draw = partial(accuracy_chart, self.series, label=f"{outcome}, %")
+            title = f"{outcome[0].upper()}{outcome[1:]} over epsilon"
             write_atomic(self.out / "curve.svg", svg_file(draw, title).encode())
             write_atomic(self.out / "curve.pdf", pdf_file(draw, title))
 
 
 def accuracy_of(metrics: Mapping[str, Any]) -> Summary:
-    """Return a cell's test accuracy: from charged noisy counts where there are some, else the exact one."""
+    """Return a cell's test accuracy: from charged noisy counts where there are some, else the exact one.
+
+    Links and recommenders have none.
+    """
+    if "metric_values" in metrics:
+        return Summary.from_values([None])
     private = metrics["private_accuracy"]
     return Summary.from_values((private["test"] if private else metrics["test_accuracy"])["values"])
 
@@ -244,6 +270,8 @@ def run_sweep(
             "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' "
             "(--backend disk) does not read; drop one of them, or use backend='ray'"
         )
+    if jobs > 1 and plan.sweep.items is not None:
+        raise ConfigError("a sweep of recommenders runs in one process; leave out jobs (--jobs)")
     cells = plan.sweep.cells
     run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)
     with open_grid(folder, plan.sweep.as_dict(), resume=resume):
@@ -267,7 +295,7 @@ def run_sweep(
 
 def run_cell(
     cell: SweepCell,
-    plan: Preview,
+    plan: Preview | LinkPlan,
     graph: Graph,
     show: OnProgress,
     account: RunAccount | None,
@@ -285,12 +313,16 @@ def run_cell(
     if own.complete:
         return read_json(own.metrics)
     prefix = f"cell {cell.number}/{count} "
+    charged = None if account is None or not plan.guarantee.releases else account.for_next_experiment()
+    if isinstance(plan, LinkPlan):
+        show(f"{prefix}fitting", cell.number - 1, count)
+        return execute(plan, own, charged, resume=begun)
     outcome = run(
         plan,
         graph,
         own,
         lambda stage, done, total: show(prefix + stage, done, total),
-        None if account is None or not plan.guarantee.releases else account.for_next_experiment(),
+        charged,
         resume=begun,
         shared=folder.work / "public",
         backend=backend,
@@ -361,9 +393,14 @@ class CellWorker:
         if task.given:
             cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
         one = cell.experiment
-        if one.preparation not in self.prepared:
-            self.prepared[one.preparation] = one.prepared(raw)
-        graph = self.prepared[one.preparation]
+        plan: Preview | LinkPlan
+        if isinstance(one, LinkExperiment):
+            graph, plan = raw, LinkPlan.from_data(one, raw)
+        else:
+            if one.preparation not in self.prepared:
+                self.prepared[one.preparation] = one.prepared(raw)
+            graph = self.prepared[one.preparation]
+            plan = preview(one, graph)
         edges = graph.edge_set
         if edges not in self.ledgers:  # all cells of this worker that have the graph share it
             self.ledgers[edges] = RemoteLedger(send_request, task.ledger_index)
@@ -373,7 +410,7 @@ class CellWorker:
             account = RunAccount(cast(DataSetLedger, self.ledgers[edges]), *self.account)
         self.run_one(
             cell,
-            preview(one, graph),
+            plan,
             graph,
             lambda *progress: send_request(WorkerProgress(*progress)),
             account,
@@ -416,7 +453,7 @@ def sweep(
     (``result.total``), not the largest of them.
 
     Args:
-        methods: Names of ``gv.METHODS``.
+        methods: Names of ``gv.METHODS``, or ``["links"]``, compared by its ROC-AUC of held-out edges.
         graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
         epsilon: The budgets; a single number is a budget.
         settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.

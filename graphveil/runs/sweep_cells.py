@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from graphveil._util import checks
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError
+from graphveil.links import LINKS, RECOMMENDER
 from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.parameters import check_parameters, method_class
+from graphveil.runs.link_run import LinkExperiment
+from graphveil.runs.parameters import check_parameters, model_class
 from graphveil.runs.run import BASELINE_METHOD
 from graphveil.runs.source import PublicFlags, Source
 
@@ -51,7 +54,7 @@ class SweepCell:
     """
 
     number: int
-    experiment: Experiment
+    experiment: Experiment | LinkExperiment
     epsilon: float | None
     settings: Mapping[str, Any]
     include_nonprivate: bool = False
@@ -110,6 +113,7 @@ class Sweep:
         include_nonprivate: Whether to add non-private references: each method under unit ``none``, if
             it supports that.
         public: Under ``edge-subset``: the public edges, and the nodes that may have private ones.
+        items: For recommenders: table of all items.
 
     Raises:
         ConfigError: An unknown method, an empty or repeated choice, a setting that no method has, too many
@@ -131,6 +135,7 @@ class Sweep:
     seed: int = 0
     include_nonprivate: bool = False
     public: PublicFlags = field(default_factory=PublicFlags)
+    items: Path | None = None
 
     def __post_init__(self) -> None:
         """Check the whole grid by building every cell once."""
@@ -141,8 +146,9 @@ class Sweep:
                 "a sweep compares accuracies, which numbers do not have; train with task='regression' once "
                 "for each budget"
             )
+        self._check_link_methods()
         for method in self.methods:  # before any value is compared, which arrays cannot be
-            cls = method_class(method)
+            cls = model_class(method)
             check_parameters(cls, self.parameters)
             for key, values in self.settings.items():
                 for value in values if _has(method, key) else ():
@@ -158,6 +164,29 @@ class Sweep:
                     f"no method of this sweep ({', '.join(self.methods)}) has a setting {key!r}"
                 )
         checks.within(1, MAX_CELLS, cells=len(self.cells))
+
+    def _check_link_methods(self) -> None:
+        """Raise an error if methods have no common metric, or options do not apply."""
+        if not {LINKS, RECOMMENDER} & {*self.methods}:
+            if self.items is not None:
+                raise ConfigError("items (--items) are for recommender, which is no method of this sweep")
+            return
+        if len(self.methods) > 1:
+            raise ConfigError(
+                f"{', '.join(self.methods)} have no common metric: links are compared by ROC-AUC, "
+                "recommenders by hit rate, and other methods by accuracy. Make a sweep for each"
+            )
+        unused = {"recipe": self.recipe, "include_nonprivate": self.include_nonprivate, **self.public.given}
+        for name, value in unused.items():
+            if value:
+                raise ConfigError(f"method {self.methods[0]} does not use {name}; leave it out")
+        metrics = {"held_out": 0.1} if self.methods == (LINKS,) else {"private_metrics": False}
+        for name, default in metrics.items():
+            if not all(self.settings.get(name, (self.parameters.get(name, default),))):
+                raise ConfigError(
+                    f"a sweep of {self.methods[0]} compares its released metric, which needs {name}; set "
+                    f"{name}={'0.1' if name == 'held_out' else 'True (--private-metrics)'}"
+                )
 
     @cached_property
     def cells(self) -> tuple[SweepCell, ...]:
@@ -203,7 +232,16 @@ class Sweep:
         unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
         return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
 
-    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
+    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment | LinkExperiment:
+        if method in (LINKS, RECOMMENDER):
+            return LinkExperiment(
+                method=method,
+                source=self.source,
+                items=self.items,
+                parameters=parameters,
+                seed=self.seed,
+                runs=self.runs,
+            )
         public = PublicFlags() if parameters.get("unit") == NoUnit.name else self.public
         return Experiment(
             method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False, public=public
@@ -221,6 +259,7 @@ class Sweep:
             "seed": self.seed,
             "include_nonprivate": self.include_nonprivate,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **({} if self.items is None else {"data.items": str(self.items)}),
             **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
             **{f"set.{name}": value for name, value in plain_parameters(dict(self.parameters)).items()},
@@ -236,7 +275,7 @@ def _combinations(method: str, settings: Mapping[str, tuple[Any, ...]]) -> list[
 def _has(method: str, key: str) -> bool:
     from graphveil.estimators.saved import parameter_types
 
-    return key in parameter_types(method_class(method))
+    return key in parameter_types(model_class(method))
 
 
 def _check_choices(name: str, values: Sequence[object]) -> None:

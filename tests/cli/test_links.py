@@ -120,7 +120,6 @@ def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) ->
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((*LINKS, "--runs", "3"), "--runs"),
         ((*LINKS, "--mode", "paper"), "--mode"),
         ((*LINKS, "--items", "games.csv"), "no items"),
         ((*LINKS, "--set", "held=0.1"), "held_out"),
@@ -153,6 +152,75 @@ def test_an_audit_certifies_most_of_the_claim_and_no_more(folder: Path, invoke: 
     found = json.loads(audited.out)
     assert 0.7 * found["claimed"] < found["canaries"]["epsilon_at_least"] <= found["claimed"]
     assert not found["faults"]
+
+
+def test_several_runs_are_charged_together_and_have_a_mean(folder: Path, invoke: Invoke) -> None:
+    trained = invoke("train", *LINKS, "--runs", "3", "--out", "run", "--json")
+    assert trained.code == 0, trained.err
+    metrics = json.loads(trained.out)
+    values = metrics["metric_values"]["roc_auc"]
+    assert metrics["runs"] == metrics["ledger"]["releases"] == len(values) == 3
+    assert metrics["private_metrics"]["roc_auc"]["value"] == values[0]
+    assert metrics["guarantee"]["epsilon"] <= 2 < metrics["guarantee_all_runs"]["epsilon"] < 6
+    assert "mean of 3 runs" in trained.err and "all runs" in trained.err
+    again = invoke("train", *LINKS, "--runs", "3", "--out", "run", "--resume", "--json")
+    assert json.loads(again.out) == metrics
+
+
+def with_budgets(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return flags with two budgets."""
+    place = flags.index("--epsilon") + 1
+    return (*flags[:place], "1,2", *flags[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("flags", "metric"), [(LINKS, "roc_auc"), ((*GAMES, "--private-metrics"), "hit_rate_at_10")]
+)
+def test_a_sweep_compares_the_released_metric(
+    folder: Path, invoke: Invoke, flags: tuple[str, ...], metric: str
+) -> None:
+    words = ("sweep", *with_budgets(flags), "--runs", "2", "--out", "grid")
+    planned = invoke(*words, "--dry-run")
+    assert planned.code == 0 and not (folder / "grid").exists(), planned.err
+    swept = invoke(*words, "--json")
+    assert swept.code == 0, swept.err
+    found = json.loads(swept.out)
+    assert len(found["cells"]) == 2 and found["total"]["releases"] == 4
+    head, *lines = rows(folder / "grid/sweep.csv")
+    table = [dict(zip(head, line, strict=True)) for line in lines]
+    assert [line["epsilon"] for line in table] == ["1.0", "2.0"] and table[0]["accuracy"] == ""
+    for line, cell in zip(table, found["cells"], strict=True):
+        values = cell["metric_values"][metric]
+        assert line["metric"] == metric and len(values) == 2
+        assert float(line["metric_value"]) == pytest.approx(np.mean(values), abs=1e-6)
+    assert "held-out" in (folder / "grid/curve.svg").read_text()
+    assert json.loads(invoke(*words, "--resume", "--json").out) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("links,gap", *LINKS[1:]), "no common metric"),
+        ((*LINKS, "--set", "held_out=0,0.1"), "needs held_out"),
+        (GAMES, "--private-metrics"),
+        ((*LINKS, "--items", "games.csv"), "no items"),
+        ((*LINKS, "--include-nonprivate"), "include_nonprivate"),
+        ((*GAMES, "--private-metrics", "--jobs", "2", "--set", "max_items=5,6"), "jobs"),
+    ],
+)
+def test_sweeps_that_cannot_be_compared_are_rejected(
+    folder: Path, invoke: Invoke, arguments: tuple[str, ...], expected: str
+) -> None:
+    rejected = invoke("sweep", *arguments, "--out", "grid")
+    assert rejected.code == 2 and expected in rejected.err, rejected.err
+    assert not (folder / "grid").exists()
+
+
+def test_workers_of_a_sweep_have_the_same_results(folder: Path, invoke: Invoke) -> None:
+    seeded = (*LINKS, "--unsafe-noise-seed", "1", "--set", "dim=2,3")
+    one, two = (invoke("sweep", *seeded, "--jobs", jobs, "--out", f"grid{jobs}") for jobs in ("1", "2"))
+    assert one.code == two.code == 0, one.err + two.err
+    assert rows(folder / "grid1/sweep.csv") == rows(folder / "grid2/sweep.csv")
 
 
 def test_runs_of_links_are_attacked_and_those_of_recommendations_are_not(
