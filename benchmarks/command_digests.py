@@ -139,9 +139,9 @@ COMMANDS: dict[str, str] = {
     "reproduce list": "reproduce list",
 }
 FAILS = {
-    "refused unit": f"train gap {TINY} --unit undirected-edge --epsilon -1",
-    "refused budget": f"train gap {TINY} --unit undirected-edge --epsilon 100 --ledger LEDGER --out over",
-    "refused file": "check --nodes missing.parquet --edges edges.parquet",
+    "rejected unit": f"train gap {TINY} --unit undirected-edge --epsilon -1",
+    "rejected budget": f"train gap {TINY} --unit undirected-edge --epsilon 100 --ledger LEDGER --out over",
+    "rejected file": "check --nodes missing.parquet --edges edges.parquet",
 }
 FOLDERS = (
     *("classcode", "gap", "mlp", "owner", "gapowner", "lpgnn", "gcn", "tables", "paper"),

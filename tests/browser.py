@@ -24,7 +24,7 @@ axe.run({resultTypes: ["violations"]}).then(
   found => done([found.passes.length, found.violations.map(said)]),
   failed => done([0, [`critical ${failed}`]])
 );"""
-# A page says what a test asks by top.postMessage(text, "*"); it becomes the title of the window around it.
+# A page sends what a test reads by top.postMessage(text, "*"); it becomes the title of the window around it.
 FRAME = """<meta name="color-scheme" content="light dark"><title>nothing</title>
 <script>addEventListener("message", said => {{ document.title = said.data }})</script>
 <body style="margin:0"><iframe src="{address}" style="border:0;width:{width}px;height:900px"></iframe>"""
@@ -80,7 +80,7 @@ class Window:
         return [words for words in broken if words.startswith(("serious", "critical"))]
 
     def errors(self) -> list[str]:
-        """Return what the console calls severe since it was last asked."""
+        """Return what the console calls severe since the last call."""
         stated = _called("POST", f"{self.address}/se/log", type="browser")
         return [entry["message"] for entry in stated if entry["level"] == "SEVERE"]
 

@@ -1,4 +1,4 @@
-"""Files that a resumed run goes on from: to the last bit, or refused."""
+"""Files that a resumed run goes on from: to the last bit, or rejected."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ from graphveil.artifacts.schemas import (
     ScalingSchema,
     plain_parameters,
     read_schema,
-    refusing,
+    rejecting,
     write_schema,
 )
 from graphveil.artifacts.snapshot import ReleaseRow, Snapshot
@@ -207,7 +207,7 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
         ArtifactError: If it is damaged, or its figures do not follow from its events.
     """
     file = read_schema(path, PrivacyFile)
-    with refusing(path):
+    with rejecting(path):
         guarantee = guarantee_from_plain(file.record.model_dump())
         agree = _agree(guarantee.as_dict(), file.guarantee)
     if not agree:
@@ -264,7 +264,7 @@ def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None)
     places = {name: per_node if name in names else release for name in (PREDICTIONS, AGGREGATES)}
     predictions, aggregates = places[PREDICTIONS], places[AGGREGATES]
     if predictions is not None:
-        with refusing(predictions / PREDICTIONS):
+        with rejecting(predictions / PREDICTIONS):
             proba, ids = read_predictions(predictions / PREDICTIONS, tuple(file.class_names))
         found |= {"proba": proba, "ids": ids}
     if aggregates is not None:
@@ -311,7 +311,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    with refusing(path):
+    with rejecting(path):
         return load_file(path)
 
 

@@ -181,7 +181,7 @@ def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
     """Read and validate a model; errors name the field, never its value."""
     if path.stat().st_size > _MAX_BYTES:
         raise ArtifactError(f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, which no such file is")
-    with refusing(path):
+    with rejecting(path):
         try:
             return kind.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -191,7 +191,7 @@ def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
+def rejecting(path: Path) -> Iterator[None]:
     """Convert any error of a parser on a damaged or malicious file into one typed error."""
     try:
         yield

@@ -37,7 +37,7 @@ def check(
 
     Id and end columns that are not named are guessed, and the guess is printed.
     """
-    from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
+    from graphveil.data.tables.encoding import ERROR, Encoding, EncodingOptions
     from graphveil.data.tables.files import FileSource
     from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables, listed_ids
 
@@ -48,8 +48,8 @@ def check(
         columns.features,
         columns.drop or (),
         columns.categories or (),
-        columns.missing or REFUSE,
-        columns.unknown_ids or REFUSE,
+        columns.missing or ERROR,
+        columns.unknown_ids or ERROR,
         columns.null_values,
         columns.delimiter,
         columns.decimal,

@@ -253,7 +253,7 @@ def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=True)
-    refusal = _warn_if_rejected(screen, loaded_protocol)
+    rejection = _warn_if_rejected(screen, loaded_protocol)
     features, label = loaded_protocol.kept
     screen.emit_json(
         _json_result(loaded_protocol, protocol, loaded_protocol.formal_statement())
@@ -263,7 +263,7 @@ def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
             "largest_share": largest_share(loaded_protocol),
             "kept": {"features": float(features.max(initial=0)), "label": label},
             "max_eps": MAX_EPS,
-            "answered": not refusal,
+            "answered": not rejection,
         }
     )
 
@@ -394,10 +394,10 @@ def print_received(screen: Screen, received: "CheckedReports", where: str) -> No
     """Print how many LDP reports were accepted, the rejected rows, and the location of the nodes."""
     from graphveil.privacy.statements import counted
 
-    for row, reason in list(received.refused.items())[:_MAX_SHOWN_REJECTIONS]:
+    for row, reason in list(received.rejected.items())[:_MAX_SHOWN_REJECTIONS]:
         screen.note(f"Rejected row {row}: {reason}")
-    refused, silent = len(received.refused), received.collector.nodes - received.accepted
-    screen.print_line(f"{counted(received.accepted, 'LDP report')} accepted, {refused:,} rejected. {where}")
+    rejected, silent = len(received.rejected), received.collector.nodes - received.accepted
+    screen.print_line(f"{counted(received.accepted, 'LDP report')} accepted, {rejected:,} rejected. {where}")
     if silent:
         screen.print_line(
             f"{counted(silent, 'node')} without an LDP report: features in the middle of their ranges, no "
@@ -434,8 +434,8 @@ def report_counts(received: "CheckedReports") -> dict[str, Any]:
     return {
         "nodes": received.collector.nodes,
         "accepted": received.accepted,
-        "refused": len(received.refused),
-        "refused_rows": list(received.refused),
+        "rejected": len(received.rejected),
+        "rejected_rows": list(received.rejected),
     }
 
 

@@ -195,9 +195,9 @@ def _to_command_error(error: Exception) -> CommandError:
         return error
     kind = type(error).__name__
     if isinstance(error, TableError):
-        refused = CommandError(MISUSE, error.words, GraphError.__name__)
-        refused.tables = error
-        return refused
+        rejected = CommandError(MISUSE, error.words, GraphError.__name__)
+        rejected.tables = error
+        return rejected
     if isinstance(error, _USAGE_ERRORS):
         return CommandError(MISUSE, str(error), kind)
     if isinstance(error, GraphveilError):

@@ -195,7 +195,7 @@ Missing = Annotated[
     _column(
         _COLUMNS,
         "--missing",
-        "Imputation of missing features: refuse (default, stops with an error), indicator (0 and an "
+        "Imputation of missing features: error (default), indicator (0 and an "
         "indicator column), constant=V, or median (not for node-level units).",
         "RULE",
     ),
@@ -225,7 +225,7 @@ UnknownIds = Annotated[
     _column(
         _COLUMNS,
         "--unknown-ids",
-        "Handling of edges with an id that is not in the node table: refuse (default, stops with an error), "
+        "Handling of edges with an id that is not in the node table: error (default), "
         "drop the edge, or add the node (requires --unit none or --node-ids; not for `prepare`).",
         "RULE",
     ),

@@ -41,7 +41,7 @@ def prepare(
 ) -> None:
     """Write a graph's sorted edges to disk, for graphs larger than memory."""
     from graphveil.data import prepare as prepared
-    from graphveil.data.tables.encoding import REFUSE
+    from graphveil.data.tables.encoding import ERROR
     from graphveil.privacy.statements import counted
 
     id, source, target = columns.id, columns.source, columns.target
@@ -69,8 +69,8 @@ def prepare(
         features=columns.features,
         drop=columns.drop or (),
         categories=columns.categories or (),
-        missing=columns.missing or REFUSE,
-        unknown_ids=columns.unknown_ids or REFUSE,
+        missing=columns.missing or ERROR,
+        unknown_ids=columns.unknown_ids or ERROR,
         null_values=columns.null_values,
         delimiter=columns.delimiter,
         decimal=columns.decimal,

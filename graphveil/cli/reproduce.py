@@ -191,7 +191,7 @@ def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Scr
         screen.print_line("")
         screen.print_line(block.title, style="bold")
         screen.table(block.head, block.rows, right=range(block.words, len(block.head)))
-    for why, lines in results.refusals.items():
+    for why, lines in results.rejections.items():
         screen.print_line("")
         screen.print_paragraph(f"Not supported: {', '.join(lines)}. {why}")
     screen.print_line("")

@@ -55,7 +55,7 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
     return fields
 
 
-def refuse_unlabeled() -> NoReturn:
+def reject_unlabeled() -> NoReturn:
     """Raise an error that names the missing label argument."""
     raise GraphError(
         "name the label column with label= (--label); a graph to predict only needs classes= instead"

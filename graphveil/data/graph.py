@@ -31,13 +31,13 @@ from graphveil.data.conversion import (
     load_pyg,
     named_labels,
     networkx_tables,
-    refuse_unlabeled,
+    reject_unlabeled,
 )
 from graphveil.data.features import Features
 from graphveil.data.node_pairs import PublicPart
 from graphveil.data.tables.encoding import (
     CONSTANT_FEATURE,
-    REFUSE,
+    ERROR,
     Categories,
     Encoding,
     EncodingOptions,
@@ -501,8 +501,8 @@ class Graph:
         features: Named | None = None,
         drop: Named = (),
         categories: Categories = (),
-        missing: str = REFUSE,
-        unknown_ids: str = REFUSE,
+        missing: str = ERROR,
+        unknown_ids: str = ERROR,
         null_values: Named | None = None,
         encoding: Encoding | None = None,
         classes: Sequence[str] | None = None,
@@ -538,7 +538,7 @@ class Graph:
         Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
         """
         if label is None and classes is None:
-            refuse_unlabeled()
+            reject_unlabeled()
         roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight, task=task)
         roles.check(classes)
         for named, value, kind in (("directed", directed, bool), ("name", name, str)):

@@ -14,11 +14,11 @@ import torch
 from graphveil._util.files import as_path
 from graphveil.data import tables
 from graphveil.data.adjacency import Adjacency, EdgeSet
-from graphveil.data.conversion import fields_from_tables, refuse_unlabeled
+from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.edges import id_difference_hint
-from graphveil.data.tables.encoding import REFUSE, Categories, Encoding, EncodingOptions, Named
+from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.data.tables.inspect_tables import (
@@ -47,8 +47,8 @@ def read_graph(
     features: Named | None = None,
     drop: Named = (),
     categories: Categories = (),
-    missing: str = REFUSE,
-    unknown_ids: str = REFUSE,
+    missing: str = ERROR,
+    unknown_ids: str = ERROR,
     null_values: Named | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -83,9 +83,9 @@ def read_graph(
         categories: Columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
             ``"country=hash:32"`` hashed into so many buckets, or ``"plan"`` with the values that occur, which
             units that protect node records reject. Also a mapping of names to lists, numbers or None.
-        missing: ``"refuse"``; ``"indicator"``, 0 and an additional 0/1 column for each such column;
+        missing: ``"error"``; ``"indicator"``, 0 and an additional 0/1 column for each such column;
             ``"constant=V"``; or ``"median"`` of the table, which units that protect node records reject.
-        unknown_ids: Treatment of edges to ids that no node has: ``"refuse"`` or ``"drop"`` them, or ``"add"``
+        unknown_ids: Treatment of edges to ids that no node has: ``"error"`` or ``"drop"`` them, or ``"add"``
             the nodes that they name. The last is for unit ``none`` only: one secret edge would publish a
             node.
         null_values: Words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
@@ -126,7 +126,7 @@ def read_graph(
     (('blue', 'red'), tensor([ 1,  0, -1]))
     """
     if label is None and classes is None:
-        refuse_unlabeled()
+        reject_unlabeled()
     node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
     roles = Roles(
         id=id,

@@ -15,7 +15,7 @@ from graphveil.data.adjacency import MAX_NODES, EdgeSet
 from graphveil.data.graph import Graph
 from graphveil.errors import GraphError
 
-Unknown = Literal["refuse", "drop"]
+Unknown = Literal["error", "drop"]
 Lists = sparse.csr_array  # one row per user, one column per item
 USERS_OCCUR = "the users are those that occur in the table, and are treated as public"
 
@@ -65,7 +65,7 @@ class Interactions:
         *,
         item_ids: object,
         user_ids: object = None,
-        unknown_ids: Unknown = "refuse",
+        unknown_ids: Unknown = "error",
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
         """Build a table from two columns of equal length: a user, and an item on the user's list.
@@ -78,7 +78,7 @@ class Interactions:
                 is on one list only.
             user_ids: Public list of all users, including users without items. By default the users that
                 occur, sorted, and every guarantee notes that they are treated as public.
-            unknown_ids: ``"refuse"`` raises an error if an id is in neither list, ``"drop"`` drops its rows.
+            unknown_ids: ``"error"`` raises an error if an id is in neither list, ``"drop"`` drops its rows.
             edge_set: Identity of the table for its budget; a new one by default.
 
         Returns:
@@ -105,7 +105,7 @@ class Interactions:
             )
         rows, columns = positions(people, sources, "users"), positions(catalog, targets, "items")
         known = (rows >= 0) & (columns >= 0)
-        if unknown_ids == "refuse" and not known.all():
+        if unknown_ids == "error" and not known.all():
             raise GraphError(
                 "users or items has an id that is not in user_ids or item_ids; add it to the public list, "
                 "or use unknown_ids='drop'"

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from graphveil._util import checks
 from graphveil.data import tables
-from graphveil.data.conversion import fields_from_tables, refuse_unlabeled
+from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.edge_sorting import SHIFT, EdgeTables, Keys, found_files, full_disk
 from graphveil.data.graph import Graph
 from graphveil.data.stored_graph import (
@@ -41,7 +41,7 @@ from graphveil.data.stored_graph import (
     read_manifest,
     write_arrays,
 )
-from graphveil.data.tables.encoding import DROP, REFUSE, Categories, EncodingOptions, Named
+from graphveil.data.tables.encoding import DROP, ERROR, Categories, EncodingOptions, Named
 from graphveil.data.tables.files import FileSource, FrameSource
 from graphveil.data.tables.inspect_tables import Roles, inspect_tables
 from graphveil.errors import ConfigError, GraphError
@@ -75,8 +75,8 @@ def prepare(
     features: Named | None = None,
     drop: Named = (),
     categories: Categories = (),
-    missing: str = REFUSE,
-    unknown_ids: str = REFUSE,
+    missing: str = ERROR,
+    unknown_ids: str = ERROR,
     null_values: Named | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -97,7 +97,7 @@ def prepare(
         out: Output folder, readable by its owner only.
         id, source, target, directed, label, split, classes: As for ``read_graph``.
         features, drop, categories, missing, null_values, delimiter, decimal: As for ``read_graph``.
-        unknown_ids: Treatment of edges to ids that no node has: ``"refuse"`` or ``"drop"``.
+        unknown_ids: Treatment of edges to ids that no node has: ``"error"`` or ``"drop"``.
         memory: Memory limit of the sort, such as ``"1GB"``; the rest is temporarily stored in the folder.
         block_rows: Number of rows per block; does not affect results.
 
@@ -121,17 +121,17 @@ def prepare(
     2
     """
     checks.integer_at_least(1, block_rows=block_rows)
-    checks.one_of((REFUSE, DROP), unknown_ids=unknown_ids)
+    checks.one_of((ERROR, DROP), unknown_ids=unknown_ids)
     if not re.fullmatch(r"0*[1-9][0-9]*(\.[0-9]+)? *[KMGT]i?B", memory, re.IGNORECASE):
         raise ConfigError(f"memory={memory!r} (--memory) must be a size such as '500MB' or '4GB'")
     if not os.fspath(out):  # a path would take it for the folder where the process is
         raise ConfigError("out='' (--out) names no folder; name one that is new")
     if label is None and classes is None:
-        refuse_unlabeled()
+        reject_unlabeled()
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
     choices = EncodingOptions.from_arguments(
-        features, drop, categories, missing, REFUSE, null_values, delimiter, decimal
+        features, drop, categories, missing, ERROR, null_values, delimiter, decimal
     )
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:

@@ -77,7 +77,7 @@ class TrainingConfig:
         checks.within(0, 0.99, dropout=given.dropout)
         checks.one_of(("last", "private"), selection=given.selection)
         if privacy_config.on_records:
-            _refuse_for_records(given, privacy_config)
+            _reject_for_records(given, privacy_config)
         elif given.selection != "last":
             raise ConfigError(
                 f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} "
@@ -136,7 +136,7 @@ def check_selection(given: NetworkKeywords, task: Task) -> None:
         )
 
 
-def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
+def _reject_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
     """Reject what mixes records, or reads validation records without a charge."""
     if given.batch_norm:
         raise ConfigError(

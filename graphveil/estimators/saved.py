@@ -19,7 +19,7 @@ from graphveil.artifacts.release_folder import (
     find_release,
     read_release,
 )
-from graphveil.artifacts.schemas import INFINITE, MAX_INTEGER, first_complaint, refusing
+from graphveil.artifacts.schemas import INFINITE, MAX_INTEGER, first_complaint, rejecting
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.estimators import METHODS
@@ -77,7 +77,7 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
         features=snapshot.features,
         train_records=snapshot.train_records,
     )
-    with refusing(weights), _AllocationLimit(sum(tensor.numel() for tensor in state.values())):
+    with rejecting(weights), _AllocationLimit(sum(tensor.numel() for tensor in state.values())):
         trained = method.restore(state, sizes, released)
     return FittedModel(
         method=method,

@@ -191,7 +191,7 @@ any sum: nothing is left to protect in sums of reports
     )
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Refuse: edges are public under this unit."""
+        """Raise: edges are public under this unit."""
         raise UnitError(
             "unit 'local-attributes' protects what each node reports about itself, before any sum: nothing "
             "is left to protect in sums of reports"

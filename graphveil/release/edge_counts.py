@@ -25,7 +25,7 @@ from graphveil.release.query import (
     QueryData,
     check_noise,
     outside,
-    refuse_edges_stored_twice,
+    reject_edges_stored_twice,
     require_edge_unit,
 )
 from graphveil.release.sites import forms_private_sum
@@ -96,7 +96,7 @@ class EdgeCountQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject undirected edges that are stored as directed edges: each would move two cells."""
-        refuse_edges_stored_twice(unit, directed=directed)
+        reject_edges_stored_twice(unit, directed=directed)
 
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
         """Check the labels of labeled groups."""

@@ -26,7 +26,7 @@ from graphveil.release.query import (
     QueryData,
     check_noise,
     check_rows,
-    refuse_edges_stored_twice,
+    reject_edges_stored_twice,
     require_edge_unit,
 )
 from graphveil.release.row_sums import FLOAT32_EXACT, Sums, exact_sum
@@ -115,7 +115,7 @@ class EdgeProductQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject edges that are stored otherwise than the query sums them."""
-        refuse_edges_stored_twice(unit, directed=directed)
+        reject_edges_stored_twice(unit, directed=directed)
         check_symmetry(unit, symmetric=not directed)
 
     def prepare(self, data: EdgeProductData, public: PublicInputs) -> PreparedData:

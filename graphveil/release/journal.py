@@ -218,9 +218,9 @@ class FolderJournal(Journal):
 _FIELDS = {"release_id", "nonce", "reproducible", "closed", "plan", "descriptors", "fingerprints"}
 _TABLES = {"descriptors", "fingerprints"}
 _RESUMED = (
-    "a resumed release would draw the same noise for different data or parameters, and refuses: resume with "
-    "the configuration and files of the first run, or start a new run in a new folder (the abandoned release "
-    "stays charged)"
+    "a resumed release would draw the same noise for different data or parameters, and is rejected: resume "
+    "with the configuration and files of the first run, or start a new run in a new folder (the abandoned "
+    "release stays charged)"
 )
 _FINISHED = (
     "this folder holds a finished release of other data or parameters, whose answers are not about these: "

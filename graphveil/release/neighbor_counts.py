@@ -29,7 +29,7 @@ from graphveil.release.query import (
     QueryDescription,
     are_numbers,
     outside,
-    refuse_edges_stored_twice,
+    reject_edges_stored_twice,
     require_edge_unit,
 )
 from graphveil.release.sites import forms_private_sum
@@ -129,7 +129,7 @@ class NeighborCountQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject undirected edges that are stored as directed edges: each would move two counts."""
-        refuse_edges_stored_twice(unit, directed=directed)
+        reject_edges_stored_twice(unit, directed=directed)
 
     def describe(self) -> QueryDescription:
         """Return the public description of the query."""

@@ -26,7 +26,7 @@ from graphveil.release.query import (
     Query,
     QueryData,
     check_noise,
-    refuse_edges_stored_twice,
+    reject_edges_stored_twice,
     require_edge_unit,
 )
 from graphveil.release.sites import forms_private_sum
@@ -164,7 +164,7 @@ class _PairQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject edges that are stored otherwise than the query reads them."""
-        refuse_edges_stored_twice(unit, directed=directed)
+        reject_edges_stored_twice(unit, directed=directed)
         check_symmetry(unit, symmetric=not directed)
 
     @property

@@ -231,7 +231,7 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     checks.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
 
 
-def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
+def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
     """Reject undirected edges that are stored as directed edges, where each of the two would be counted.
 
     Raises:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from graphveil._util import checks
-from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
+from graphveil.data.tables.encoding import ERROR, Encoding, EncodingOptions
 from graphveil.data.tables.files import COMMAS, CsvFormat
 from graphveil.data.tables.labels import REGRESSION, TASKS, Task
 from graphveil.errors import ConfigError, UnitError
@@ -105,8 +105,8 @@ class Source:
             self.features,
             self.drop or (),
             self.categories or (),
-            self.missing or REFUSE,
-            self.unknown_ids or REFUSE,
+            self.missing or ERROR,
+            self.unknown_ids or ERROR,
             self.null_values,
             self.delimiter,
             self.decimal,

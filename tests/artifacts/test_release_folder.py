@@ -1,4 +1,4 @@
-"""Saved models: what comes back is what was saved, and a hostile folder is refused."""
+"""Saved models: what comes back is what was saved, and a hostile folder is rejected."""
 
 import json
 import math
@@ -253,18 +253,18 @@ def test_ids_are_held_once_however_often_they_stand_in_the_file(copy: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("ids", "codec", "refusal"),
+    ("ids", "codec", "rejection"),
     [("x" * 1001, "snappy", "1,000 bytes"), ("x", "zstd", "packed"), (None, "snappy", "node id")],
 )
 def test_predictions_cannot_grow_beyond_their_file(
-    copy: Path, ids: str | None, codec: str, refusal: str
+    copy: Path, ids: str | None, codec: str, rejection: str
 ) -> None:
     path = copy / "predictions.parquet"
     table = pq.read_table(path)
     pq.write_table(
         table.set_column(0, "node", pa.array([ids] * len(table), pa.string())), path, compression=codec
     )
-    with pytest.raises(ArtifactError, match=refusal):
+    with pytest.raises(ArtifactError, match=rejection):
         load_model(copy)
 
 

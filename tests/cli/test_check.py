@@ -36,13 +36,13 @@ def small(tmp_path: Path) -> list[str]:
 
 
 def test_all_errors_are_listed_and_the_suggested_command_works(invoke: Invoke, small: list[str]) -> None:
-    refused = invoke("train gap", *small, *COLUMNS, *PRIVATE, *QUICK, "--out", "run", "--json")
-    assert refused.code == 2 and not Path("run").exists()
-    error = refused.json["error"]
+    rejected = invoke("train gap", *small, *COLUMNS, *PRIVATE, *QUICK, "--out", "run", "--json")
+    assert rejected.code == 2 and not Path("run").exists()
+    error = rejected.json["error"]
     assert len(error["problems"]) == 7 and error["kind"] == "GraphError"
     for name in ("joined", "age", "balance", "country", "plan", "note", "to_id"):
         assert any(f"column {name!r}" in words for words in error["problems"])
-    assert refused.err.count("\n") == 9 and f"Suggested command: {error['command']}" in refused.err
+    assert rejected.err.count("\n") == 9 and f"Suggested command: {error['command']}" in rejected.err
     passed = invoke(*shlex.split(error["command"])[1:])
     assert passed.code == 0 and passed.json["features"] == 2 * 4 + 12 + 3
     plan = passed.err
@@ -130,11 +130,11 @@ def test_a_csv_with_another_separator_is_reported_as_such(
         "train": ["train", "gap", *files.flags[4:], *PRIVATE],
         "prepare": ["prepare", *files.flags[4:], "--out", "g"],
     }
-    refused = invoke(*words[command], *given)
-    assert refused.code in (1, 2)  # of `check`, something would be refused, or it cannot guess
+    rejected = invoke(*words[command], *given)
+    assert rejected.code in (1, 2)  # of `check`, something would be rejected, or it cannot guess
     assert not recorded()
-    assert table in refused.out + refused.err
-    assert "a CSV is read with commas between its columns" in refused.out + refused.err
+    assert table in rejected.out + rejected.err
+    assert "a CSV is read with commas between its columns" in rejected.out + rejected.err
 
 
 def test_check_states_why_columns_cannot_be_guessed(invoke: Invoke, files: Files) -> None:
@@ -206,8 +206,8 @@ def test_predict_reads_tables_with_the_encoding_of_training(
     folder = tmp_path / "other"
     nodes, edges = company().write(folder, parquet=True, seed=1, customers=200, transfers=500)
     another = ["--nodes", str(nodes), "--edges", str(edges)]
-    refused = invoke("predict run", *another)
-    assert refused.code == 2 and "to_id" in refused.err
+    rejected = invoke("predict run", *another)
+    assert rejected.code == 2 and "to_id" in rejected.err
     answer: Answer = invoke("predict run", *another, "--unknown-ids", "drop", "--json")
     assert answer.code == 0 and answer.json["nodes"] == 200
 
@@ -240,4 +240,4 @@ def test_a_table_without_features_gets_a_constant_one(invoke: Invoke, tmp_path: 
     again = invoke("check", *tables, "--label", "team", "--drop", "when", "--json")
     assert again.code == 0 and "constant feature" in again.json["notes"][0]
     named = invoke("check", *tables, "--label", "team", "--features", "when", "--json")
-    assert named.code == 1 and named.json["command"] is None  # features were asked for
+    assert named.code == 1 and named.json["command"] is None  # features were required

@@ -61,7 +61,7 @@ def test_decoded_reports_are_a_node_table_to_train_on(invoke: Invoke, files: Fil
     assert head == ["user", "message"]
     reports = {row[0]: decode(protocol, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
     record = invoke(*DECODE, "--label", "team", "--json").json
-    assert (record["accepted"], record["refused"], record["nodes"]) == (NODES, 0, NODES)
+    assert (record["accepted"], record["rejected"], record["nodes"]) == (NODES, 0, NODES)
     head, *rows = read(Path("nodes.csv"))
     assert head == ["user", "age", "height", "team"]
     assert [row[0] for row in rows] == sorted(row[0] for row in read(files.nodes)[1:])
@@ -262,10 +262,10 @@ def test_a_protocol_over_the_limit_needs_consent(invoke: Invoke, randomize: Rand
     greedy = "--eps-x 100000 --columns age,height --mechanism feature-rr --set k=256 --eps-y 1000"
     made = invoke(f"collect protocol {greedy} --classes t0,t1,t2 --out s.json")
     assert "Clients reject this protocol by default" in made.out
-    refused = randomize()
-    rejected(refused, "needs epsilon 101000 of a record, and this client reports up to 8: nothing was sent")
-    assert "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1" in refused.out
-    assert "the label" in refused.out and not Path("m.csv").exists()
+    failed = randomize()
+    rejected(failed, "needs epsilon 101000 of a record, and this client reports up to 8: nothing was sent")
+    assert "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1" in failed.out
+    assert "the label" in failed.out and not Path("m.csv").exists()
     shown = invoke("collect show s.json --json").json
     assert (shown["answered"], shown["guarantee"]["not_protected"]) == (False, ["features", "label"])
     assert randomize(*RECORDS, "--max-eps", 101000).code == 0
@@ -273,12 +273,12 @@ def test_a_protocol_over_the_limit_needs_consent(invoke: Invoke, randomize: Rand
 
 
 def test_texts_of_a_protocol_are_escaped(invoke: Invoke) -> None:
-    wicked = "\x1b[2J[bold]all is well\nNothing is asked"
+    wicked = "\x1b[2J[bold]all is well\nNothing is collected"
     label = LabelRR(epsilon=1.0, classes=2)
     protocol = CollectionProtocol(label=label, purpose=wicked, class_names=("\x9b1m", "b"))
     Path("s.json").write_text(protocol.to_json())
     shown = invoke("collect show s.json")
-    assert "\\x1b[2J[bold]all is well Nothing is asked" in shown.out
+    assert "\\x1b[2J[bold]all is well Nothing is collected" in shown.out
     assert not {"\x1b", "\x9b"} & set(shown.out + shown.err)
 
 
@@ -353,7 +353,7 @@ def test_an_invalid_report_is_rejected_by_its_row(invoke: Invoke, case: str) -> 
     answer = invoke(*DECODE, "--json")
     error = answer.json["error"]
     assert (answer.code, error["kind"]) == (2, "LDPReportError")
-    assert error["message"].startswith("LDP reports refused: 1, the first in row 5: ")
+    assert error["message"].startswith("LDP reports failed: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err and SECRET not in answer.err
     assert not Path("nodes.csv").exists()
@@ -367,8 +367,8 @@ def test_invalid_reports_can_be_skipped_and_are_counted(invoke: Invoke) -> None:
     write(Path("messages.csv"), rows)
     answer = invoke(*DECODE, "--skip-bad", "--json")
     record = answer.json
-    assert (record["nodes"], record["accepted"], record["refused"]) == (NODES - 1, NODES - 3, 3)
-    assert record["refused_rows"] == [5, 9, 11]
+    assert (record["nodes"], record["accepted"], record["rejected"]) == (NODES - 1, NODES - 3, 3)
+    assert record["rejected_rows"] == [5, 9, 11]
     assert "Rejected row 11: this node has answered; a second report would double" in answer.err
     assert "2 nodes without an LDP report" in answer.err
     assert SECRET not in answer.err
@@ -383,7 +383,7 @@ def test_invalid_reports_can_be_skipped_and_are_counted(invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([["user", "message"], ["u0", "x"], ["u1", ""]], "LDP reports refused: 2, the first in row 1"),
+        ([["user", "message"], ["u0", "x"], ["u1", ""]], "LDP reports failed: 2, the first in row 1"),
         ([["user", "message"]], "has no rows"),
         ([["user", "text"], ["u0", "x"]], "no column 'message'"),
         ([["user", "message"], ["", "x"]], "'user' has missing values"),
@@ -568,8 +568,8 @@ def test_a_report_is_charged_once_and_changed_records_again(
     assert invoke("ledger init people --unit local-attributes --epsilon 10 --delta 0").code == 0
     charged("one.json", "--ledger", "people")
     Path("m.csv").unlink()
-    refused = randomize(*RECORDS, "--ledger", "people", protocol="two.json")
-    rejected(refused, "costs epsilon 8, but 8 of epsilon 10 is already spent")
+    failed = randomize(*RECORDS, "--ledger", "people", protocol="two.json")
+    rejected(failed, "costs epsilon 8, but 8 of epsilon 10 is already spent")
     assert not Path("m.csv").exists()
 
 

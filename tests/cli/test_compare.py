@@ -63,7 +63,7 @@ def test_an_edge_table_between_the_same_nodes_is_compared(
     assert done.json["queries"][1]["released"] < done.json["queries"][1]["true"]
 
 
-REFUSED: dict[str, tuple[list[object], str]] = {
+INVALID: dict[str, tuple[list[object], str]] = {
     "one graph": (["EDGES"], "compare needs a true and a released graph"),
     "three": (["EDGES", "OUT", "--dataset", "cora"], "Got 2 in addition to it"),
     "no nodes": (["EDGES", "OUT"], "is an edge table. Add --nodes"),
@@ -73,9 +73,9 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_misuse_is_rejected(invoke: Invoke, files: Files, released: Path, case: str) -> None:
-    given, words = REFUSED[case]
+    given, words = INVALID[case]
     places = {"EDGES": files.edges, "NODES": files.nodes, "OUT": released}
     done = invoke("compare", *(places.get(str(word), word) for word in given))
     assert (done.code, done.out) == (2, "")

@@ -70,7 +70,7 @@ def test_two_runs_into_one_folder_are_rejected(
 
 
 def test_one_of_many_concurrent_writers_gets_the_folder(tmp_path: Path) -> None:
-    barrier, had, refused = threading.Barrier(8), [], []
+    barrier, had, rejected = threading.Barrier(8), [], []
 
     def writer(number: int) -> None:
         folder = RunFolder(tmp_path / "r")
@@ -80,14 +80,14 @@ def test_one_of_many_concurrent_writers_gets_the_folder(tmp_path: Path) -> None:
             with folder.locked({"seed": number}):
                 had.append(number)
         except ConfigError:
-            refused.append(number)
+            rejected.append(number)
 
     threads = [threading.Thread(target=writer, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(had), len(refused)) == (1, 7)
+    assert (len(had), len(rejected)) == (1, 7)
     RunFolder(tmp_path / "r").check({"seed": had[0]}, resume=True)
 
 
@@ -213,16 +213,16 @@ def test_closed_streams_do_not_pass_their_descriptors_to_files() -> None:
     assert subprocess.run(["sh", "-c", shell], check=False).returncode == 0
 
 
-# -- what the system refuses -------------------------------------------------------------------------------
+# -- errors of the operating system --------------------------------------------------------------------------
 
 
 def test_a_lack_of_file_descriptors_is_reported(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(Source, "load", refuse)
+    monkeypatch.setattr(Source, "load", fail)
     answer = invoke("train gap", *files.flags, *PRIVATE)
     one_line(answer, 1, "Too many open files. Close files, or allow more open files (ulimit -n).")
     assert "Unexpected" not in answer.err

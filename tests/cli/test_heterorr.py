@@ -96,7 +96,7 @@ def test_an_attribute_may_select_nodes_with_private_edges(invoke: Invoke, files:
     assert f"{members} of 60 nodes may have private ones" in done.err
 
 
-REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
+INVALID: dict[str, tuple[tuple[object, ...], str]] = {
     "no list": (HETERO, "needs the public list of nodes"),
     "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
     "no budget of features": (("heterorr", *UNIT, *ALL), "that of features is missing"),
@@ -113,9 +113,9 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_misuse_is_rejected_before_anything_is_spent(invoke: Invoke, files: Files, case: str) -> None:
-    flags, words = REFUSED[case]
+    flags, words = INVALID[case]
     done = invoke("train", *flags, *files.flags, "--out", "run")
     assert (done.code, done.out) == (2, "")
     assert words in " ".join(done.err.split())

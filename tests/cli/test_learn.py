@@ -38,8 +38,8 @@ def test_reports_and_edges_make_a_model_and_its_predictions(
     answer = invoke(*learn, *QUICK, "--method", method, "--json")
     assert answer.code == 0
     record = answer.json
-    assert (record["nodes"], record["accepted"], record["refused"]) == (NODES, NODES, 0)
-    assert (record["method"], record["path"], record["refused_rows"]) == (method, "model", [])
+    assert (record["nodes"], record["accepted"], record["rejected"]) == (NODES, NODES, 0)
+    assert (record["method"], record["path"], record["rejected_rows"]) == (method, "model", [])
     guarantee = record["guarantee"]
     assert (guarantee["valid"], guarantee["unit"]) == (True, "local-attributes")
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
@@ -59,8 +59,8 @@ def test_reports_and_edges_make_a_model_and_its_predictions(
     assert "saw only what had left" in invoke("explain model").out
     other = ["--nodes", files.nodes, "--edges", files.edges]
     columns = "--id user --source a --target b --label team"
-    refused = invoke(f"predict model {columns}", *other)
-    rejected(refused, "Collect LDP reports of the nodes of the other graph")
+    failed = invoke(f"predict model {columns}", *other)
+    rejected(failed, "Collect LDP reports of the nodes of the other graph")
 
 
 def test_the_baseline_may_be_left_out(invoke: Invoke, learn: list[object]) -> None:
@@ -100,11 +100,11 @@ def test_invalid_reports_are_rejected_or_skipped(invoke: Invoke, learn: list[obj
     write(Path("m.csv"), rows)
     answer = invoke(*learn, *QUICK, "--json")
     assert (answer.code, answer.json["error"]["kind"]) == (2, "LDPReportError")
-    assert "LDP reports refused: 2, the first in row 5" in answer.json["error"]["message"]
+    assert "LDP reports failed: 2, the first in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke(*learn, *QUICK, "--skip-bad", "--json")
     assert (answer.json["nodes"], answer.json["accepted"]) == (NODES, NODES - 2)
-    assert answer.json["refused_rows"] == [5, 9]
+    assert answer.json["rejected_rows"] == [5, 9]
     assert SECRET not in answer.err + answer.out
 
 

@@ -81,10 +81,10 @@ def test_a_release_beyond_the_budget_is_rejected_with_what_would_fit(invoke: Inv
     assert invoke(f"ledger init friends {EDGES} --epsilon 1.5 --delta 1e-7").code == 0
     assert invoke(*gap, "a", "--ledger", "friends").code == 0
     larger = changed([*gap, "b", "--ledger", "friends"], "--epsilon", "1.2")
-    refused = invoke(*larger)
-    assert (refused.code, Path("b").exists()) == (2, False)
+    failed = invoke(*larger)
+    assert (failed.code, Path("b").exists()) == (2, False)
     fits = ("cost epsilon 1.2", "1 of epsilon 1.5 is already spent", "remains for releases", "ledger raise")
-    assert all(words in refused.err for words in fits)
+    assert all(words in failed.err for words in fits)
     account = invoke("ledger show friends --json").json
     assert account["limit"] == {"epsilon": 1.5, "delta": 1e-07}
     assert account["spent"] == pytest.approx(1.0, abs=1e-6)
@@ -113,11 +113,11 @@ def test_a_charge_without_noise_is_refunded(
     from graphveil.errors import ConfigError
     from graphveil.release import Release
 
-    def refused(self: Release, data: object) -> None:
+    def failed(self: Release, data: object) -> None:
         raise ConfigError("not these")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "answer", refused)
+        patch.setattr(Release, "answer", failed)
         assert invoke(*gap, "a").code == 2
     assert not Path("a").exists()
     assert invoke(*gap, "a", "--json").json["ledger"]["releases"] == 1
@@ -149,10 +149,10 @@ def test_charges_of_another_process_are_not_reported_as_those_of_a_rejected_run(
         record(self, entry)
 
     monkeypatch.setattr(DataSetLedger, "record", overtaken)
-    refused = invoke(*gap, "a", "--ledger", "friends")
-    assert refused.code == 2, refused.err
-    assert "cannot be refunded" not in refused.err
-    assert refused.err.count("No privacy budget was spent.") == 1
+    failed = invoke(*gap, "a", "--ledger", "friends")
+    assert failed.code == 2, failed.err
+    assert "cannot be refunded" not in failed.err
+    assert failed.err.count("No privacy budget was spent.") == 1
     assert [entry.release_id for entry in other.entries] == ["other"]
 
 
@@ -238,14 +238,14 @@ MISUSE = {  # without a ledger, and with an empty one
 @pytest.mark.parametrize("words", MISUSE)
 def test_misuse_is_one_line(invoke: Invoke, tmp_path: Path, words: str) -> None:
     without, empty = MISUSE[words]
-    refused = invoke(f"ledger {words}")
-    rejected(refused, without)
-    assert refused.err.count("\n") == 1
+    failed = invoke(f"ledger {words}")
+    rejected(failed, without)
+    assert failed.err.count("\n") == 1
     if empty is not None:
         Ledger(tmp_path / "ledger.sqlite").close()
-        refused = invoke(f"ledger {words}")
-        rejected(refused, empty)
-        assert refused.err.count("\n") == 1
+        failed = invoke(f"ledger {words}")
+        rejected(failed, empty)
+        assert failed.err.count("\n") == 1
         rejected(invoke("ledger show", "no body"), "`graphveil ledger init 'no body' --unit")
 
 

@@ -119,8 +119,8 @@ def test_a_name_is_unbound_by_command(invoke: Invoke, files: Files, gap: list[st
     assert invoke("ledger unbind friends --json").json["name"] == "friends"
     assert invoke("ledger unbind friends").code == 2
     assert invoke(*gap, "--epsilon", "0.5", "--ledger", "friends", "--out", "a").code == 0
-    refused = invoke("ledger unbind friends")
-    assert (refused.code, "has releases" in refused.err) == (2, True)
+    failed = invoke("ledger unbind friends")
+    assert (failed.code, "has releases" in failed.err) == (2, True)
 
 
 # -- the same people ---------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_changed_data_of_the_same_people_stay_in_their_account(
 
 
 def test_row_numbers_do_not_identify_people(invoke: Invoke, files: Files, gap: list[str]) -> None:
-    """Two data sets whose nodes are counted are told apart by their features, which one of them keeps."""
+    """Two data sets whose nodes are counted differ by their features, of which one keeps them."""
     numbered = changed(files, "row numbers")
     more = [*gap[gap.index("--unit") :], "--epsilon", "1", "--json", "--out"]
     assert invoke("train gap", *numbered, *more, "a").json["ledger"]["data_set"] == "data-1"
@@ -245,8 +245,8 @@ def test_predicted_data_asserted_as_disjoint_are_charged_apart(
 )
 def test_a_misspelled_location_creates_no_ledger(invoke: Invoke, tmp_path: Path, words: list[str]) -> None:
     for place in ("misspelt.sqlite", f"sqlite:///{tmp_path / 'deep' / 'misspelt.sqlite'}"):
-        refused = invoke("ledger", *words, "--ledger", place)
-        assert (refused.code, "there is no ledger at" in refused.err) == (2, True)
+        failed = invoke("ledger", *words, "--ledger", place)
+        assert (failed.code, "there is no ledger at" in failed.err) == (2, True)
     assert not list(tmp_path.rglob("*misspelt*")) and not (tmp_path / "deep").exists()
 
 
@@ -256,8 +256,8 @@ def test_a_misspelled_location_of_a_budget_creates_no_ledger(
 ) -> None:
     words = commands(files, "0.5")[name]
     words[words.index("friends")] = f"sqlite:///{tmp_path / 'misspelt.sqlite'}#friends"
-    refused = invoke(*words, "--out", "a")
-    assert (refused.code, "there is no ledger at" in refused.err) == (2, True)
+    failed = invoke(*words, "--out", "a")
+    assert (failed.code, "there is no ledger at" in failed.err) == (2, True)
     assert not (tmp_path / "misspelt.sqlite").exists()
 
 
@@ -280,8 +280,8 @@ def test_receipts_backups_and_older_copies_by_command(
     lacking = invoke("ledger check-runs runs/a runs/b --json")
     assert lacking.code == 1
     assert [one["why"] for one in lacking.json["breaks"]] == ["the ledger has no such entry"]
-    refused = invoke("ledger restore copy.sqlite --runs runs")
-    assert (refused.code, "which a run has a receipt of" in refused.err) == (2, True)
+    failed = invoke("ledger restore copy.sqlite --runs runs")
+    assert (failed.code, "which a run has a receipt of" in failed.err) == (2, True)
     forced = invoke("ledger restore copy.sqlite --runs runs --force --json")
     assert (forced.code, forced.json["data_sets"]) == (0, ["data-1"])
     with environment(GRAPHVEIL_LEDGER=str(tmp_path / "b.sqlite")):
@@ -311,8 +311,8 @@ def test_every_command_reads_the_account_of_a_protocol(invoke: Invoke, files: Fi
     assert answered.json["ledger"]["epsilon"] == pytest.approx(0.39)
     head, *rows = read(files.nodes)
     write(files.nodes, [head, *([*row[:3], "t1"] for row in rows)])
-    refused = invoke(*answer, "n.csv")
-    assert (refused.code, "At most epsilon 0.11 remains for a release" in refused.err) == (2, True)
+    failed = invoke(*answer, "n.csv")
+    assert (failed.code, "At most epsilon 0.11 remains for a release" in failed.err) == (2, True)
     for words in (["list"], ["show"], ["verify"]):
         assert invoke("ledger", *words).code == 0
         assert invoke("ledger", *words, "--json").code == 0
@@ -327,6 +327,6 @@ def test_a_rejected_collection_binds_no_name(invoke: Invoke, files: Files) -> No
     assert invoke(*FEATURES).code == 0
     limit = ["--unit", UNIT, "--epsilon", "0.1", "--delta", "0"]
     assert invoke("ledger init people", *limit).code == 0
-    refused = invoke(*ANSWER, str(files.nodes), "--ledger", "people", "--out", "m.csv")
-    assert refused.code == 2
+    failed = invoke(*ANSWER, str(files.nodes), "--ledger", "people", "--out", "m.csv")
+    assert failed.code == 2
     assert invoke("ledger show people --json").json["versions"] == []

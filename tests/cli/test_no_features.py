@@ -79,6 +79,6 @@ def test_a_protocol_of_features_needs_feature_columns(invoke: Invoke) -> None:
     assert made.code == 0, made.err
     request = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
-    refused = invoke("collect randomize", *request, "--out", "messages.csv")
-    assert refused.code == 2
-    assert "has no feature column, and the protocol collects 1 feature" in " ".join(refused.err.split())
+    rejected = invoke("collect randomize", *request, "--out", "messages.csv")
+    assert rejected.code == 2
+    assert "has no feature column, and the protocol collects 1 feature" in " ".join(rejected.err.split())

@@ -59,13 +59,13 @@ OWNER = ["--unit", "node-record", "--epsilon", "8", "--delta", "1e-3"]
 BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
 BUDGET, SHORT, COUNTED = ["--out-degree-bound", "2"], ["--set", "epochs=1"], ["--private-metrics"]
 FEW = ["--set", "epochs=1", "--set", "batch_size=6"]
-QUICK = {"double owner": ["double", *OWNER, *BUDGET], "double promise": ["double", *BOUNDED]}
+QUICK = {"double owner": ["double", *OWNER, *BUDGET], "double bounded": ["double", *BOUNDED]}
 SHIPPED = {
     "mlp owner counted": ["mlp", *OWNER, *SHORT, *COUNTED],
-    "mlp promise": ["mlp", *BOUNDED, *SHORT],
+    "mlp bounded": ["mlp", *BOUNDED, *SHORT],
     "gap owner": ["gap", *OWNER, *BUDGET, *SHORT],
     "gap owner counted, twice": ["gap", *OWNER, *BUDGET, *SHORT, *COUNTED, "--runs", "2"],
-    "gap promise": ["gap", *BOUNDED, *SHORT],
+    "gap bounded": ["gap", *BOUNDED, *SHORT],
     "classcode owner": ["classcode", *OWNER, *BUDGET],
     "gap owner in paper mode": ["gap", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
     "mlp owner in paper mode": ["mlp", *OWNER, *FEW, "--mode", "paper"],

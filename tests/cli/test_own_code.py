@@ -95,8 +95,8 @@ def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Pa
     assert done.code == 0, done.err
     assert "the released weights are" in done.json["statement"] and not done.json["test_accuracy"]["mean"]
     assert (out / "release" / "model.safetensors").exists() and not (out / "per_node").exists()
-    refused = invoke("predict", str(out), "--nodes", "1", "--out", str(tmp_path / "p.csv"))
-    assert refused.code == 2
+    rejected = invoke("predict", str(out), "--nodes", "1", "--out", str(tmp_path / "p.csv"))
+    assert rejected.code == 2
     assert "MODEL_CARD.md" in {path.name for path in (out / "release").iterdir()}
 
 
@@ -115,8 +115,8 @@ def test_a_custom_method_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_p
     assert done.code == 0, done.err
     assert done.json["hops"] == 1
     estimators._REGISTERED.clear()
-    refused = invoke("train mine", *DATA, *edges)
-    assert refused.code == 2 and "METHOD" in refused.err
+    rejected = invoke("train mine", *DATA, *edges)
+    assert rejected.code == 2 and "METHOD" in rejected.err
 
 
 def test_a_module_is_calibrated_and_swept(invoke: Invoke, own: Path, tmp_path: Path) -> None:

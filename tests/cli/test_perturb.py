@@ -61,7 +61,7 @@ def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_p
     assert pq.read_table(tmp_path / "a/edges.parquet").equals(pq.read_table(tmp_path / "b/edges.parquet"))
 
 
-REFUSED: dict[str, tuple[list[object], str]] = {
+INVALID: dict[str, tuple[list[object], str]] = {
     "no unit": (["--unit", ""], "is not a privacy unit"),
     "unit of records": (["--unit", "node-record"], "no bound under unit 'node-record'"),
     "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
@@ -73,11 +73,11 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_misuse_is_rejected_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path, case: str
 ) -> None:
-    flags, words = REFUSED[case]
+    flags, words = INVALID[case]
     done = invoke(*request(files, tmp_path / "out", *flags))
     assert (done.code, done.out) == (2, "")
     assert words in done.err
@@ -93,9 +93,9 @@ def test_an_unusable_folder_is_rejected_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
-    refused = [("out", "already exists")]
-    refused += [(str(place), "Cannot create") for place in (files.nodes / "out", "o" * 250)]
-    for out, words in refused:
+    rejected = [("out", "already exists")]
+    rejected += [(str(place), "Cannot create") for place in (files.nodes / "out", "o" * 250)]
+    for out, words in rejected:
         done = invoke(*request(files, tmp_path / out))
         assert done.code == 2 and words in done.err and not recorded()
 

@@ -57,9 +57,9 @@ def test_disjoint_edges_are_charged_by_the_maximum(invoke: Invoke, trained: Path
     whole = answer.json["guarantee_with_predictions"]
     assert whole["epsilon"] == pytest.approx(1, abs=1e-3)
     assert "asserted to share no edge" in whole["statement"]
-    refused = invoke("predict", trained, "--assume-disjoint-edges")
-    assert refused.code == 2
-    assert "--allow-spend, --ledger and --backend are about another graph" in refused.err
+    rejected = invoke("predict", trained, "--assume-disjoint-edges")
+    assert rejected.code == 2
+    assert "--allow-spend, --ledger and --backend are about another graph" in rejected.err
 
 
 def test_classcode_predicts_another_graph(invoke: Invoke, files: Files) -> None:
@@ -126,10 +126,10 @@ def test_an_unusable_graph_is_rejected_before_the_privacy_cost(
     records = ["--unit", "node-record", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
     assert invoke("train classcode", *files.flags, *records, "--out", "code").code == 0
     another = [*other_of(files)]
-    refusals = {"code": invoke("predict code", *another)}
+    rejections = {"code": invoke("predict code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
-    refusals["narrow"] = invoke("predict", trained, *another)
-    for words, answer in zip(("use gap", "no column 'height'"), refusals.values(), strict=True):
+    rejections["narrow"] = invoke("predict", trained, *another)
+    for words, answer in zip(("use gap", "no column 'height'"), rejections.values(), strict=True):
         assert answer.code == 2
         (line,) = answer.err.strip().splitlines()  # and no table of the price above it
         assert words in line

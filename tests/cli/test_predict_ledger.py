@@ -91,8 +91,8 @@ def test_the_limit_of_the_training_data_holds(invoke: Invoke, files: Files, tmp_
     limit = ["--unit", "undirected-edge", "--epsilon", "1.2", "--delta", "1e-7"]
     assert invoke("ledger init friends", *limit, "--ledger", place).code == 0
     assert invoke("train gap", *files.flags, *GAP, "--out", "a", "--ledger", f"{place}#friends").code == 0
-    refused = invoke("predict a", *other(files, "first", 1))
-    assert (refused.code, "is already spent (data set 'friends'" in refused.err) == (2, True)
+    rejected = invoke("predict a", *other(files, "first", 1))
+    assert (rejected.code, "is already spent (data set 'friends'" in rejected.err) == (2, True)
     assert not list(Path("a/internal").glob("prediction_charges/*"))
     (tmp_path / "team.sqlite").rename(tmp_path / "elsewhere.sqlite")
     lost = invoke("predict a", *other(files, "first", 1))

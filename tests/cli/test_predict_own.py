@@ -54,9 +54,9 @@ def test_a_copied_release_needs_allow_spend(
     with pytest.raises(ConfigError, match="allow_spend=True"):
         gv.load_model(tmp_path / "copy").score(again(files))
     request = ["predict", tmp_path / "copy", *files.flags, "--json"]
-    refused = invoke(*request)
-    assert refused.code == 2
-    assert "--allow-spend" in refused.err
+    rejected = invoke(*request)
+    assert rejected.code == 2
+    assert "--allow-spend" in rejected.err
     accepted = invoke(*request, "--allow-spend")
     assert accepted.code == 0, accepted.err
     assert accepted.json["charged"]["epsilon"] > 0

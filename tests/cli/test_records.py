@@ -110,9 +110,9 @@ def test_predictions_come_from_the_folder_per_node(invoke: Invoke, owner: list[o
     assert "row v only to someone authorized to access v's record" in answer.err
     shutil.rmtree("first/per_node")
     for alone in ("first", "first/release"):
-        refused = invoke("predict", alone)
-        (line,) = refused.err.strip().splitlines()
-        assert refused.code == 2 and "holds no predictions" in line and "per_node/" in line
+        rejected = invoke("predict", alone)
+        (line,) = rejected.err.strip().splitlines()
+        assert rejected.code == 2 and "holds no predictions" in line and "per_node/" in line
     explained = invoke("explain first")
     assert explained.code == 0
     for words in ("a particular person's record", "Queries of the records"):

@@ -28,7 +28,7 @@ def test_a_target_end_to_end(invoke: Invoke) -> None:
     assert again.json == done.json and "finished before" in again.err
 
 
-REFUSED = {
+INVALID = {
     "unknown target": (["gap:tabel2"], "gap:table2"),
     "unknown data": (["gap:table1", "--datasets", "karat"], "karate"),
     "unknown mode": (["gap:table1", "--mode", "papper"], "paper"),
@@ -40,9 +40,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
-    arguments, words = REFUSED[case]
+    arguments, words = INVALID[case]
     done = invoke("reproduce", *arguments, "--out", "r")
     assert (done.code, Path("r").exists()) == (2, False)
     assert words in done.err

@@ -51,9 +51,9 @@ def test_resumed_runs_have_the_data_of_the_first(
     path = getattr(files, table)
     whole = read(path)
     write(path, [*whole[:-1], [*whole[-1][:1], *whole[-2][1:]]])
-    refused = invoke(*base, "--resume")
-    assert refused.code == 2
-    assert "runs on other data" in refused.err
+    rejected = invoke(*base, "--resume")
+    assert rejected.code == 2
+    assert "runs on other data" in rejected.err
     write(path, whole)
     assert invoke(*base, "--resume").code == 0
     assert not list((tmp_path / "state" / "graphveil" / "keys").iterdir())
@@ -67,9 +67,9 @@ def test_a_run_without_its_data_key_is_not_resumed(
         assert invoke(*base).code == 130
     (key,) = (tmp_path / "state" / "graphveil" / "keys").iterdir()
     key.unlink()
-    refused = invoke(*base, "--resume")
-    assert refused.code == 2
-    assert "is gone, so its runs cannot be resumed" in refused.err
+    rejected = invoke(*base, "--resume")
+    assert rejected.code == 2
+    assert "is gone, so its runs cannot be resumed" in rejected.err
 
 
 class Interrupting(io.StringIO):

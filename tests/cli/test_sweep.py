@@ -48,15 +48,15 @@ def test_a_sweep_shows_its_privacy_cost_first_and_prints_its_cells(invoke: Invok
 def test_a_grid_beyond_the_ledger_limit_is_rejected(invoke: Invoke, sweep: list[str]) -> None:
     budget = ("--unit", "undirected-edge", "--epsilon", "1.3", "--delta", "1e-7")
     assert invoke("ledger init friends", *budget).code == 0
-    refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
-    assert (refused.code, Path("s").exists(), recorded()) == (2, False, [])
-    assert "of epsilon 1.3" in refused.err
+    rejected = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
+    assert (rejected.code, Path("s").exists(), recorded()) == (2, False, [])
+    assert "of epsilon 1.3" in rejected.err
     assert invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s").code == 0
     resumed = invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s", "--resume")
     assert resumed.code == 0  # what is done needs no more room
 
 
-REFUSED = {
+INVALID = {
     "unknown method": (["gaap"], "gaap"),
     "unknown setting": (["gap", "--set", "hoops=1,2"], "hoops"),
     "no value": (["gap", "--set", "hops"], "name=a,b,c"),
@@ -71,9 +71,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_misuse_is_rejected_before_anything_is_read(case: str, invoke: Invoke, files: Files) -> None:
-    (method, *flags), words = REFUSED[case]
+    (method, *flags), words = INVALID[case]
     budget = [] if "--epsilon" in flags else ["--epsilon", "1"]
     Path("theta.json").write_text("[0.5, 0.5]")
     done = invoke("sweep", method, *files.flags, "--unit", "undirected-edge", *budget, *flags, "--out", "s")

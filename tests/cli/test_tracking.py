@@ -101,5 +101,5 @@ def test_an_unreachable_tracking_server_does_not_affect_the_run(invoke: Invoke, 
     assert (answer.code, "could not be logged: MlflowException." in answer.err) == (0, True)
     assert SECRET not in answer.err
     for text, words in (("wandb", "takes mlflow or mlflow:URI"), ("tensorboard:x", "takes mlflow")):
-        refused = invoke("train gap", *files.flags, *GAP, "--out", "b", "--track", text)
-        assert (refused.code, words in refused.err, Path("b").exists()) == (2, True, False)
+        rejected = invoke("train gap", *files.flags, *GAP, "--out", "b", "--track", text)
+        assert (rejected.code, words in rejected.err, Path("b").exists()) == (2, True, False)

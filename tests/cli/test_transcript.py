@@ -76,7 +76,7 @@ OF_EDGES: dict[str, list[Any]] = {
 }
 OF_RECORDS: dict[str, list[Any]] = {
     "double owner": ["double", *OWNER, *BUDGET],
-    "double promise": ["double", *BOUNDED],
+    "double bounded": ["double", *BOUNDED],
     "gap owner": ["gap", *OWNER, *BUDGET, *SHORT, "--private-metrics"],
 }
 

@@ -45,7 +45,7 @@ SECRET = bytes(range(32))
 
 
 def record(protocol: CollectionProtocol, node: int | str = "ann") -> dict[str, Any]:
-    """An answer's input, with values inside, at and outside the bounds; all that is asked is agreed to."""
+    """An answer's input, with values inside, at and outside the bounds; the answer agrees to all of it."""
     given: dict[str, Any] = {
         "node": node,
         "secret": SECRET,

@@ -40,7 +40,7 @@ def test_estimates_average_to_the_truth() -> None:
         features=MultiBit(epsilon=20.0, dim=2), label=LabelRR(epsilon=5.0, classes=3)
     )
     collector = Collector(protocol, 400)
-    refused = collector.accept_all(
+    rejected = collector.accept_all(
         dict(
             enumerate(
                 randomize_records(
@@ -54,7 +54,7 @@ def test_estimates_average_to_the_truth() -> None:
             )
         )
     )
-    assert refused == {}
+    assert rejected == {}
     error = 6 * np.sqrt(protocol.features.variance(np.array([[0.2, 0.9]]))[0] / 400)
     assert (np.abs(collector.features().mean(axis=0) - [0.2, 0.9]) < error).all()
     assert protocol.label.frequencies(collector.labels())[2] > 0.8
@@ -105,9 +105,9 @@ def test_a_rejected_report_leaves_the_collector_unchanged() -> None:
         4: good,
         7: encoded_report("multi-bit", 7),
     }
-    refused = collector.accept_all(broken)
-    assert sorted(refused) == [0, 1, 2, 4, 7]
-    assert "a copy of another report is not accepted" in refused[4]
+    rejected = collector.accept_all(broken)
+    assert sorted(rejected) == [0, 1, 2, 4, 7]
+    assert "a copy of another report is not accepted" in rejected[4]
     assert np.flatnonzero(collector.answered).tolist() == [3]
 
 

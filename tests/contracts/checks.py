@@ -341,7 +341,7 @@ def every_cell_has_noise() -> None:
 
 
 def hops_share_no_noise() -> None:
-    """Two hops of one release, asked with the same rows, have independent noise."""
+    """Two hops of one release with the same rows have independent noise."""
     release = Release.open(plan_of(2, DIM), edgeless(NODES), budget=MemoryLedger(), key=KEY)
     first, second = (release.answer(NeighborSumData(torch.zeros(NODES, DIM))).numpy() for _ in range(2))
     laws.are_unrelated(first, second)
@@ -557,7 +557,7 @@ def a_folder_knows_its_data_by_every_byte_of_their_digest() -> None:
 
 
 def calibrated_plans_cost_at_most_their_target() -> None:
-    """What is certified is at most what was asked for, and at most 1 % below."""
+    """The certified epsilon is at most the requested one, and at most 1 % below."""
     for unit in (UndirectedEdge(), DirectedEdge()):
         for epsilon in (0.1, 0.5, 1.0, 4.0, 8.0):
             for delta in (1e-9, 1e-7, 1e-5):
@@ -610,7 +610,7 @@ def a_release_is_charged_before_it_is_computed() -> None:
     assert budget.curve().epsilon(1e-5) == pytest.approx(privacy_curve(plan.event).epsilon(1e-5))
 
 
-def a_refused_release_computes_nothing() -> None:
+def a_rejected_release_computes_nothing() -> None:
     """Over the limit, nothing is booked and no backend is reached."""
     budget, backend = MemoryLedger(epsilon=0.5, delta=1e-5), Broken()
     with pytest.raises(BudgetError):
@@ -653,7 +653,7 @@ class DiesOnStore(FolderJournal):
 
 
 def resume_cases() -> dict[str, tuple[ReleasePlan, Adjacency, Tensor, Tensor]]:
-    """The first run, and what a resume may have changed: each must be refused but the first."""
+    """The first run, and what a resume may have changed: each must be rejected but the first."""
     rows, groups = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 2, 2, 0])
     hop = NeighborSumQuery(GroupWeights.target_weighted(), (2.0, 2.0, 1.0), 2)
     plan = ReleasePlan(UndirectedEdge(), (hop, hop), delta=1e-3)
@@ -725,7 +725,7 @@ def a_closed_release_forgets_its_key() -> None:
 
 
 def a_finished_release_answers_its_own_data_only() -> None:
-    """Asked again once it is published: the same answers for the same data, and other data are refused."""
+    """Repeated after publication: the same answers for the same data, and other data are rejected."""
     with tempfile.TemporaryDirectory() as folder:
         run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
 
@@ -747,7 +747,7 @@ def a_finished_release_answers_its_own_data_only() -> None:
 
 
 def a_seeded_release_is_marked_after_a_resume() -> None:
-    """Noise from a seed stays marked, also when the resume asks for none."""
+    """Noise from a seed stays marked, also when the resumed run has no seed."""
     with tempfile.TemporaryDirectory() as folder:
         run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
         Release.open(plan_of(), path(), budget=MemoryLedger(), key=KEY, journal=FolderJournal(run, keys))
@@ -794,7 +794,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     a_folder_knows_its_data_by_every_byte_of_their_digest,
     calibrated_plans_cost_at_most_their_target,
     a_release_is_charged_before_it_is_computed,
-    a_refused_release_computes_nothing,
+    a_rejected_release_computes_nothing,
     two_splits_add_up,
     a_resume_finishes_the_same_release_only,
     a_closed_release_forgets_its_key,

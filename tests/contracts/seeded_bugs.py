@@ -1204,7 +1204,7 @@ BUGS = [
         test="tests/contracts/test_checks.py::test_a_release[a_release_is_charged_before_it_is_computed]",
     ),
     dict(
-        name="a_refusal_is_ignored",
+        name="a_rejection_is_ignored",
         edits=[
             (
                 "graphveil.ledger.interface:MemoryLedger.check",
@@ -1212,7 +1212,7 @@ BUGS = [
                 "if False:",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_refused_release_computes_nothing]",
+        test="tests/contracts/test_checks.py::test_a_release[a_rejected_release_computes_nothing]",
     ),
     dict(
         name="two_splits_share_a_partition",
@@ -2612,7 +2612,7 @@ BUGS = [
         test="tests/ledger/test_sql_ledger.py::test_a_release_can_be_refunded_until_it_is_committed[sqlite]",
     ),
     dict(
-        name="what_a_second_book_refuses_is_released",
+        name="what_a_second_ledger_rejects_is_released",
         edits=[
             (
                 "graphveil.ledger.interface:JointLedger.record",
@@ -3659,7 +3659,7 @@ BUGS = [
         reason="these are not the data",
     ),
     dict(
-        name="name_is_bound_before_a_refusal",
+        name="name_is_bound_before_a_rejection",
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger.record",
@@ -4163,15 +4163,15 @@ BUGS = [
                 'return "" if',
             ),
         ],
-        test="tests/tables/test_ids.py::test_ids_of_another_spelling_are_reported_and_not_dropped[refuse-case]",
+        test="tests/tables/test_ids.py::test_ids_of_another_spelling_are_reported_and_not_dropped[error-case]",
     ),
     dict(
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
         edits=[
             (
                 "graphveil.data.tables.edges:read_endpoints",
-                "if unknown == REFUSE or (table.num_rows and not kept.any()):",
-                "if unknown == REFUSE:",
+                "if unknown == ERROR or (table.num_rows and not kept.any()):",
+                "if unknown == ERROR:",
             ),
         ],
         test="tests/tables/test_ids.py::test_ids_of_another_spelling_are_reported_and_not_dropped[drop-all others]",

@@ -1,7 +1,7 @@
 """Constructions that are sold as hiding a person, caught by an attack, and ours beside them.
 
-proofs/refused.md. Each attack is a number computed from what is given out, and a threshold halfway
-between its means under the two hypotheses. At epsilon 1 and delta 1e-5 a mechanism that keeps its promise has
+proofs/rejected.md. Each attack is a number computed from what is given out, and a threshold halfway
+between its means under the two hypotheses. At epsilon 1 and delta 1e-5 a mechanism within its guarantee has
 hits <= e * false alarms + delta, for every attack.
 """
 
@@ -170,7 +170,7 @@ STAR = mutual([(0, v) for v in range(1, FRIENDS + 1)])
 
 
 def of_bounded_degree(edges: Edges) -> Floats:
-    """Return the rows of many hops of weight one, under a promise that the star keeps."""
+    """Return the rows of many hops of weight one, under an assumption that the star satisfies."""
     unit = NodeBoundedDegree(max_degree=FRIENDS)
     plan = ReleasePlan(unit, hops(MU, 1, 1, unit), delta=DELTA)
     assert plan.epsilon <= EPSILON

@@ -62,7 +62,7 @@ def test_users_that_occur_are_noted_as_public() -> None:
     assert not listed.graph.notes
 
 
-def test_unknown_ids_are_refused_or_dropped() -> None:
+def test_unknown_ids_are_rejected_or_dropped() -> None:
     given: dict[str, Any] = {"user_ids": [1, 2], "item_ids": ["a", "b"]}
     with pytest.raises(GraphError, match="unknown_ids='drop'"):
         Interactions.from_columns([1, 3], ["a", "a"], **given)

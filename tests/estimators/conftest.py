@@ -15,7 +15,7 @@ from graphveil.release import NeighborSumData, Release
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]
-Asked = list[tuple[Tensor, Any]]
+Queries = list[tuple[Tensor, Any]]
 PAIR_WEIGHTS = (  # edge weights of public vectors
     "sigmoid_cos",
     "exp_cos(0.5)",
@@ -56,9 +56,9 @@ def make_graph() -> MakeGraph:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
     """The inputs of each neighbor sum: vectors, and what edge weights read."""
-    seen: Asked = []
+    seen: Queries = []
     ask = Release.answer
 
     def noting(self: Release, data: Any) -> Any:

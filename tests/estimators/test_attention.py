@@ -108,8 +108,8 @@ def test_paper_mode_rejects_budgets_that_were_infeasible_in_the_paper(
     for epsilon in (1, 2, 4, 8):
         try:
             config.plan(float(epsilon), 1e-5, num_nodes=nodes)
-        except CalibrationError as refusal:
-            assert "training attention alone costs" in str(refusal)
+        except CalibrationError as rejection:
+            assert "training attention alone costs" in str(rejection)
         else:
             found.add(epsilon)
     assert found == trained

@@ -252,9 +252,9 @@ class TestFit:
         nodes |= {"fold": ["train", "train", "val", "test"]}
         roles = {"id": "user", "label": "team", "split": "fold", "source": "a", "target": "b"}
         graph = gv.Graph.from_frames(nodes, {"a": [0], "b": [1]}, **roles)
-        with pytest.raises(GraphError, match=r"beyond 2\^63 in column 'far'\.") as refusal:
+        with pytest.raises(GraphError, match=r"beyond 2\^63 in column 'far'\.") as rejection:
             build(method, feature_scaling="none").fit(graph)
-        assert "e38" not in str(refusal.value)
+        assert "e38" not in str(rejection.value)
 
     def test_another_graph_is_predicted(self, method, graph, make_graph):
         little_noise = {"epsilon": 50.0, "unsafe_noise_seed": 0} if method in PRIVATE else {}
@@ -311,9 +311,9 @@ class TestGuarantee:
         model = build("gap", unit="directed-edge", epsilon=epsilon, delta=delta)
         with pytest.raises(
             UnitError, match=r"Use unit='undirected-edge' \(--unit undirected-edge\)"
-        ) as refusal:
+        ) as rejection:
             model.fit(graph)
-        assert f"epsilon {actual:g} (delta {delta:g})" in str(refusal.value)
+        assert f"epsilon {actual:g} (delta {delta:g})" in str(rejection.value)
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_paper_mode_lists_deviations(self, graph):

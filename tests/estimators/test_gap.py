@@ -78,16 +78,16 @@ class TestRelease:
         assert model.aggregates_ == {}
         assert ledger_of(graph.edge_set).entries == ()
 
-    def test_a_hop_sends_shrunken_aggregates(self, graph, asked):
+    def test_a_hop_sends_shrunken_aggregates(self, graph, queries):
         model = GAP(**STRICT).fit(graph)
-        sent = [vectors for vectors, _ in asked]
+        sent = [vectors for vectors, _ in queries]
         assert all(bool((vectors.norm(dim=1) <= 1).all()) for vectors in sent)
         std = model.plan_.noise_std[0]
         torch.testing.assert_close(sent[1], shrink_unit(model.aggregates_["hop1"], std))
 
-    def test_a_hop_sends_normalized_aggregates_in_paper_mode(self, graph, asked):
+    def test_a_hop_sends_normalized_aggregates_in_paper_mode(self, graph, queries):
         model = GAP(**PAPER).fit(graph)
-        torch.testing.assert_close(asked[1][0], plain_unit(model.aggregates_["hop1"]))
+        torch.testing.assert_close(queries[1][0], plain_unit(model.aggregates_["hop1"]))
 
 
 class TestViews:

@@ -70,11 +70,11 @@ def test_states_what_is_not_protected() -> None:
     assert "Labels, edges and who is in the data are not hidden" in guarantee.additional[0].formal_statement()
 
 
-@pytest.mark.parametrize(("eps_x", "refused"), [(4.0, False), (math.inf, True)])
-def test_no_error_depends_on_features_that_are_protected(eps_x: float, refused: bool) -> None:
+@pytest.mark.parametrize(("eps_x", "rejected"), [(4.0, False), (math.inf, True)])
+def test_no_error_depends_on_features_that_are_protected(eps_x: float, failed: bool) -> None:
     graph = tiny()
     loud = graph.replace(x=torch.full_like(graph.x, 3e38))
-    with pytest.raises(GraphError, match=r"beyond 2\^63") if refused else nullcontext():
+    with pytest.raises(GraphError, match=r"beyond 2\^63") if failed else nullcontext():
         made(eps_x=eps_x).preview(loud)
 
 
@@ -175,7 +175,7 @@ def test_training_again_on_the_published_release_is_bit_identical(features: str,
 
 
 def test_the_privacy_loss_of_features_is_eps_x() -> None:
-    """Everybody has 0, or everybody has 1: what is told differs by e^eps_x at most, and by no less."""
+    """All have 0, or all have 1: the probabilities of a report differ by a factor of e^eps_x."""
     count, epsilon = 4000, 1.0
     labels = torch.arange(count) % 2
     base = Graph.from_edges(torch.zeros(count, 1), labels, [0], [1], directed=False)
@@ -291,7 +291,7 @@ def test_collections_under_one_seed_differ() -> None:
     assert not torch.equal(told_again, model.aggregates_["feature_values"])
 
 
-# -- what is refused ---------------------------------------------------------------------------------------
+# -- what is failed ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

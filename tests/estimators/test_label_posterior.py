@@ -1,4 +1,4 @@
-"""The label posterior as a method: what it asks, promises and predicts, from labels alone."""
+"""The label posterior as a method: queries, guarantee and predictions, from labels alone."""
 
 import math
 from pathlib import Path
@@ -23,7 +23,7 @@ def model(**changed: object) -> gv.LabelPosterior:
     return gv.LabelPosterior(**{**LOCAL, **changed})
 
 
-# -- what is told, and what that costs ---------------------------------------------------------------------
+# -- what is first, and what that costs ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [gv.LabelPosterior, gv.LPGNN, gv.SimGAT])
@@ -97,7 +97,7 @@ def test_exact_labels_are_the_reference() -> None:
     assert (exact.predict()[label_report_nodes(graph)] == graph.y[label_report_nodes(graph)]).all()
 
 
-# -- refused -----------------------------------------------------------------------------------------------
+# -- rejected -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_saves_and_loads(tmp_path: Path) -> None:
 def test_fits_the_reports_of_lpgnn_without_a_charge() -> None:
     graph = grouped()
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "labels": "rr"}
-    told = gv.LPGNN(**local, epochs=2, seed=0).fit(graph)  # type: ignore[arg-type]
+    first = gv.LPGNN(**local, epochs=2, seed=0).fit(graph)  # type: ignore[arg-type]
     posterior = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, labels="rr", seed=0)
-    beside = posterior.fit_same_reports(told, graph)
-    assert beside.guarantee == told.guarantee
-    assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
+    beside = posterior.fit_same_reports(first, graph)
+    assert beside.guarantee == first.guarantee
+    assert torch.equal(beside.aggregates_["labels"], first.aggregates_["labels"])
     assert len(ledger_of(graph.edge_set).entries) == 1
     with pytest.raises(ConfigError, match="labels='subset' is not how the reports were made"):
-        model(labels="subset").fit_same_reports(told, graph)
+        model(labels="subset").fit_same_reports(first, graph)
     with pytest.raises(ConfigError, match="is not how the reports were made"):
         gv.LPGNN(**local).fit_same_reports(beside, graph)  # type: ignore[arg-type]
 

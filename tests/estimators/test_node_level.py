@@ -91,7 +91,7 @@ class TestPrice:
         assert plan.queries[0].sampling_rate == pytest.approx(256 / 15_000)
 
 
-class TestRefusals:
+class TestRejected:
     """Point 6 of what node level must show: typed errors, and nothing spent."""
 
     @METHOD

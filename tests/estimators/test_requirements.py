@@ -63,9 +63,9 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
     ],
 )
 def test_rejects_parameters_that_do_not_fit_the_unit(cls, parameters, error, words):
-    with pytest.raises(error) as refused:
+    with pytest.raises(error) as rejected:
         cls(**parameters)
-    assert words in str(refused.value)
+    assert words in str(rejected.value)
 
 
 def test_accepts_parameters_that_fit_the_unit():
@@ -86,10 +86,10 @@ def star(directed, into_hub=False):
 @pytest.mark.parametrize("graph", [star(False), star(True), star(True, into_hub=True)])
 def test_rejects_a_violated_degree_assumption_without_private_values(graph):
     check_max_degree(graph, NodeBoundedDegree(max_degree=4))
-    with pytest.raises(UnitError) as refused:
+    with pytest.raises(UnitError) as rejected:
         check_max_degree(graph, NodeBoundedDegree(max_degree=3))
-    assert "above 3" in str(refused.value)  # the assumption, which is public
-    assert not any(number in str(refused.value) for number in "01245")
+    assert "above 3" in str(rejected.value)  # the assumption, which is public
+    assert not any(number in str(rejected.value) for number in "01245")
 
 
 def test_fit_rejects_a_violated_assumption_before_a_charge():

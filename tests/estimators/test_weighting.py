@@ -17,7 +17,7 @@ from graphveil.ledger import ledger_of
 from graphveil.privacy import renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release.weights import SigmoidCos
-from tests.estimators.conftest import PAIR_WEIGHTS, Asked
+from tests.estimators.conftest import PAIR_WEIGHTS, Queries
 from tests.estimators.interrupted import InterruptedFit
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
@@ -55,28 +55,30 @@ def test_paper_mode_charges_sensitivity_one(make_graph: Callable[..., Any]) -> N
     assert PAPER_WEIGHT_DEVIATION not in plain.guarantee.deviations
 
 
-def test_weight_rows_select_the_inputs_of_edge_weights(graph: Any, asked: Asked) -> None:
+def test_weight_rows_select_the_inputs_of_edge_weights(graph: Any, queries: Queries) -> None:
     GAP(**STRICT, weights="half_cos", hops=3).fit(graph)
-    assert all(torch.equal(keys, asked[0][0]) for _, keys in asked)
-    asked.clear()
+    assert all(torch.equal(keys, queries[0][0]) for _, keys in queries)
+    queries.clear()
     GAP(**STRICT, weights="half_cos", hops=3, weight_rows="previous").fit(graph)
-    assert [keys for _, keys in asked] == [None] * 3
+    assert [keys for _, keys in queries] == [None] * 3
 
 
-def test_edge_weights_read_features_probabilities_or_learned_vectors(graph: Any, asked: Asked) -> None:
+def test_edge_weights_read_features_probabilities_or_learned_vectors(graph: Any, queries: Queries) -> None:
     for weights in ("jaccard", "class_agree", "learned_public"):
         GAP(**STRICT, weights=weights, hops=1).fit(graph)
-    (_, features), (_, probabilities), (_, learned) = asked
+    (_, features), (_, probabilities), (_, learned) = queries
     assert features is graph.x
     assert torch.allclose(probabilities.sum(dim=1), torch.ones(graph.num_nodes))
     assert probabilities.shape == (graph.num_nodes, graph.num_classes)
     assert learned.shape == (graph.num_nodes, 16)
 
 
-def test_learned_vectors_are_similar_for_equal_labels(make_graph: Callable[..., Any], asked: Asked) -> None:
+def test_learned_vectors_are_similar_for_equal_labels(
+    make_graph: Callable[..., Any], queries: Queries
+) -> None:
     graph = make_graph(nodes=600)
     GAP(**{**STRICT, "epochs": 30}, weights="learned_public", hops=1).fit(graph)
-    rows = torch.nn.functional.normalize(asked[0][1], dim=1)[graph.mask("train")]
+    rows = torch.nn.functional.normalize(queries[0][1], dim=1)[graph.mask("train")]
     cosine, y = rows @ rows.t(), graph.y[graph.mask("train")]
     agree = y[:, None] == y
     assert float(cosine[agree].mean()) > float(cosine[~agree].mean()) + 0.05  # 0.10 to 0.13 is usual

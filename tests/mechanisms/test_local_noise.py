@@ -100,7 +100,7 @@ def test_noise_is_rejected_in_a_forked_child() -> None:
         "blocks": lambda: stream.blocks(np.arange(3), np.arange(3)),
     }
 
-    def refused() -> bytes:
+    def rejected() -> bytes:
         names = []
         for name, use in uses.items():
             try:
@@ -109,7 +109,7 @@ def test_noise_is_rejected_in_a_forked_child() -> None:
                 names += [name] if "forked" in str(error) else []
         return " ".join(names).encode()
 
-    assert in_child(refused).decode().split() == list(uses)
+    assert in_child(rejected).decode().split() == list(uses)
     LABEL.perturb(np.zeros(9, int), stream=stream)  # and the parent goes on
 
 

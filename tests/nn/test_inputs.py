@@ -21,7 +21,7 @@ ONE_WAY = Adjacency.from_edges([0, 1, 2, 2], [1, 2, 3, 7], num_nodes=8, directed
 
 
 def sampled(middle: float | None = 0.5) -> FeatureEstimates:
-    """Return estimates of 40 features, of which each node told two."""
+    """Return estimates of 40 features, of which each node reported two."""
     rng = np.random.default_rng(0)
     columns = np.stack([rng.choice(40, 2, replace=False) for _ in range(8)]).ravel()
     values = rng.choice([-9.0, 9.0], 16).astype(np.float32)

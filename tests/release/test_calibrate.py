@@ -1,4 +1,4 @@
-"""Plans that spend what was asked for and no more, in closed form and by search."""
+"""Plans that spend the requested budget and no more, in closed form and by search."""
 
 import math
 import time

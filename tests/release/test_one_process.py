@@ -25,7 +25,7 @@ STEPS = DPSGDQuery(parameters=40, steps=64, noise_multiplier=2.0, sampling_rate=
 
 
 class Slow(EdgeAttentionQuery):
-    """Lets other threads run whenever it is asked how many steps there are."""
+    """Lets other threads run whenever the number of steps is read."""
 
     def __getattribute__(self, name: str) -> object:
         if name == "steps":
@@ -46,28 +46,28 @@ def switching_all_the_time() -> Iterator[None]:
 
 def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
     """Return the answers and the errors of several threads that start together."""
-    barrier, answers, refusals = threading.Barrier(THREADS), [], []
+    barrier, answers, rejections = threading.Barrier(THREADS), [], []
 
     def run() -> None:
         barrier.wait()
         try:
             answers.append(act())
-        except ReleaseError as refusal:
-            refusals.append(refusal)
+        except ReleaseError as rejection:
+            rejections.append(rejection)
 
     threads = [threading.Thread(target=run) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return answers, refusals
+    return answers, rejections
 
 
 def test_threads_receive_each_planned_answer_once() -> None:
     for planned in (1, 1, 1, 2, 3):
         release = Release.open(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
-        answers, refusals = at_once(lambda: release.answer(NeighborSumData(ROWS)))  # noqa: B023
-        assert (len(answers), len(refusals)) == (planned, THREADS - planned)
+        answers, rejections = at_once(lambda: release.answer(NeighborSumData(ROWS)))  # noqa: B023
+        assert (len(answers), len(rejections)) == (planned, THREADS - planned)
 
 
 def test_threads_take_each_step_on_the_edges_once() -> None:
@@ -113,8 +113,8 @@ def in_a_fork(act: Callable[[], object]) -> str:
         try:
             act()
             outcome = "answered"
-        except ReleaseError as refusal:
-            outcome = str(refusal)
+        except ReleaseError as rejection:
+            outcome = str(rejection)
         except BaseException as other:
             outcome = repr(other)
         os.write(into, outcome.encode())

@@ -21,7 +21,7 @@ READERS = {  # by part and file
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
-    "estimators/requirements.py": "refuses where a promise is broken",
+    "estimators/requirements.py": "raises where an assumption is violated",
     "ledger/tags.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",

@@ -254,9 +254,9 @@ def test_rejects_a_resume_under_another_unit(tmp_path: Path, unit: Unit) -> None
 def test_rejects_a_resume_under_another_degree_assumption(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
     hop: tuple[NeighborSumQuery, ...] = hops(1.0, 1, 2)
-    for degree, refused in ((4, False), (5, True)):
+    for degree, rejected in ((4, False), (5, True)):
         plan = ReleasePlan(NodeBoundedDegree(max_degree=degree), hop, delta=1e-3)
-        if not refused:
+        if not rejected:
             Release.open(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
             continue
         with pytest.raises(ReleaseError, match="same noise for different data"):

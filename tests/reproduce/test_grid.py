@@ -113,10 +113,10 @@ def test_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
 def test_rejected_configuration_is_a_result_with_its_reason(tmp_path: Path) -> None:
     grid = grid_in(tmp_path, "strict", runs=1)
     results = Results(SMALL, grid.run_options, grid.run())
-    (why,) = results.refusals
-    assert "paper mode only" in why and results.refusals[why] == ["SAGE-NDP"]
+    (why,) = results.rejections
+    assert "paper mode only" in why and results.rejections[why] == ["SAGE-NDP"]
     verdicts = {point.place[2]: point.verdict(100) for point in results.points}
-    assert verdicts["SAGE-NDP"] == "refused"
+    assert verdicts["SAGE-NDP"] == "rejected"
     endless = {point["line"]: point["ours"] for point in results.verdict()["points"] if point["x"] == "inf"}
     assert endless["budget of any size"] > 0 and json.dumps(results.verdict(), allow_nan=False)
     assert f",{why}" in results.csv().replace('"', "")

@@ -98,4 +98,6 @@ def test_links_are_inferred_without_privacy() -> None:
 
 
 def test_graph_too_small_for_a_shadow_graph_is_a_rejected_cell() -> None:
-    assert "shadow graph" in found("membership", "mlp", {"unit": "none", "tuned": False, "epochs": 1}).refused
+    assert (
+        "shadow graph" in found("membership", "mlp", {"unit": "none", "tuned": False, "epochs": 1}).rejected
+    )

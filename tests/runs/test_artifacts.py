@@ -19,8 +19,8 @@ def locked(tmp_path: Path) -> RunFolder:
 
 def test_a_folder_that_a_process_has_is_rejected(locked: RunFolder) -> None:
     other = RunFolder(locked.root).locked(CONFIGURATION, resume=True)
-    refused = pytest.raises(ConfigError, match="another process is at work")
-    with locked.locked(CONFIGURATION, resume=True), refused, other:
+    rejected = pytest.raises(ConfigError, match="another process is at work")
+    with locked.locked(CONFIGURATION, resume=True), rejected, other:
         pytest.fail("two processes work in it")
     with locked.locked(CONFIGURATION, resume=True):
         assert locked.lock.is_file()

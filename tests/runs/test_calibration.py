@@ -91,9 +91,14 @@ def test_the_stated_noise_is_that_of_a_fit_with_the_stated_sizes(
     method: str, unit: str, config: dict[str, Any]
 ) -> None:
     graph = gv.load_dataset("synthetic/tiny", by_id=True)
-    told = {"delta": 1e-5, "nodes": graph.num_nodes, "classes": graph.num_classes, "dim": graph.num_features}
+    public = {
+        "delta": 1e-5,
+        "nodes": graph.num_nodes,
+        "classes": graph.num_classes,
+        "dim": graph.num_features,
+    }
     labeled = None if unit == "node-record" else int((graph.train_mask | graph.val_mask).sum())
-    known = {**told, "training": int(graph.train_mask.sum()), "labeled": labeled}
+    known = {**public, "training": int(graph.train_mask.sum()), "labeled": labeled}
     found = gv.calibrate(method, unit, 4.0, **known, **config)
     fitted = METHODS[method](unit=unit, epsilon=4.0, delta=1e-5, **config).preview(graph).plan
     assert fitted is not None

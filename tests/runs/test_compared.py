@@ -1,4 +1,4 @@
-"""The page of several runs: what it says, what it refuses, and how it looks in a browser."""
+"""The page of several runs: its numbers, what it rejects, and how it looks in a browser."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from graphveil.runs.html_pages import compared_page
 from graphveil.runs.results import FinishedRun, interval
 
 TODAY = date(2026, 1, 2)
-# Posts what a test asks about its layout.
+# Posts what a test checks of its layout.
 PROBE = """<script>window.onload = () => {
   const ours = [...document.querySelectorAll("svg[role=img]")];
   const scale = svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
@@ -101,11 +101,11 @@ def test_private_labels_are_not_counted_by_class(tmp_path: Path) -> None:
 def test_the_command_writes_the_page_or_names_the_reason(invoke: Invoke, tmp_path: Path) -> None:
     data = ("--dataset", "synthetic/tiny", "--unit", "undirected-edge", "--set", "tuned=false")
     assert invoke("train", "mlp", *data, "--out", tmp_path / "run").code == 0
-    told = invoke("report", tmp_path / "run", "--out", tmp_path / "page.html", "--json")
-    assert told.code == 0 and told.json["runs"] == ["run"]
+    result = invoke("report", tmp_path / "run", "--out", tmp_path / "page.html", "--json")
+    assert result.code == 0 and result.json["runs"] == ["run"]
     assert "0 " in (tmp_path / "page.html").read_text()
-    refused = invoke("report", tmp_path, "--out", tmp_path / "other.html")
-    assert refused.code != 0 and "no finished run" in refused.err
+    rejected = invoke("report", tmp_path, "--out", tmp_path / "other.html")
+    assert rejected.code != 0 and "no finished run" in rejected.err
     assert not (tmp_path / "other.html").exists()
 
 

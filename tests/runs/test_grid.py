@@ -23,7 +23,7 @@ def test_every_task_is_run_once_and_requests_are_answered(jobs: int) -> None:
     assert not active_children()
 
 
-def refuse(number: int) -> None:
+def fail(number: int) -> None:
     raise ConfigError(f"not {number}")
 
 
@@ -33,7 +33,7 @@ def test_what_goes_wrong_in_a_worker_is_raised_here() -> None:
     with pytest.raises(RunError, match="a worker died"):
         list(run_tasks([99, 99], half, jobs=2))
     with pytest.raises(ConfigError, match="not"):
-        list(run_tasks([1, 2], answered, jobs=2, answer=refuse))
+        list(run_tasks([1, 2], answered, jobs=2, answer=fail))
     with pytest.raises(RunError, match="which nothing answers"):
         list(run_tasks([1, 2], answered, jobs=2))
     assert not active_children()

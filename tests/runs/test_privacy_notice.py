@@ -40,8 +40,8 @@ def test_a_run_leaves_a_page_that_grows_with_its_predictions(
     (of_data,) = [what for what in before if "data set team_1" in what]
     assert "(1 release, of 9 allowed)" in of_data
     other = Files.written(tmp_path / "..", seed=1)
-    asked = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
-    assert invoke("predict", "r", *asked, "--allow-spend", "--out", "p.csv").code == 0
+    tables = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
+    assert invoke("predict", "r", *tables, "--allow-spend", "--out", "p.csv").code == 0
     after = totals(Path("r/PRIVACY.md").read_text())
     (both,) = [float(after[what]) for what in after if "1 prediction of other graphs" in what]
     assert both > 1.3

@@ -91,7 +91,7 @@ def test_a_method_without_a_form_without_privacy_has_no_ceiling() -> None:
     assert [cell.include_nonprivate for cell in cells] == [False, False]
 
 
-REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+INVALID: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown method": ({"methods": ("gap", "gaap")}, ConfigError, "gaap"),
     "no method": ({"methods": ()}, ConfigError, "empty grid"),
     "no value": ({"settings": {"hops": ()}}, ConfigError, "empty grid"),
@@ -106,25 +106,25 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", INVALID)
 def test_what_cannot_be_a_grid_is_rejected_before_any_data(case: str) -> None:
-    given, error, words = REFUSED[case]
+    given, error, words = INVALID[case]
     with pytest.raises(error, match=words):
         grid(**given)
 
 
-def test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to() -> None:
+def test_the_total_is_the_composition_of_all_runs_of_all_cells() -> None:
     plan = plan_sweep(grid(include_nonprivate=True))
-    asked = [
+    guarantees = [
         one.guarantee
         for cell, one in zip(plan.sweep.cells, plan.previews, strict=True)
         if cell.epsilon is not None
     ]
     assert plan.total is not None
-    assert len(asked) == 4
-    assert plan.total.epsilon == Guarantee.compose([one for one in asked for _ in range(2)]).epsilon
-    assert plan.total.epsilon > 2 * max(one.epsilon for one in asked)
-    assert plan.total.releases == 2 * sum(one.releases for one in asked)
+    assert len(guarantees) == 4
+    assert plan.total.epsilon == Guarantee.compose([one for one in guarantees for _ in range(2)]).epsilon
+    assert plan.total.epsilon > 2 * max(one.epsilon for one in guarantees)
+    assert plan.total.releases == 2 * sum(one.releases for one in guarantees)
     assert all(len(ledger_of(graph.edge_set)) == 0 for graph in plan.graphs)
 
 
@@ -138,11 +138,11 @@ def test_what_is_charged_is_what_was_shown(graph: Graph, tmp_path: Path) -> None
     found = swept(graph, tmp_path / "s", on_plan=look)
     (plan,) = shown
     entries = ledger_of(graph.edge_set).entries
-    booked = [
+    charged = [
         Guarantee.from_event(one.unit, one.event, delta=1e-7, releases=1, slack=one.slack) for one in entries
     ]
     assert plan.total is not None
-    assert Guarantee.compose(booked).epsilon == pytest.approx(plan.total.epsilon, rel=1e-6)
+    assert Guarantee.compose(charged).epsilon == pytest.approx(plan.total.epsilon, rel=1e-6)
     assert found.total == plan.total
     rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").read_text().splitlines()))
     assert [row["cell"] for row in rows] == [cell.name for cell in plan.sweep.cells]
@@ -202,42 +202,42 @@ def test_a_killed_sweep_resumes_to_the_same_bytes(
 
 
 def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> None:
-    booked = []
+    charged = []
     for out, jobs in (("one", 1), ("two", 2)):
         graph = gv.load_dataset("synthetic/tiny", recipe=None)
         brief = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "include_nonprivate": True, **PAPER}
         gv.sweep(["gap"], graph, out=tmp_path / out, jobs=jobs, **brief)
-        booked.append(sorted((one.label, str(one.event)) for one in ledger_of(graph.edge_set).entries))
+        charged.append(sorted((one.label, str(one.event)) for one in ledger_of(graph.edge_set).entries))
     assert published(tmp_path / "one") == published(tmp_path / "two")
-    assert booked[0] == booked[1] and len(booked[0]) == 2
+    assert charged[0] == charged[1] and len(charged[0]) == 2
 
 
 def test_workers_share_a_limit_and_have_separate_entries() -> None:
     limit = MemoryLedger(epsilon=2.0, delta=1e-7)
     shown: list[tuple[str, int, int]] = []
-    ask = request_handler([limit], lambda *told: shown.append(told))
-    one, two = RemoteLedger(ask, 0), RemoteLedger(ask, 0)
+    handle = request_handler([limit], lambda *progress: shown.append(progress))
+    one, two = RemoteLedger(handle, 0), RemoteLedger(handle, 0)
     one.record(Entry("a", "rows", PureDP(1.5)))
     with pytest.raises(BudgetError, match="the limit is 2"):
         two.record(Entry("b", "rows", PureDP(1.5)))
     assert (len(one), len(two), len(limit), two.contains("b")) == (1, 1, 1, False)
     one.commit("a")
     assert not one.refund("a")
-    ask(WorkerProgress("encoder", 1, 2))
+    handle(WorkerProgress("encoder", 1, 2))
     assert shown == [("encoder", 1, 2)]
     with pytest.raises(ConfigError, match="no question to a ledger"):
-        ask(LedgerCall(0, "__class__"))
+        handle(LedgerCall(0, "__class__"))
 
 
 def test_of_the_receipts_of_all_workers_each_sees_its_own(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.init("friends", "undirected-edge")
-    ask = request_handler([ledger.data_set("friends")], lambda *told: None)
-    one, two = RemoteLedger(ask, 0), RemoteLedger(ask, 0)
+    handle = request_handler([ledger.data_set("friends")], lambda *_: None)
+    one, two = RemoteLedger(handle, 0), RemoteLedger(handle, 0)
     for name, worker in (("a", one), ("b", two)):
         worker.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     assert [[receipt.release for receipt in worker.receipts] for worker in (one, two)] == [["a"], ["b"]]
-    assert two.contains("a") and len(two.receipts) == 2  # a resumed run finds what it booked before
+    assert two.contains("a") and len(two.receipts) == 2  # a resumed run finds what it charged before
     assert (one.name, one.location, one.accounts[0].releases) == ("friends", ledger.location, 2)
 
 
@@ -301,14 +301,14 @@ def test_a_cell_that_was_killed_before_its_configuration_starts_again(graph: Gra
 def test_a_folder_of_another_sweep_is_rejected_and_nothing_is_spent(graph: Graph, tmp_path: Path) -> None:
     one = {"epsilon": [1], "runs": 1, "settings": {"epochs": [2]}}
     swept(graph, tmp_path / "s", **one)
-    booked = len(ledger_of(graph.edge_set))
+    charged = len(ledger_of(graph.edge_set))
     with pytest.raises(ConfigError, match="not an empty folder"):
         swept(graph, tmp_path / "s", **one)
     with pytest.raises(ConfigError, match="epsilon differs"):
         swept(graph, tmp_path / "s", **{**one, "epsilon": [1, 2]}, resume=True)
     with pytest.raises(ConfigError, match="holds no run to resume"):
         swept(graph, tmp_path / "t", **one, resume=True)
-    assert len(ledger_of(graph.edge_set)) == booked
+    assert len(ledger_of(graph.edge_set)) == charged
 
 
 def test_the_figure_has_every_series_its_intervals_and_levels() -> None:

@@ -70,16 +70,16 @@ def test_linkteller_does_not_change_predictions(target: Target) -> None:
 
 
 def timed(target: Target, rounds: int) -> tuple[Floats, list[int]]:
-    """Return each node's median time over the socket, asked in random order, and the length of its answer."""
+    """Return each node's median time over the socket, in random order, and the length of its answer."""
     count, rng = target.graph.num_nodes, np.random.default_rng(0)
     times, sizes = np.zeros((rounds, count)), [0] * count
     with listening(target.app) as port, Client(port) as client:
         rows(client, range(count))
         for turn in range(rounds):
             for node in rng.permutation(count).tolist():
-                asked = request({"ids": [node]})
+                message = request({"ids": [node]})
                 began = time.perf_counter()
-                status, _, body = client.send(asked).response()
+                status, _, body = client.send(message).response()
                 times[turn, node], sizes[node] = time.perf_counter() - began, len(body)
                 assert status == 200
     return np.median(times, axis=0), sizes

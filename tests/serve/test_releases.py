@@ -382,8 +382,8 @@ def test_a_run_without_feature_columns_takes_records_without_features(
     model = gv.GAP(unit=UNIT, epsilon=1.0, delta=1e-7, seed=1, epochs=1, encoder_epochs=1).fit(graph)
     model.save(tmp_path / "run" / "release")
     served = Served(tmp_path / "run", tmp_path)
-    asked = PATH | {"records": [{"id": name} | x for name in "cab"]}
-    answer = served.ask(asked)
+    request_body = PATH | {"records": [{"id": name} | x for name in "cab"]}
+    answer = served.ask(request_body)
     assert answer[0] == status, answer
     if status == 200:
         assert served.ask(PATH | {"records": [{"id": name} for name in "cab"]}) == answer

@@ -69,7 +69,7 @@ def is_path(graph: Graph) -> bool:
 def test_ids_of_a_csv_keep_their_spelling(tmp_path: Path, kind: str, edges: str) -> None:
     ids = WRITTEN[kind]
     nodes, ends = stored(nodes_of(ids), tmp_path / "n.csv"), stored(ends_of(ids), tmp_path / edges)
-    graphs = [read_graph(nodes, ends, **ROLES, unknown_ids=unknown) for unknown in ("refuse", "drop")]
+    graphs = [read_graph(nodes, ends, **ROLES, unknown_ids=unknown) for unknown in ("error", "drop")]
     graphs.append(read_topology(nodes, ends, id="id", directed=False, **ENDS))
     adjacency = read_edges(ends, graphs[0].ids, directed=False, **ENDS)
     graphs.append(graphs[0].replace(adjacency=adjacency))
@@ -148,7 +148,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("kind", DIFFERENT)
-@pytest.mark.parametrize("unknown", ["refuse", "drop"])
+@pytest.mark.parametrize("unknown", ["error", "drop"])
 def test_ids_of_another_spelling_are_reported_and_not_dropped(
     tmp_path: Path, kind: str, unknown: str
 ) -> None:

@@ -97,7 +97,7 @@ def test_problems_that_no_option_fixes_have_no_suggestion() -> None:
     ],
     ids=["infinite", "gap in a list", "ragged", "struct", "time of day", "no lists", "empty lists"],
 )
-@pytest.mark.parametrize("missing", ["refuse", "indicator", "median", "constant=0"])
+@pytest.mark.parametrize("missing", ["error", "indicator", "median", "constant=0"])
 def test_columns_that_no_replacement_fixes_are_to_be_dropped(column: Any, message: str, missing: str) -> None:
     found = inspect(nodes={"age": column}, features="age,member", missing=missing, unknown_ids="drop")
     assert [message in problem for problem in found.problems if "'age'" in problem] == [True]

@@ -1,4 +1,4 @@
-"""Private training: what a record can move, what the noise is, what is refused, and what a resume repeats."""
+"""Private training: sensitivity, noise, rejected configurations, and resumed runs."""
 
 import math
 from collections.abc import Callable
@@ -379,7 +379,7 @@ def test_a_record_that_is_not_finite_raises_nothing() -> None:
     assert all(p.isfinite().all() for p in network.parameters())
 
 
-# -- refused -----------------------------------------------------------------------------------------------
+# -- rejected -----------------------------------------------------------------------------------------------
 
 
 class Undrawn(StepNoise):

@@ -120,11 +120,11 @@ class InTheBackward(Singular):
     def forward(self, x: Tensor, edge_index: Tensor | None = None) -> Tensor:
         found, loud = self.own(x), float(x.abs().max()) > QUIET
 
-        def refuse(gradient: Tensor) -> Tensor:
+        def fail(gradient: Tensor) -> Tensor:
             raise ValueError("loud")
 
         if loud and found.requires_grad:
-            found.register_hook(refuse)
+            found.register_hook(fail)
         return found
 
 

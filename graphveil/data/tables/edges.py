@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.data.tables import files
-from graphveil.data.tables.encoding import ADD, REFUSE, matrix
+from graphveil.data.tables.encoding import ADD, ERROR, matrix
 from graphveil.data.tables.files import Column, TableSource
 from graphveil.data.tables.ids import as_text, keys_like
 from graphveil.errors import GraphError
@@ -59,7 +59,7 @@ def read_endpoints(
         given: The table.
         columns: Columns of the two ends, and of the weight if there is one.
         nodes: The node ids.
-        unknown: ``"refuse"``, ``"drop"`` or ``"add"``.
+        unknown: ``"error"``, ``"drop"`` or ``"add"``.
 
     Raises:
         GraphError: The table cannot be read, its id type cannot match any node, or no edge is left.
@@ -91,14 +91,14 @@ def read_endpoints(
     ]
     kept = (places[0] >= 0) & (places[1] >= 0)
     problems, dropping = list[str](), True
-    if unknown == REFUSE or (table.num_rows and not kept.any()):
+    if unknown == ERROR or (table.num_rows and not kept.any()):
         # Where no edge is left, a difference in writing is the likely reason, and nothing could be learned.
         for name, end, place in zip(columns, read, places, strict=False):
             words, mended = _problem(end, name, place, nodes, any_left=bool(kept.any()))
             problems += [words] if words else []
             dropping = dropping and mended
         dropping = dropping and bool(kept.any())
-        if unknown != REFUSE and problems:
+        if unknown != ERROR and problems:
             raise GraphError("; ".join(problems))
     weight = None
     if len(columns) > 2:  # weights of dropped edges are not looked at

@@ -18,9 +18,9 @@ from graphveil.data.tables.files import COMMAS, DELIMITERS, NULL_VALUES, Column,
 from graphveil.data.tables.labels import text
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 
-REFUSE, INDICATOR, MEDIAN, CONSTANT = "refuse", "indicator", "median", "constant="
+ERROR, INDICATOR, MEDIAN, CONSTANT = "error", "indicator", "median", "constant="
 DROP, ADD = "drop", "add"
-UNKNOWN_IDS = (REFUSE, DROP, ADD)
+UNKNOWN_IDS = (ERROR, DROP, ADD)
 MAX_PLACES = 1 << 16
 
 Named: TypeAlias = str | Sequence[str]
@@ -79,9 +79,9 @@ class EncodingOptions:
         features: Feature columns; None for all that have no other role.
         drop: Columns that are not features.
         categories: Columns to one-hot encode.
-        missing: ``"refuse"``, ``"indicator"`` (0 and a column that marks it), ``"constant=V"`` or
+        missing: ``"error"``, ``"indicator"`` (0 and a column that marks it), ``"constant=V"`` or
             ``"median"`` (read from the table, so for edge-level privacy units only).
-        unknown_ids: ``"refuse"``, ``"drop"`` such edges, or ``"add"`` their nodes.
+        unknown_ids: ``"error"``, ``"drop"`` such edges, or ``"add"`` their nodes.
         null_values: Words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
             is always missing.
         delimiter, decimal: Column separator and decimal separator of both tables, if they are CSV files;
@@ -91,8 +91,8 @@ class EncodingOptions:
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     categories: tuple[Category, ...] = ()
-    missing: str = REFUSE
-    unknown_ids: str = REFUSE
+    missing: str = ERROR
+    unknown_ids: str = ERROR
     null_values: tuple[str, ...] | None = None
     delimiter: str | None = None
     decimal: str | None = None
@@ -106,9 +106,9 @@ class EncodingOptions:
         for name in ("missing", "unknown_ids"):
             if not isinstance(getattr(self, name), str):
                 kind = type(getattr(self, name)).__name__
-                raise ConfigError(f"{name}= must be a word such as 'refuse', not a {kind}")
+                raise ConfigError(f"{name}= must be a word such as 'error', not a {kind}")
         if not self.missing.startswith(CONSTANT):
-            checks.one_of((REFUSE, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
+            checks.one_of((ERROR, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
         _ = self.constant
         checks.one_of(UNKNOWN_IDS, unknown_ids=self.unknown_ids)
         for what, names in (
@@ -128,8 +128,8 @@ class EncodingOptions:
         features: Named | None = None,
         drop: Named = (),
         categories: Categories = (),
-        missing: str = REFUSE,
-        unknown_ids: str = REFUSE,
+        missing: str = ERROR,
+        unknown_ids: str = ERROR,
         null_values: Named | None = None,
         delimiter: str | None = None,
         decimal: str | None = None,
@@ -190,8 +190,8 @@ class EncodingOptions:
             "--features": None if self.features is None else ",".join(self.features),
             "--drop": ",".join(self.drop),
             "--categories": ",".join(map(str, self.categories)),
-            "--missing": "" if self.missing == REFUSE else self.missing,
-            "--unknown-ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
+            "--missing": "" if self.missing == ERROR else self.missing,
+            "--unknown-ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
             "--delimiter": self.delimiter and DELIMITERS.get(self.delimiter, self.delimiter),
             "--decimal": self.decimal,
         }
@@ -208,8 +208,8 @@ class EncodingOptions:
             "features": None if self.features is None else list(self.features),
             "drop": list(self.drop),
             "categories": list(map(str, self.categories)),
-            "missing": "" if self.missing == REFUSE else self.missing,
-            "unknown_ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
+            "missing": "" if self.missing == ERROR else self.missing,
+            "unknown_ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
             "delimiter": self.delimiter,
             "decimal": self.decimal,
         }
@@ -404,7 +404,7 @@ class Encoding:
     rules: tuple[ColumnRule, ...]
     ignored_nodes: tuple[str, ...] = ()
     ignored_edges: tuple[str, ...] = ()
-    unknown_ids: str = "refuse"
+    unknown_ids: str = "error"
     nodes_from_edges: bool = False
     null_values: tuple[str, ...] | None = None
     delimiter: str | None = None

@@ -13,9 +13,9 @@ from graphveil.data.tables.encoding import (
     CONSTANT,
     CONSTANT_FEATURE,
     DROP,
+    ERROR,
     INDICATOR,
     MEDIAN,
-    REFUSE,
     Category,
     ColumnRule,
     EncodingOptions,
@@ -163,7 +163,7 @@ class FeatureRuleBuilder:
         if kind is None:
             raise GraphError(self._not_a_number(column, name))
         missing = missing_in(column)
-        if len(column) and missing.all() and (kind == "list" or how == REFUSE):
+        if len(column) and missing.all() and (kind == "list" or how == ERROR):
             self._drop(name)
             raise GraphError(f"column {name!r} is empty: no row has a value; drop it (--drop)")
         try:
@@ -172,7 +172,7 @@ class FeatureRuleBuilder:
         except GraphError:
             self._drop(name)
             raise
-        if missing.any() and how == REFUSE:
+        if missing.any() and how == ERROR:
             self._fill_missing()
             raise GraphError(
                 f"column {name!r} has missing values; fill them (--missing indicator, constant=V or median), "
@@ -189,7 +189,7 @@ class FeatureRuleBuilder:
             )
         width = numbers.shape[1] if len(numbers) else 1
         fill: tuple[float, ...] | None = (self._choices.constant or 0.0,) * width
-        if how == REFUSE:
+        if how == ERROR:
             fill = None
         elif how == MEDIAN and len(numbers):
             fill = tuple(map(float, np.median(numbers, axis=0)))
@@ -217,7 +217,7 @@ class FeatureRuleBuilder:
         pointed = self._written and self._choices.decimal is None
         if pointed and not self.private and files.decimal_commas(column):
             self._decimal, self.mended = ",", self.mended + 1
-            if column.null_count and self._choices.missing == REFUSE:
+            if column.null_count and self._choices.missing == ERROR:
                 self._missing = INDICATOR  # which would be the next complaint
             return f"column {name!r} holds numbers with a decimal comma, read as text; add --decimal ','"
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")

@@ -131,7 +131,7 @@ class AttentionTraining:
                 exponent = math.log1p((mu / self._rate) ** 2 / self._steps)
                 multiplier = _MULTIPLIER_GROWTH / math.sqrt(exponent)
         training = self._attention_query(multiplier, 0.0).event(self.unit)
-        _refuse(privacy_curve(training).epsilon(delta), epsilon)
+        _reject(privacy_curve(training).epsilon(delta), epsilon)
         return calibrated(
             self.unit, epsilon, delta, lambda mu: self._queries(multiplier, mu), num_nodes=num_nodes
         )
@@ -140,7 +140,7 @@ class AttentionTraining:
         """Return the plan of the paper's Theorem 2: T sums of sensitivity one are released, unamplified."""
         steps, multiplier = self._steps, self.multiplier or PAPER_MULTIPLIER
         training = PoissonGaussian(multiplier, self._rate, steps)
-        _refuse(renyi.epsilon_of_event(training, delta, "plain"), epsilon)
+        _reject(renyi.epsilon_of_event(training, delta, "plain"), epsilon)
 
         def event(sigma: float) -> Composed:
             return compose(training, Gaussian(math.sqrt(steps) / sigma))
@@ -247,7 +247,7 @@ def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Te
     return matrix.detach(), bias.detach()
 
 
-def _refuse(training: float, epsilon: float) -> None:
+def _reject(training: float, epsilon: float) -> None:
     if training >= epsilon:
         raise CalibrationError(
             f"training attention alone costs epsilon {format_upper_bound(training)} of "

@@ -79,7 +79,7 @@ def reject_unsupported_types(module: nn.Module) -> None:
             if tensor.layout != torch.strided or tensor.numel() > MAX_CONSTANT_NUMBERS:
                 raise ConfigError(
                     f"{kind} holds a tensor {held!r} of {tensor.numel():,} numbers that is not trained: what "
-                    "is long enough to be about the graph's nodes is refused; make it at most "
+                    "is long enough to be about the graph's nodes is rejected; make it at most "
                     f"{MAX_CONSTANT_NUMBERS:,} numbers, from public constants"
                 )
     for name, weight in module.named_parameters():

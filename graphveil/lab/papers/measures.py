@@ -39,13 +39,13 @@ class Measurement:
         values: Numbers by name.
         cost: Unit, epsilon, delta and validity of its guarantee; None if it queries no protected data.
         deviations: Reasons for an invalid guarantee.
-        refused: Reason for missing values; empty if there are values.
+        rejected: Reason for missing values; empty if there are values.
     """
 
     values: Mapping[str, float]
     cost: Mapping[str, Any] | None = None
     deviations: tuple[str, ...] = ()
-    refused: str = ""
+    rejected: str = ""
 
     @classmethod
     def from_guarantee(cls, values: Mapping[str, float], guarantee: Guarantee) -> "Measurement":
@@ -90,8 +90,8 @@ def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """
     try:
         return MEASURES[work.measure](work, paths)
-    except (PrivacyError, ConfigError) as refused:
-        return Measurement(values={}, refused=str(refused))
+    except (PrivacyError, ConfigError) as rejected:
+        return Measurement(values={}, rejected=str(rejected))
 
 
 # -- fits --------------------------------------------------------------------------------------------------

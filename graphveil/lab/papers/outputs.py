@@ -67,12 +67,12 @@ class Results:
         return found
 
     @property
-    def refusals(self) -> dict[str, list[str]]:
+    def rejections(self) -> dict[str, list[str]]:
         """The reasons for missing values, with the affected lines."""
         found: dict[str, list[str]] = {}
         for point in self.points:
-            if point.refused:
-                lines = found.setdefault(point.refused, [])
+            if point.rejected:
+                lines = found.setdefault(point.rejected, [])
                 lines += [point.place[2]] if point.place[2] not in lines else []
         return found
 
@@ -114,13 +114,13 @@ class Results:
         metrics = [*self.target.metrics, VAL]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*PLACE, "chosen", *metrics, *COSTS, "refused"])
+        writer.writerow([*PLACE, "chosen", *metrics, *COSTS, "rejected"])
         for cell, found in self.runs:
-            is_best = is_chosen(chosen[cell.place], cell) and not found.refused
+            is_best = is_chosen(chosen[cell.place], cell) and not found.rejected
             numbers = {name: float(value) for name, value in found.values.items()} | dict(found.cost or {})
             given = [numbers.get(name) for name in (*metrics, *COSTS)]
             row = [*_place_in_csv(cell), "yes" if is_best else "no", *map(text_of, given)]
-            writer.writerow([*row, found.refused])
+            writer.writerow([*row, found.rejected])
         return text.getvalue()
 
     def page(self) -> str:
@@ -157,13 +157,13 @@ class Results:
             metric=f"{target.metrics[target.metric].capitalize()}.",
             remarks=[_sentence(words) for words in target.remarks],
             tables=self.tables,
-            refusals=self.refusals,
+            rejections=self.rejections,
             not_run=self.not_run,
             deviations=[_sentence(words) for words in known],
         )
 
     def verdict(self) -> dict[str, Any]:
-        """Return every point with its verdict, the tested differences, refusals and deviations."""
+        """Return every point with its verdict, the tested differences, rejections and deviations."""
         scale = self.target.scale
         return {
             "target": self.target.name,
@@ -175,7 +175,7 @@ class Results:
             "code": code_digest(),
             "points": [point.as_dict(scale) for point in self.points],
             "comparisons": [one.as_dict(scale) for one in self.comparisons],
-            "refused": [{"why": why, "lines": lines} for why, lines in self.refusals.items()],
+            "rejected": [{"why": why, "lines": lines} for why, lines in self.rejections.items()],
             "not_run": self.not_run,
             "deviations": [
                 *(self.target.deviations if self.run_options.mode == "paper" else ()),
@@ -308,7 +308,7 @@ def _figure(target: ReproductionTarget, point: Point) -> str:
         return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
 
     if point.mean is None:
-        return "refused"
+        return "rejected"
     text, ends = number(point.mean), point.interval
     return text if ends is None else f"{text} [{number(ends[0])}, {number(ends[1])}]"
 
@@ -358,7 +358,7 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
             epsilon, delta = (float(row[name]) if row[name] else None for name in ("epsilon", "delta"))
             cost = dict(zip(COSTS, (row["unit"], epsilon, delta, row["valid"] == "True"), strict=True))
         values = {name: float(row[name]) for name in (*target.metrics, VAL) if row.get(name)}
-        runs.append((cell, Measurement(values=values, cost=cost, refused=row["refused"])))
+        runs.append((cell, Measurement(values=values, cost=cost, rejected=row["rejected"])))
     if len(runs) != len(rows):
         raise ArtifactError(
             f"{len(rows) - len(runs)} of {len(rows)} rows belong to no cell of {target.name} in {mode} mode; "

@@ -18,7 +18,7 @@ from graphveil.lab.papers.target import (
     ReproductionTarget,
 )
 
-Verdict = Literal["agrees", "above", "below", "other data", "not published", "one run", "refused"]
+Verdict = Literal["agrees", "above", "below", "other data", "not published", "one run", "rejected"]
 Run = tuple[ReproductionCell, Measurement]
 LEVEL = 0.05
 
@@ -34,7 +34,7 @@ class Point:
         metric: Name of the compared value.
         published: Published value for the place, or for the dataset that this one replaces.
         same_data: Whether the published value is for the same data.
-        refused: Reason for a missing value.
+        rejected: Reason for a missing value.
     """
 
     place: CellPlace
@@ -43,7 +43,7 @@ class Point:
     metric: str
     published: PublishedValue | None = None
     same_data: bool = False
-    refused: str = ""
+    rejected: str = ""
 
     @property
     def values(self) -> list[float]:
@@ -66,8 +66,8 @@ class Point:
         Args:
             scale: Factor from a share to the published unit: 100 for percent.
         """
-        if self.refused:
-            return "refused"
+        if self.rejected:
+            return "rejected"
         if self.published is None:
             return "not published"
         if not self.same_data:
@@ -171,20 +171,20 @@ def points_of(
         best, best_accuracy = list[Run](), -math.inf
         for some in by_settings.values():
             accuracy = sum(found.values.get(VAL, 0.0) for _, found in some) / len(some)
-            if not any(found.refused for _, found in some) and accuracy > best_accuracy:
+            if not any(found.rejected for _, found in some) and accuracy > best_accuracy:
                 best, best_accuracy = some, accuracy  # of equal settings the first
         if best:
             values = {cell.work.seed: found.values for cell, found in best}
             points.append(Point(settings=best[0][0].settings, runs=values, **shared))
         else:
             (_, first), *_ = next(iter(by_settings.values()))
-            points.append(Point(settings={}, runs={}, refused=first.refused, **shared))
+            points.append(Point(settings={}, runs={}, rejected=first.rejected, **shared))
     return tuple(points)
 
 
 def is_chosen(point: Point, cell: ReproductionCell) -> bool:
     """Whether a cell belongs to a point."""
-    return not point.refused and dict(cell.settings) == dict(point.settings)
+    return not point.rejected and dict(cell.settings) == dict(point.settings)
 
 
 def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple[PairedComparison, ...]:

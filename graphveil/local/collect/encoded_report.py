@@ -332,13 +332,13 @@ class Collector:
         Privacy:
             Reads: LDP reports, never records. Charges: nothing; the clients were charged.
         """
-        refused = {}
+        rejected = {}
         for node, encoded_report in encoded_reports.items():
             try:
                 self.accept(encoded_report, node)
             except LDPReportError as error:
-                refused[node] = str(error)
-        return refused
+                rejected[node] = str(error)
+        return rejected
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:

@@ -189,7 +189,7 @@ class CheckedReports:
 
     collector: Collector
     ids: Column  # every node with a row, in order of first appearance, then others
-    refused: dict[int, str]  # row, counted from 1, and the reason
+    rejected: dict[int, str]  # row, counted from 1, and the reason
 
     @property
     def accepted(self) -> int:
@@ -203,10 +203,10 @@ class CheckedReports:
             LDPReportError: At least one was rejected; names the first row, its reason, and the number of
                 them.
         """
-        if self.refused:
-            row, reason = next(iter(self.refused.items()))
+        if self.rejected:
+            row, reason = next(iter(self.rejected.items()))
             raise LDPReportError(
-                f"LDP reports refused: {len(self.refused)}, the first in row {row}: {reason}"
+                f"LDP reports rejected: {len(self.rejected)}, the first in row {row}: {reason}"
             )
 
     def estimates(self, id: str, label: str) -> Table:
@@ -259,15 +259,15 @@ def receive_reports(
     nodes = ids.dictionary_encode()
     known = nodes.dictionary if others is None else pc.unique(pa.concat_arrays([nodes.dictionary, others]))
     collector = Collector(protocol, len(known), ids=known.to_pylist())
-    refused = {}
+    rejected = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
             encoded_report = base64.b64decode(text or "", validate=True)
         except ValueError:  # binascii.Error, or text that is not ASCII
-            refused[row] = "an LDP report is not in base64"
+            rejected[row] = "an LDP report is not in base64"
             continue
         try:
             collector.accept(encoded_report, node)
         except LDPReportError as error:
-            refused[row] = str(error)
-    return CheckedReports(collector, known, refused)
+            rejected[row] = str(error)
+    return CheckedReports(collector, known, rejected)

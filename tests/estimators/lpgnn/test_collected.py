@@ -158,12 +158,12 @@ def test_nodes_without_a_report_get_the_middle_of_the_range(law) -> None:
 
 def test_splits_the_reporting_nodes_by_the_seed(edges) -> None:
     found = collector()
-    graph, told = as_graph(found, edges, seed=0)
+    graph, records = as_graph(found, edges, seed=0)
     train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
     assert (int(train.sum()), int(val.sum()), int(test.sum())) == (18, 9, 0)
     assert torch.equal(train | val, torch.from_numpy(found.answered))
-    assert told.labels[NOT_COUNTED].tolist() == [-1] * len(NOT_COUNTED)
-    assert told.labels[found.answered].tolist() == found.labels().tolist()
+    assert records.labels[NOT_COUNTED].tolist() == [-1] * len(NOT_COUNTED)
+    assert records.labels[found.answered].tolist() == found.labels().tolist()
     assert torch.equal(as_graph(found, edges, seed=0)[0].mask("train"), train)
     assert not torch.equal(as_graph(found, edges, seed=1)[0].mask("train"), train)
 
@@ -197,14 +197,14 @@ def test_the_guarantee_is_that_of_the_protocol_also_after_loading(edges, tmp_pat
     found = collector()
     ids = np.array([f"u{n}" for n in range(NODES)])
     model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=3).fit_from_collector(found, edges, ids=ids)
-    promise = model.guarantee
-    assert promise.valid and promise.local_budgets == (1.0, 2.0)
-    assert promise.formal_statement().startswith(SURVEY.formal_statement(on_clients=None))
-    assert "held the raw data" not in promise.formal_statement()
+    guarantee = model.guarantee
+    assert guarantee.valid and guarantee.local_budgets == (1.0, 2.0)
+    assert guarantee.formal_statement().startswith(SURVEY.formal_statement(on_clients=None))
+    assert "held the raw data" not in guarantee.formal_statement()
     model.save(tmp_path / "model")
     again = gv.load_model(tmp_path / "model")
-    assert again.guarantee == promise == read_guarantee(tmp_path / "model").guarantee
-    assert again.guarantee.formal_statement() == promise.formal_statement()
+    assert again.guarantee == guarantee == read_guarantee(tmp_path / "model").guarantee
+    assert again.guarantee.formal_statement() == guarantee.formal_statement()
     assert torch.equal(again.predict_proba(), model.predict_proba())
     assert again.ids_.tolist() == ids.tolist()
 

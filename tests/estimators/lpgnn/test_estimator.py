@@ -97,25 +97,25 @@ class TestUnits:
 
 class TestGuarantee:
     def test_both_budgets_and_their_sum(self, graph) -> None:
-        promise = model().fit(graph).guarantee
-        assert promise.local_budgets == (1.0, 2.0)
-        assert (promise.epsilon, promise.delta, promise.valid) == (3.0, 0.0, True)
+        guarantee = model().fit(graph).guarantee
+        assert guarantee.local_budgets == (1.0, 2.0)
+        assert (guarantee.epsilon, guarantee.delta, guarantee.valid) == (3.0, 0.0, True)
         assert (
             "eps_x = 1 and its label at eps_y = 2 (total 3; inf = not protected)"
-            in promise.formal_statement()
+            in guarantee.formal_statement()
         )
-        assert {"eps_x": 1.0, "eps_y": 2.0}.items() <= promise.as_dict().items()
+        assert {"eps_x": 1.0, "eps_y": 2.0}.items() <= guarantee.as_dict().items()
 
     def test_a_gaussian_mechanism_has_a_delta(self, graph) -> None:
-        promise = model(features="agm").fit(graph).guarantee
-        assert promise.delta == 1e-10
-        assert "with delta = 1e-10, which is weaker" in promise.formal_statement()
+        guarantee = model(features="agm").fit(graph).guarantee
+        assert guarantee.delta == 1e-10
+        assert "with delta = 1e-10, which is weaker" in guarantee.formal_statement()
 
     def test_no_budget_is_no_number(self, graph) -> None:
-        promise = model(eps_y=math.inf).preview(graph).guarantee
-        assert promise.epsilon == math.inf
-        assert promise.as_dict()["epsilon"] is None
-        assert "its label at eps_y = inf" in promise.formal_statement()
+        guarantee = model(eps_y=math.inf).preview(graph).guarantee
+        assert guarantee.epsilon == math.inf
+        assert guarantee.as_dict()["epsilon"] is None
+        assert "its label at eps_y = inf" in guarantee.formal_statement()
 
     def test_runs_compose(self, graph) -> None:
         whole = model(eps_x=0.1, eps_y=0.2).preview(graph).guarantee.repeated(3)
@@ -123,8 +123,8 @@ class TestGuarantee:
         assert whole.local_budgets == (0.3, 0.6)
 
     def test_an_attacker_of_randomized_response(self, graph) -> None:
-        promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
-        assert promise.max_tpr() == pytest.approx(math.e / 100)
+        guarantee = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
+        assert guarantee.max_tpr() == pytest.approx(math.e / 100)
 
     def test_a_fit_is_charged_within_the_limit(self, graph) -> None:
         gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=4.0, delta=1e-9))
@@ -161,19 +161,19 @@ class TestAFitIsAValue:
         assert len(gv.ledger_of(graph.edge_set).entries) == 2
 
     def test_reports_keep_the_fitted_parameters(self, graph) -> None:
-        told = model().fit(graph)
-        told.eps_x = 5.0
+        first = model().fit(graph)
+        first.eps_x = 5.0
         with pytest.raises(ConfigError, match=r"eps_x=5\.0 is not how the reports were made"):
-            model(eps_x=5.0).fit_same_reports(told, graph)
-        beside = model().fit_same_reports(told, graph)
-        assert beside.guarantee == told.guarantee and beside.clipped_ == told.clipped_
+            model(eps_x=5.0).fit_same_reports(first, graph)
+        beside = model().fit_same_reports(first, graph)
+        assert beside.guarantee == first.guarantee and beside.clipped_ == first.clipped_
 
     def test_received_reports_are_not_used_by_the_next_fit(self, graph) -> None:
-        told = model(unsafe_noise_seed=1).fit(graph)
-        again = model().fit_same_reports(told, graph)
+        first = model(unsafe_noise_seed=1).fit(graph)
+        again = model().fit_same_reports(first, graph)
         assert not again.guarantee.valid
         assert again.fit(graph).guarantee.valid
-        assert again.fitted.trained.reports is not told.fitted.trained.reports
+        assert again.fitted.trained.reports is not first.fitted.trained.reports
 
     @pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
     def test_a_prediction_leaves_the_network_on_its_edges(self, graph, backbone) -> None:
@@ -199,13 +199,13 @@ class TestScaling:
             model(scaling="columns")
         with pytest.raises(ConfigError, match="go together"):
             model(data_dependent_bounds=True)
-        promise = model(scaling="columns", data_dependent_bounds=True).preview(graph).guarantee
-        assert promise.deviations == ("bounds taken from the data",)
+        guarantee = model(scaling="columns", data_dependent_bounds=True).preview(graph).guarantee
+        assert guarantee.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_that_scaled_columns_invalidates_the_guarantee(self) -> None:
         prepared = RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(synthetic("tiny")), seed=0)
-        promise = model().preview(prepared).guarantee
-        assert promise.deviations == ("bounds taken from the data",)
+        guarantee = model().preview(prepared).guarantee
+        assert guarantee.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_for_clients_scales_nothing(self) -> None:
         prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
@@ -213,9 +213,9 @@ class TestScaling:
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
     def test_row_scaling_keeps_the_guarantee_valid(self, graph) -> None:
-        promise = model(scaling="row").preview(graph).guarantee
-        assert promise.valid
-        assert "each node brings its features to [0, 1] by its own" in promise.formal_statement()
+        guarantee = model(scaling="row").preview(graph).guarantee
+        assert guarantee.valid
+        assert "each node brings its features to [0, 1] by its own" in guarantee.formal_statement()
 
     @pytest.mark.parametrize("shift", [0.0, -3.0])
     def test_row_scaling_of_dense_and_sparse_features(self, shift) -> None:
@@ -322,17 +322,17 @@ class TestFiles:
     def test_the_error_of_stored_reports_has_a_command(self, graph, tmp_path) -> None:
         folder = tmp_path / "of mine"
         model().fit(graph, workspace=folder)
-        with pytest.raises(ArtifactError) as refused:
+        with pytest.raises(ArtifactError) as rejected:
             model(eps_x=2.0).fit(graph, workspace=folder)
         command = f"rm -r '{folder}'"
-        assert str(folder / "reports.safetensors") in str(refused.value)
-        assert command in str(refused.value) and "charged again" in str(refused.value)
+        assert str(folder / "reports.safetensors") in str(rejected.value)
+        assert command in str(rejected.value) and "charged again" in str(rejected.value)
         subprocess.run(shlex.split(command), check=True)
         model(eps_x=2.0).fit(graph, workspace=folder)
         (folder / "reports.safetensors").write_bytes(b"no tensors")
-        with pytest.raises(ArtifactError, match="no checkpoint, or a damaged one") as refused:
+        with pytest.raises(ArtifactError, match="no checkpoint, or a damaged one") as rejected:
             model(eps_x=2.0).fit(graph, workspace=folder)
-        assert f"rm -r '{folder / 'reports.safetensors'}'" in str(refused.value)
+        assert f"rm -r '{folder / 'reports.safetensors'}'" in str(rejected.value)
 
     @pytest.mark.parametrize("changed", ["order", "edges"])
     def test_reports_of_other_nodes_are_rejected(self, graph, tmp_path, changed) -> None:
@@ -437,12 +437,12 @@ class TestSeveralClassesOfALabel:
     @pytest.mark.parametrize("forward_correction", [True, False])
     def test_fits_groups_of_classes(self, tmp_path, forward_correction: bool) -> None:
         graph, ways = self.many(), {"posterior_steps": 4, "prior": "mixture"}
-        asked = {"eps_y": 1.5, "labels": "hashing", "epochs": 3, "forward_correction": forward_correction}
-        found = model(**asked, **ways).fit(graph)
+        settings = {"eps_y": 1.5, "labels": "hashing", "epochs": 3, "forward_correction": forward_correction}
+        found = model(**settings, **ways).fit(graph)
         law, said = found.label_mechanism(9), found.aggregates_["labels"].numpy()
         assert said.shape == (graph.num_nodes, 3)
-        told = np.flatnonzero(said[:, 0] >= 0)
-        law.groups_of(law.hashes_of_rows(told), said[told])  # by the hash of the node's number, or refused
+        answered = np.flatnonzero(said[:, 0] >= 0)
+        law.groups_of(law.hashes_of_rows(answered), said[answered])  # or a wrong hash is an error
         assert found.guarantee.local_budgets[1] == 1.5
         assert "one of 4 public groups of 9 classes" in found.reports_for(4, 9)[-1].words
         found.save(tmp_path / "model")

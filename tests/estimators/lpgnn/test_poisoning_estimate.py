@@ -23,8 +23,8 @@ LAWS: dict[str, LabelMechanism] = {
 }
 
 
-def told(law: LabelMechanism, share: float) -> tuple[NoisyLabels, Tensor]:
-    """What people say of whom a share claims one class, and their own classes."""
+def reports_of(law: LabelMechanism, share: float) -> tuple[NoisyLabels, Tensor]:
+    """Return labels of which a share is poisoned with one class, and the true labels."""
     rng = np.random.default_rng(0)
     own = rng.choice(CLASSES, size=NODES, p=SHARES)
     reported = law.perturb(
@@ -69,7 +69,7 @@ def transition(law: LabelMechanism) -> Tensor:
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.15])
 def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None:
     law = LAWS[name]
-    noisy, own = told(law, share)
+    noisy, own = reports_of(law, share)
     found = poisoning_estimate(noisy, foretold(own))
     assert float(found.shares[CLAIMED]) == pytest.approx(
         share, abs=max(4 * float(found.errors[CLAIMED]), 0.01)
@@ -85,13 +85,13 @@ def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None
 @pytest.mark.parametrize("name", LAWS)
 def test_without_poisoning_shares_are_unbiased(name: str) -> None:
     law = LAWS[name]
-    noisy, _ = told(law, 0.0)
+    noisy, _ = reports_of(law, 0.0)
     found = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
     assert torch.allclose(found, torch.tensor(SHARES), atol=0.02)
 
 
 def test_overconfident_predictions_are_no_evidence_of_poisoning() -> None:
-    noisy, own = told(LAWS["hashing"], 0.0)
+    noisy, own = reports_of(LAWS["hashing"], 0.0)
     guess = foretold(own)
     wrong = torch.randperm(NODES, generator=torch.Generator().manual_seed(0)) < NODES // 5
     guess[wrong] = guess[wrong].roll(1, 0)  # a fifth is foretold what somebody else is
@@ -110,7 +110,7 @@ def test_the_poisoned_share_is_at_most_half() -> None:
 
 
 def test_nodes_without_a_report_are_not_read() -> None:
-    noisy, own = told(LAWS["hashing"], 0.05)
+    noisy, own = reports_of(LAWS["hashing"], 0.05)
     silent = torch.arange(NODES) % 2 == 0
     labels, guess = noisy.labels.clone(), foretold(own)
     labels[silent] = UNKNOWN

@@ -1,4 +1,4 @@
-"""What told labels around a node say about it: exact cases, and that it beats what it starts from."""
+"""The posterior of a label given reported labels of neighbors: exact cases, and a gain over a report."""
 
 import math
 
@@ -19,7 +19,7 @@ from graphveil.mechanisms import LabelRR, LocalNoise
 GROUPS, SIZE = 3, 30
 
 
-def told(labels: torch.Tensor, law: LabelRR) -> NoisyLabels:
+def noisy_labels(labels: torch.Tensor, law: LabelRR) -> NoisyLabels:
     known = (labels >= 0).nonzero()[:, 0]
     return NoisyLabels(
         labels=labels, classes=law.classes, train=known, val=known[:0], keep=law.keep, transition=None
@@ -31,7 +31,7 @@ def channel(law: LabelRR) -> torch.Tensor:
 
 
 def groups() -> tuple[Adjacency, torch.Tensor]:
-    """Return three groups of thirty, ten friends a node, nine tenths of them in its own group."""
+    """Return three groups of thirty, ten neighbors each, nine tenths of them in the same group."""
     rng = np.random.default_rng(0)
     truth = np.arange(GROUPS * SIZE) % GROUPS
     source = np.repeat(np.arange(len(truth)), 5)
@@ -43,9 +43,9 @@ def groups() -> tuple[Adjacency, torch.Tensor]:
 
 def test_an_isolated_node_has_the_posterior_of_its_label() -> None:
     law = LabelRR(epsilon=1.0, classes=2)
-    nobody = Adjacency.from_edges([], [], num_nodes=4, directed=False)
+    no_edges = Adjacency.from_edges([], [], num_nodes=4, directed=False)
     labels = torch.tensor([0, 0, 1, -1])
-    found = log_posterior(told(labels, law), channel(law), nobody, 4).exp()
+    found = log_posterior(noisy_labels(labels, law), channel(law), no_edges, 4).exp()
     shares = class_shares(torch.tensor([2 / 3, 1 / 3]), channel(law))
     expected = shares * torch.tensor([law.keep, law.change])
     assert torch.allclose(found[0], expected / expected.sum())
@@ -57,7 +57,7 @@ def test_labels_that_were_not_randomized_are_certain() -> None:
     adjacency, truth = groups()
     labels = truth.clone()
     labels[::4] = -1
-    found = log_posterior(told(labels, law), channel(law), adjacency, 2)
+    found = log_posterior(noisy_labels(labels, law), channel(law), adjacency, 2)
     assert torch.isfinite(found[::4]).all()
     assert torch.equal(found.argmax(dim=1), truth)
     proba = product_posterior(torch.full((len(truth), GROUPS), 1 / GROUPS), found)
@@ -72,7 +72,7 @@ def test_the_posterior_is_more_accurate_than_the_reports() -> None:
         noise = LocalNoise(unsafe_noise_seed=seed).stream("labels")
         labels = torch.from_numpy(law.perturb(truth.numpy(), stream=noise))
         labels[::4] = -1
-        found = log_posterior(told(labels, law), channel(law), adjacency, 4)
+        found = log_posterior(noisy_labels(labels, law), channel(law), adjacency, 4)
         right.append(float((found.argmax(dim=1) == truth).float().mean()))
     assert np.mean(right) > law.keep + 0.25
 

@@ -24,10 +24,10 @@ DEVIATIONS = 5  # standard deviations that a mean may be off
 
 def test_labels_are_kept_with_their_probability() -> None:
     labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
-    told = labels != UNKNOWN
-    kept = (labels == GRAPH.y)[told].double().mean().item()
+    reported = labels != UNKNOWN
+    kept = (labels == GRAPH.y)[reported].double().mean().item()
     keep = RANDOMIZER.label.keep
-    assert abs(kept - keep) < DEVIATIONS * math.sqrt(keep * (1 - keep) / int(told.sum()))
+    assert abs(kept - keep) < DEVIATIONS * math.sqrt(keep * (1 - keep) / int(reported.sum()))
 
 
 def test_test_nodes_report_no_label() -> None:
@@ -37,10 +37,10 @@ def test_test_nodes_report_no_label() -> None:
 
 def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
     estimates = estimate_features(RANDOMIZER.mechanism, RANDOMIZER(GRAPH, GRAPH.x, 0), GRAPH.x)
-    told = estimates.deviations
-    assert not isinstance(told, torch.Tensor)
-    assert np.array_equal(np.diff(told.indptr), np.ones(GRAPH.num_nodes))
-    assert len(np.unique(np.abs(told.data).round(4))) == 1, "a bit has two values"
+    deviations = estimates.deviations
+    assert not isinstance(deviations, torch.Tensor)
+    assert np.array_equal(np.diff(deviations.indptr), np.ones(GRAPH.num_nodes))
+    assert len(np.unique(np.abs(deviations.data).round(4))) == 1, "a bit has two values"
     error = (estimates.dense() - to_dense(GRAPH.x)).double().mean(dim=0).numpy()
     variance = RANDOMIZER.mechanism.variance(to_dense(GRAPH.x).numpy()).mean(axis=0)
     assert (np.abs(error) < DEVIATIONS * np.sqrt(variance / GRAPH.num_nodes)).all()
@@ -65,27 +65,27 @@ def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
 def test_nodes_without_a_label_report_a_uniform_class() -> None:
     graph = without_labels(GRAPH, 0.5)
     labels = RANDOMIZER(graph, graph.x, 0)["labels"]
-    assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be told by -1"
+    assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be visible as -1"
     missing = (graph.y == UNKNOWN) & ~GRAPH.test_mask
-    said = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
+    shares = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
     chance = 1 / CLASSES
     spread = DEVIATIONS * math.sqrt(chance * (1 - chance) / int(missing.sum()))
-    assert (said - chance).abs().max() < spread
+    assert (shares - chance).abs().max() < spread
     whole = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
-    assert torch.equal(labels[~missing], whole[~missing]), "one's label changed what another said"
+    assert torch.equal(labels[~missing], whole[~missing]), "a label changed the report of another node"
 
 
 def test_training_nodes_do_not_depend_on_the_presence_of_labels(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
     local |= {"labels": "rr", "unsafe_noise_seed": 3}
     whole = gv.LPGNN(**local).fit(graph).aggregates_["labels"]
-    for share in (0.3, 1.0):  # a graph of which nobody is labeled learns, too: noise
+    for share in (0.3, 1.0):  # a graph without labels can be fitted, too: to noise
         some = gv.LPGNN(**local).fit(without_labels(graph, share))
-        told = some.aggregates_["labels"]
-        assert torch.equal(told == UNKNOWN, whole == UNKNOWN)
+        reported = some.aggregates_["labels"]
+        assert torch.equal(reported == UNKNOWN, whole == UNKNOWN)
         for part in ("train", "val"):
             members = getattr(graph, f"{part}_mask")
-            agrees = (some.predict() == told)[members].float().mean()
+            agrees = (some.predict() == reported)[members].float().mean()
             assert some.score(without_labels(graph, share), part) == pytest.approx(float(agrees))
 
 

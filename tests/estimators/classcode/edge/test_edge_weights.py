@@ -29,7 +29,7 @@ from graphveil.release.weights import (
     register_weight,
     weights_from,
 )
-from tests.estimators.conftest import PAIR_WEIGHTS, Asked, grouped
+from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
 QUICK: dict[str, Any] = {
     "unit": "undirected-edge",
@@ -170,11 +170,11 @@ def test_every_weight_is_fitted_within_the_budget(name: str) -> None:
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_weights_read_posteriors_codes_features_or_learned_vectors(asked: Asked) -> None:
+def test_weights_read_posteriors_codes_features_or_learned_vectors(queries: Queries) -> None:
     graph = grouped()
     for name in ("posterior_dot", "half_cos", "jaccard", "learned_public", "one"):
         ClassCode(**QUICK, weights=name, noise="gaussian").fit(graph)
-    (_, probabilities), (_, codes), (_, features), (_, learned), (_, none_before_fit) = asked
+    (_, probabilities), (_, codes), (_, features), (_, learned), (_, none_before_fit) = queries
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(150))
     torch.testing.assert_close(codes, probabilities.double() @ simplex_codes(3))
     assert features is graph.x
@@ -183,23 +183,23 @@ def test_weights_read_posteriors_codes_features_or_learned_vectors(asked: Asked)
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_weights_into_a_node_do_not_depend_on_its_label(asked: Asked) -> None:
+def test_weights_into_a_node_do_not_depend_on_its_label(queries: Queries) -> None:
     graph = grouped()
     node = int(graph.mask("train").nonzero()[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % 3
     for y in (graph.y, labels):
         ClassCode(**QUICK, weights="half_cos").fit(graph.replace(y=y))
-    (codes, keys), (others, changed) = asked
+    (codes, keys), (others, changed) = queries
     assert not torch.equal(codes[node], others[node])
     assert torch.equal(keys[node], changed[node])
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_a_second_round_can_read_the_result_of_the_first(asked: Asked) -> None:
+def test_a_second_round_can_read_the_result_of_the_first(queries: Queries) -> None:
     for rows in ("input", "previous"):
         ClassCode(**QUICK, weights="half_cos", weight_rows=rows, few_labels=True).fit(grouped())
-    (_, first), (_, second), (_, again), (_, updated) = asked
+    (_, first), (_, second), (_, again), (_, updated) = queries
     assert torch.equal(first, second)
     assert torch.equal(first, again)
     assert not torch.equal(again, updated)
