@@ -353,7 +353,7 @@ def test_an_invalid_report_is_rejected_by_its_row(invoke: Invoke, case: str) -> 
     answer = invoke(*DECODE, "--json")
     error = answer.json["error"]
     assert (answer.code, error["kind"]) == (2, "LDPReportError")
-    assert error["message"].startswith("LDP reports failed: 1, the first in row 5: ")
+    assert error["message"].startswith("LDP reports rejected: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err and SECRET not in answer.err
     assert not Path("nodes.csv").exists()
@@ -383,7 +383,7 @@ def test_invalid_reports_can_be_skipped_and_are_counted(invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([["user", "message"], ["u0", "x"], ["u1", ""]], "LDP reports failed: 2, the first in row 1"),
+        ([["user", "message"], ["u0", "x"], ["u1", ""]], "LDP reports rejected: 2, the first in row 1"),
         ([["user", "message"]], "has no rows"),
         ([["user", "text"], ["u0", "x"]], "no column 'message'"),
         ([["user", "message"], ["", "x"]], "'user' has missing values"),

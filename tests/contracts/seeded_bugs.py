@@ -2636,7 +2636,7 @@ BUGS = [
                 "return max(single, key=lambda one: one.epsilon) if single else None",
             )
         ],
-        test="tests/runs/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+        test="tests/runs/test_sweep.py::test_the_total_is_the_composition_of_all_runs_of_all_cells",
     ),
     dict(
         name="all_runs_of_a_cell_cost_one",
@@ -2647,7 +2647,7 @@ BUGS = [
                 "for one in requested",
             )
         ],
-        test="tests/runs/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+        test="tests/runs/test_sweep.py::test_the_total_is_the_composition_of_all_runs_of_all_cells",
     ),
     dict(
         name="nobody_asks_whether_a_grid_fits",

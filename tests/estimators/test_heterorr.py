@@ -70,7 +70,7 @@ def test_states_what_is_not_protected() -> None:
     assert "Labels, edges and who is in the data are not hidden" in guarantee.additional[0].formal_statement()
 
 
-@pytest.mark.parametrize(("eps_x", "rejected"), [(4.0, False), (math.inf, True)])
+@pytest.mark.parametrize(("eps_x", "failed"), [(4.0, False), (math.inf, True)])
 def test_no_error_depends_on_features_that_are_protected(eps_x: float, failed: bool) -> None:
     graph = tiny()
     loud = graph.replace(x=torch.full_like(graph.x, 3e38))
@@ -326,8 +326,8 @@ def test_requires_the_list_of_private_nodes() -> None:
 # -- encodings ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("eps_x", "rejected"), [(4.0, True), (math.inf, False)])
-def test_fit_and_predict_reject_the_same_encodings(eps_x: float, rejected: bool) -> None:
+@pytest.mark.parametrize(("eps_x", "failed"), [(4.0, True), (math.inf, False)])
+def test_fit_and_predict_reject_the_same_encodings(eps_x: float, failed: bool) -> None:
     graph = tiny()
     columns = Encoding(rules=(ColumnRule(name="team", kind="list", width=graph.num_features, fitted=True),))
     derived = graph.replace(encoding=columns, adjacency=tiny(0.9).adjacency)
