@@ -334,6 +334,6 @@ def test_fit_and_predict_reject_the_same_encodings(eps_x: float, failed: bool) -
     model = made(eps_x=eps_x).fit(graph)
     calls = (made(eps_x=eps_x).fit, lambda other: model.predict(other, allow_spend=True))
     for call in calls:
-        with pytest.raises(UnitError, match="protects features") if rejected else nullcontext():
+        with pytest.raises(UnitError, match="protects features") if failed else nullcontext():
             call(derived)
-    assert bool(len(ledger_of(derived.edge_set))) != rejected
+    assert bool(len(ledger_of(derived.edge_set))) != failed
