@@ -1958,6 +1958,28 @@ BUGS = [
         test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
     ),
     dict(
+        name="feature_clusters_follow_exact_degrees",
+        edits=[
+            (
+                "graphveil.estimators.classcode.edge_rows:CountRounds.aggregate",
+                "self._clusters.assign(self._graph.x)",
+                "self._clusters.assign(self._graph.x * self._graph.adjacency.indptr.diff()[:, None])",
+            )
+        ],
+        test="tests/estimators/classcode/edge/test_clusters.py::test_an_edge_changes_one_count_of_a_cluster",
+    ),
+    dict(
+        name="clusters_are_counted_at_both_ends_at_the_cost_of_one",
+        edits=[
+            (
+                "graphveil.release.neighbor_counts:NoisyCounts._counts",
+                "if self.ranks is not None:",
+                "if self.ranks is not None and self.count != 8:",
+            )
+        ],
+        test="tests/estimators/classcode/edge/test_clusters.py::test_an_edge_changes_one_count_of_a_cluster",
+    ),
+    dict(
         name="lengths_follow_exact_degrees",
         edits=[
             (

@@ -67,7 +67,7 @@ def neighbor(graph: Graph, pair: Pair) -> Graph:
     if adjacency.weights is not None:
         kept = adjacency.weights.numpy()[~same] * adjacency.max_weight
         given = {"weight": np.concatenate([kept, [2.0] * len(more)]), "max_weight": 2.0}
-    new = Adjacency.from_edges(*ends, num_nodes=NODES, directed=graph.directed, **given)
+    new = Adjacency.from_edges(*ends, num_nodes=graph.num_nodes, directed=graph.directed, **given)
     return graph.replace(adjacency=new)
 
 

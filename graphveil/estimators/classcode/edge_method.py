@@ -24,6 +24,7 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
 from graphveil.estimators.classcode.edge_plan import (
+    CLUSTERS,
     TARGET,
     TRAIN,
     EdgeReleaseConfig,
@@ -45,6 +46,7 @@ from graphveil.estimators.classcode.edge_rows import (
     fit_weight_model,
     row_log_likelihood,
 )
+from graphveil.estimators.features.clusters import FeatureClusters
 from graphveil.estimators.features.crossfit import (
     CrossFit,
     CrossFitPosteriors,
@@ -64,6 +66,7 @@ from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
 from graphveil.release import EdgeCountData, EdgeCountQuery, ReleasePlan
 from graphveil.training import TrainingSchedule, train
+from graphveil.training.metrics import metric_value
 
 SEEDS = 3
 _MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularized head is used
@@ -73,6 +76,7 @@ GATE_STEP = 0.25
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _FEATURES, _IMITATING = "features", "imitating"
 _NUMBERS = 6  # stored numbers of a fit
+_USEFUL_AUC = 0.55  # of features alone, below which their clusters are counted
 _MAX_SELF_TRAINING_NODES = 5000  # labeled nodes
 
 
@@ -235,6 +239,22 @@ def distilled_posteriors(
     return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
 
 
+def choose_clusters(graph: Graph, log_posteriors: Tensor, session: Session) -> FeatureClusters | None:
+    """Return feature clusters to count neighbors by, if features do not predict the class of their node.
+
+    Then a count of neighbors by predicted class has no information, but their features may have some. The
+    choice reads cross-fitted posteriors and public labels only: a ROC-AUC below 0.55. It is made for two
+    classes, where rows have room for clusters (``neighbor_count_plan``).
+    """
+    labeled = graph.mask("train") | graph.mask("val")
+    if graph.num_classes != 2:
+        return None
+    if not metric_value("roc_auc", graph.y[labeled], log_posteriors[labeled].exp()) < _USEFUL_AUC:
+        return None  # also if all labeled nodes have one class
+    found = FeatureClusters.fit(graph.x, CLUSTERS, session.streams.torch("clusters"))
+    return found if len(found.offsets) > 1 else None
+
+
 @dataclass(frozen=True, eq=False)
 class PosteriorEstimate:
     """The decision: the likelihood's shape, its log-posteriors, those of all experts, and the gate."""
@@ -321,6 +341,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         weight_model: Edge weights; None for weights of one.
         heads: Networks that read aggregates of the fitted graph.
         gate: Weights of heads, likelihood and features there.
+        clusters: Feature clusters, if neighbors are counted by them instead of by class.
     """
 
     privacy_config: PrivacyConfig
@@ -334,6 +355,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     weight_model: EdgeWeightModel | None
     heads: tuple[PosteriorHead, ...]
     gate: tuple[float, ...]
+    clusters: FeatureClusters | None = None
 
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
         """Reject public labels whose classes differ from those in training."""
@@ -364,7 +386,9 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         # they were labeled.
         groups[:first] = TRAIN
         release = session.open(graph, groups, first=first)
-        rounds = build_rounds(session.plan.queries, graph, groups, labels, release, self.weight_model, first)
+        rounds = build_rounds(
+            session.plan.queries, graph, groups, labels, release, self.weight_model, first, self.clusters
+        )
         prior = self.prior(graph)
         old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
         new, seen = prior[first:], prior
@@ -398,6 +422,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
             **networks_state("heads", self.heads),
             **networks_state("weights", [] if weights is None else [weights]),
             "affinity": self.affinity.neighbors,
+            **({} if self.clusters is None else self.clusters.state()),
             "numbers": torch.tensor(numbers, dtype=torch.float64),
             **networks_state(_FEATURES, self.networks),
             **networks_state(_IMITATING, self.distilled),
@@ -444,6 +469,7 @@ class EdgeLevelClassCode(Method):
         with session.stage("encoder"):
             public = public_posteriors(graph, session, self.objective)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
+            clusters = choose_clusters(graph, public.log, session)
         groups, queries = groups_of(graph), session.plan.queries
         release = session.open(graph, groups)
         released, affinity = State(), None
@@ -455,7 +481,9 @@ class EdgeLevelClassCode(Method):
                 affinity = affinity_from_counts(cells, sigma, labels, nodes, directed=graph.directed)
                 released["counts"] = cells
             queries = queries[1:]
-        rounds = build_rounds(queries, graph, groups, public_labels(graph, groups), release, weight_model)
+        rounds = build_rounds(
+            queries, graph, groups, public_labels(graph, groups), release, weight_model, clusters=clusters
+        )
         self_training = self.self_training
         if self_training is None:
             self_training = labeled_count(graph) < _MAX_SELF_TRAINING_NODES
@@ -486,6 +514,7 @@ class EdgeLevelClassCode(Method):
             weight_model=weight_model,
             heads=decision.heads,
             gate=decision.gate,
+            clusters=clusters if isinstance(rounds, CountRounds) else None,
         )
         released |= {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
         proba = decision.log.exp().to(torch.float32)
@@ -500,9 +529,11 @@ class EdgeLevelClassCode(Method):
         """
         networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
         width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
+        clusters = FeatureClusters.restore(state, width) if "clusters/weights" in state else None
+        columns = classes if clusters is None else len(clusters.offsets)
         whole = all(fits(some, width, classes) for some in (networks, distilled or networks))
         whole &= (
-            table.shape == (classes, classes)
+            table.shape == (classes, columns)
             and numbers.shape == (_NUMBERS,)
             and bool((table > 0).all() & (numbers >= 0).all())
         )
@@ -530,4 +561,5 @@ class EdgeLevelClassCode(Method):
             weight_model=weight_model,
             heads=tuple(PosteriorHead.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS)),
             gate=tuple(state["gate"].tolist()),
+            clusters=clusters,
         )

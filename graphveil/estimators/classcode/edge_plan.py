@@ -36,6 +36,7 @@ PARTITION = "train/val/target"
 RANKS = (0, 1, 2)  # rank of the groups: an edge counts at the end of the higher rank
 Noise = Literal["auto", "laplace", "gaussian"]
 _BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends
+CLUSTERS = 8  # categories of neighbors in graphs of two classes, which may be counted by feature cluster
 
 
 def groups_of(graph: Graph) -> Tensor:
@@ -196,7 +197,8 @@ def neighbor_count_plan(privacy_config: PrivacyConfig, sizes: PublicSizes) -> Re
 
     With two classes the aggregates are short, and accuracy is limited by the few edges that training nodes
     receive, not by noise. From epsilon 4 an edge between two nodes counts at both, with half the epsilon each
-    (``benchmarks/notes/028-both-endpoints.md``).
+    (``benchmarks/notes/028-both-endpoints.md``). Their rows have room for counts by feature cluster, which
+    replace counts by class where features do not predict the class. The cost is the same.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> plan = neighbor_count_plan(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,
@@ -208,5 +210,6 @@ def neighbor_count_plan(privacy_config: PrivacyConfig, sizes: PublicSizes) -> Re
     ranks: tuple[int, ...] | None = RANKS
     if isinstance(unit, UndirectedEdge) and sizes.classes == 2 and epsilon >= _BOTH_ENDS:
         ranks, epsilon = None, epsilon / 2
-    query = NeighborCountQuery(PARTITION, ranks, min(epsilon, MAX_EPSILON), sizes.classes)
+    categories = CLUSTERS if sizes.classes == 2 else sizes.classes
+    query = NeighborCountQuery(PARTITION, ranks, min(epsilon, MAX_EPSILON), categories)
     return ReleasePlan(unit, (query,), privacy_config.delta_for(sizes.nodes))

@@ -25,6 +25,7 @@ from graphveil.data import Features, Graph
 from graphveil.errors import ReleaseError
 from graphveil.estimators.classcode.edge_plan import GROUPS, TRAIN
 from graphveil.estimators.edge_weighting import EdgeWeighting
+from graphveil.estimators.features.clusters import FeatureClusters
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import weighted_loss
@@ -109,7 +110,7 @@ class Homophily:
 class Affinity:
     """Distribution of the neighbors of each class over classes, mean degree, and homophily."""
 
-    neighbors: Tensor  # (C, C), row k: the class shares among the neighbors of class k
+    neighbors: Tensor  # (C, C) or (C, K), row k: the shares of classes or clusters among its neighbors
     mean_degree: float
     homophily: Homophily | None = None  # not used for a model from a file
 
@@ -165,6 +166,28 @@ def affinity_from_endpoint_counts(
     mean_degree = float(counts.sum()) / len(labels) / share
     homophily = Homophily.from_counts(ordered, variance)
     return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree, homophily)
+
+
+def cluster_affinity(rows: Tensor, sigma: float, labels: Tensor, classes: int, share: float) -> Affinity:
+    """Estimate how the neighbors of each class are distributed over feature clusters.
+
+    Args:
+        rows: Noisy counts of neighbors by cluster, (n, K).
+        sigma: Standard deviation of the noise of one count.
+        labels: Classes of the receivers, (n).
+        classes: C.
+        share: Share of their neighbors that is counted.
+
+    The prior is that all classes have the same neighbors. A cell keeps the weight
+    (prior / 2)^2 / ((prior / 2)^2 + variance).
+    """
+    counted = torch.bincount(labels, minlength=classes).to(torch.float64)
+    cells = one_hot(labels, classes).to(torch.float64).T @ rows.to(torch.float64)
+    prior = torch.outer(counted.clamp_min(0.5), cells.sum(dim=0).clamp_min(1.0) / len(labels))
+    weight = (prior / 2).square() / ((prior / 2).square() + sigma**2 * counted[:, None])
+    counts = torch.maximum(weight * cells + (1 - weight) * prior, 1e-3 * prior)
+    mean_degree = float(counts.sum()) / len(labels) / share
+    return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree)
 
 
 @dataclass(frozen=True)
@@ -422,13 +445,16 @@ class AggregationRounds(ABC):
 
 
 class CountRounds(AggregationRounds):
-    """The noisy counts of neighbors by class: one round with pure epsilon-DP.
+    """The noisy counts of neighbors by class, or by feature cluster: one round with pure epsilon-DP.
 
     Each edge affects one aggregate. If it adds one class, it changes one integer by one. Discrete Laplace
     noise at the full epsilon then has a third of the standard deviation of a Gaussian at delta 1e-7. There
     are no other queries: the aggregates of training nodes estimate how classes are connected. For two
     classes, from epsilon 4, both ends count the edge. Aggregates of training nodes then receive as many edges
     as those of targets, which matters more there than noise (``docs/privacy/proofs/classcode.md``).
+
+    Args:
+        clusters: Feature clusters, if neighbors are counted by cluster instead of class.
     """
 
     def __init__(
@@ -439,6 +465,7 @@ class CountRounds(AggregationRounds):
         labels: Tensor,
         release: Release,
         first: int,
+        clusters: FeatureClusters | None = None,
     ) -> None:
         """Start before the release."""
         super().__init__(graph, groups, labels, release, first)
@@ -448,11 +475,17 @@ class CountRounds(AggregationRounds):
         self._counted_fractions = counted_edge_fractions(query.ranks if self._once else None)
         self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
         self._count_distribution = torch.empty(0)
+        self._clusters = clusters
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Count every node as its label, otherwise its most likely class; ``seen`` and draws are not used."""
+        """Count every node as its cluster, its label or its most likely class. ``seen`` is not used."""
+        if self._clusters is not None:
+            answer = self._release.answer(NeighborCountData(self._clusters.assign(self._graph.x)))
+            self.rows.append(answer[:, : len(self._clusters.offsets)])  # the other columns are only noise
+            return
         classes = torch.where(self._labels >= 0, self._labels, log_posteriors.argmax(dim=1))
-        self.rows.append(self._release.answer(NeighborCountData(classes)))
+        answer = self._release.answer(NeighborCountData(classes))
+        self.rows.append(answer[:, : log_posteriors.shape[1]])  # the columns of clusters are only noise
         # How a neighbor of each class is counted in aggregates of each group, (groups, C, C): if posteriors
         # are calibrated, class j is counted as sum_u p_uj e_u / sum_u p_uj.
         known = self._public_classes(log_posteriors)
@@ -468,11 +501,13 @@ class CountRounds(AggregationRounds):
         """
         training = self._groups == TRAIN
         labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
+        share = float(self._counted_fractions[:, TRAIN] @ self._shares)
+        if self._clusters is not None:
+            return cluster_affinity(rows, self._sigma, labels, self._graph.num_classes, share)
         classes = rows.shape[1]
         endpoint_counts = one_hot(labels, classes).to(torch.float64).T @ rows
         counted = torch.bincount(labels, minlength=classes).to(torch.float64)
         variance = counted[:, None].expand(-1, classes) * self._sigma**2
-        share = float(self._counted_fractions[:, TRAIN] @ self._shares)
         if self._once:
             endpoint_counts, variance = endpoint_counts + endpoint_counts.T, variance + variance.T
             variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
@@ -485,7 +520,7 @@ class CountRounds(AggregationRounds):
         fractions = self._shares @ self._counted_fractions
         length = affinity.mean_degree * fractions / unit
         means = affinity.neighbors
-        if unlabeled:
+        if unlabeled and self._clusters is None:  # a cluster is known, and a class is predicted
             normalized_counts = self._count_distribution / fractions.clamp_min(1e-9)[:, None, None]
             means = torch.einsum("kj,njd->nkd", affinity.neighbors, normalized_counts[groups])
         counts = self.rows[0].to(torch.float64) / unit
@@ -606,10 +641,11 @@ def build_rounds(
     release: Release,
     weight_model: EdgeWeightModel | None = None,
     first: int = 0,
+    clusters: FeatureClusters | None = None,
 ) -> AggregationRounds:
     """Return the rounds of a plan's queries, before the first one; see ``AggregationRounds``."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
-        return CountRounds(queries[0], graph, groups, labels, release, first)
+        return CountRounds(queries[0], graph, groups, labels, release, first, clusters)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
         raise ReleaseError("a ClassCode plan holds counts first, and hops after them")

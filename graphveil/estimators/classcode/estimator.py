@@ -29,7 +29,9 @@ class ClassCode(Estimator):
     class by its features. Each edge counts at one of its ends, at a target node if it has one. The noisy
     aggregate of node v is r_vk = n_vk + Z_vk for each class k. Here n_vk is the number of counted neighbors
     of class k, and Z_vk is discrete Laplace noise, P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). For two
-    classes and epsilon of at least 4, undirected edges count at both ends, with half of epsilon each. If
+    classes and epsilon of at least 4, undirected edges count at both ends, with half of epsilon each. For two
+    classes that features do not predict (cross-fitted ROC-AUC below 0.55), neighbors are counted by cluster
+    of their features instead of by class. If
     labels are few or GNN messages have weights, class codes are summed instead, in addition to class-pair
     counts: r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
 
