@@ -245,7 +245,8 @@ def _show(result: "SweepResult", screen: Screen) -> None:
     linked = result.grid[0].experiment.method in LINK_METHODS
     names = LINK_METRIC_NAMES if linked else METRIC_NAMES
     accuracy = () if linked else (f"test accuracy, %{interval}",)
-    chosen = () if metric is None else (f"{names[metric]}{interval}",)
+    noisy = " [95 % CI]" if any(cell.get("private_metrics") for cell in result.cells) else interval
+    chosen = () if metric is None else (f"{names[metric]}{noisy}",)
     head = ("method", "settings", "epsilon", *accuracy, *chosen, "runs")
     rows = [
         (
@@ -268,8 +269,9 @@ def _show(result: "SweepResult", screen: Screen) -> None:
         screen.print_line(
             "Some of these accuracies are not covered by a guarantee: do not publish the table or the figure."
         )
-    files = {"table": "sweep.csv", "figure": "curve.svg", "": "curve.pdf"}
-    places = [(name, str(result.out / file)) for name, file in files.items() if (result.out / file).exists()]
+    files = [("table", "sweep.csv"), ("figure", "curve.svg"), ("", "curve.pdf")]
+    files += [("metric", "metric.svg"), ("", "metric.pdf")]
+    places = [(name, str(result.out / file)) for name, file in files if (result.out / file).exists()]
     cells = f"{result.out / 'cells'}: one run folder per cell"
     screen.print_facts("Files", [*places, ("cells", cells)])
     total = None

@@ -228,7 +228,7 @@ def accuracy_chart(
     intervals: str = "bars and bands: 95 % intervals of the mean over the runs",
     name_of: Callable[[float], str] = "{:g}".format,
 ) -> "Figure":
-    """Return accuracy in percent over epsilon, on a logarithmic axis; ``has_epsilon`` of them is true.
+    """Return accuracy or a metric in percent over epsilon; ``has_epsilon`` of them is true.
 
     Points at one epsilon are drawn next to each other.
 

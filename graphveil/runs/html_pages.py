@@ -37,6 +37,7 @@ from graphveil.runs.charts import (
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.results import (
     ABSENT,
+    METRIC_NAMES,
     NUMBER_METRIC_NAMES,
     Cost,
     FinishedRun,
@@ -44,6 +45,7 @@ from graphveil.runs.results import (
     baseline_cost,
     cost_remarks,
     interval,
+    metric_summary,
     metric_table,
     number_cells,
     predicts_numbers,
@@ -343,6 +345,9 @@ def _differences(runs: Sequence[FinishedRun]) -> str:
 
 
 def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
+    named = {name for run in runs if (name := run.metric) is not None}
+    # One metric is the head of its column; several are named in the cells.
+    metric = (METRIC_NAMES[next(iter(named))] if len(named) == 1 else "metric",) if named else ()
     head = (
         "run",
         "method",
@@ -354,9 +359,13 @@ def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
         "test accuracy, %",
         "baseline, %",
         "gain",
+        *metric,
     )
     rows = []
     for run in runs:
+        name = run.metric
+        text = ABSENT if name is None else metric_summary(run.metrics, name).decimal()
+        label = "" if name is None or len(named) == 1 else f"{METRIC_NAMES[name]} "
         cost, baseline = Cost.from_guarantee(run.metrics["guarantee"]), run.baseline
         rows.append(
             (
@@ -370,6 +379,7 @@ def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
                 run.accuracy.percent(),
                 ABSENT if baseline is None else baseline.percent(),
                 _gain(run.accuracy, baseline),
+                *([f"{label}{text}"] if named else []),
             )
         )
     return head, rows

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +168,31 @@ def private_metric_texts(metrics: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def default_metric(metrics: Mapping[str, Any]) -> str | None:
+    """Return the metric that tables show next to the accuracy if a run selected by none; None for none.
+
+    With two classes it is the ROC-AUC. With more it is the macro F1, if it was released under a unit that
+    protects labels, where no metric can select.
+
+    Args:
+        metrics: The object that ``train --json`` prints.
+
+    >>> counts = [{"metrics": {"macro_f1": {"value": 0.8, "low": 0.75, "high": 0.84}}}]
+    >>> default_metric({"classes": 3, "private_metrics": counts}), default_metric({"classes": 3})
+    ('macro_f1', None)
+    >>> default_metric({"classes": 2, "test_metrics": {"roc_auc": {"values": [0.7]}}})
+    'roc_auc'
+    """
+    private = metrics.get("private_metrics")
+    name = "roc_auc" if metrics["classes"] == 2 else "macro_f1" if private else None
+    found = private[0]["metrics"] if private else metrics.get("test_metrics") or {}
+    return name if name in found else None
+
+
 def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
     """Return a metric of test nodes over the runs: from charged noisy counts if there are some, else exact.
+
+    The interval of a single run with noisy counts is that of the noise.
 
     Args:
         metrics: The object that ``train --json`` prints.
@@ -179,7 +202,11 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
         return Summary.from_values(metrics["metric_values"].get(name, [None]))
     private = metrics.get("private_metrics") or []
     if private:
-        return Summary.from_values([one["metrics"].get(name, {}).get("value") for one in private])
+        found = [one["metrics"].get(name) for one in private]
+        summary = Summary.from_values([None if one is None else one["value"] for one in found])
+        if len(found) == 1 and found[0] is not None:
+            return replace(summary, ci95=(found[0]["low"], found[0]["high"]))
+        return summary
     found = (metrics.get("test_metrics") or {}).get(name)
     return Summary.from_values([None] if found is None else found["values"])
 
@@ -318,6 +345,12 @@ class FinishedRun:
         """What runs have in common that differ in their budget alone."""
         mode = "" if self.metrics["mode"] == "strict" else f", {self.metrics['mode']} mode"
         return f"{self.metrics['method']}{mode}"
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that the run selected by, or the default one; None for accuracy alone."""
+        chosen = self.configuration.get("set.metric")
+        return default_metric(self.metrics) if chosen in (None, "accuracy") else str(chosen)
 
     @property
     def accuracy(self) -> Summary:

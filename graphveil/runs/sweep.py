@@ -27,7 +27,7 @@ from graphveil.errors import ConfigError
 from graphveil.ledger import DataSetLedger, attach_ledger, ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.tags import fingerprint_parts
-from graphveil.links.folder import METRIC_NAMES
+from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.release import AggregationBackend
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
@@ -36,7 +36,7 @@ from graphveil.runs.link_run import LINK_METRICS, LinkExperiment, LinkPlan, exec
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
-from graphveil.runs.results import Summary, metric_summary
+from graphveil.runs.results import METRIC_NAMES, Summary, default_metric, metric_summary
 from graphveil.runs.run import OnProgress, run
 from graphveil.runs.run_folder import RunFolder, check_data, read_json
 from graphveil.runs.source import InMemorySource, Source
@@ -158,13 +158,15 @@ class SweepResult:
 
     @property
     def metric(self) -> str | None:
-        """The metric that all cells select by, which the table shows next to the accuracy.
+        """The metric that the table shows next to the accuracy: that of all cells, or else a default one.
 
         For links and recommenders it is the released metric that takes the place of the accuracy.
         """
         if isinstance(self.grid[0].experiment, LinkExperiment):
             return LINK_METRICS[self.grid[0].experiment.method]
         chosen = {cell.experiment.parameters.get("metric") for cell in self.grid}
+        if chosen == {None}:
+            chosen = {default_metric(metrics) for metrics in self.cells}
         return chosen.pop() if len(chosen) == 1 else None
 
     @property
@@ -205,10 +207,13 @@ class SweepResult:
         What has no epsilon is a level.
         """
         linked = isinstance(self.grid[0].experiment, LinkExperiment)
+        return self._series(partial(metric_summary, name=str(self.metric)) if linked else accuracy_of)
+
+    def _series(self, value_of: Callable[[Mapping[str, Any]], Summary]) -> list[Series]:
+        """Return a value of each cell over epsilon, by method and settings."""
         lines = dict[str, list[tuple[float | None, Summary]]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
-            outcome = metric_summary(metrics, str(self.metric)) if linked else accuracy_of(metrics)
-            lines.setdefault(cell.series, []).append((cell.epsilon, outcome))
+            lines.setdefault(cell.series, []).append((cell.epsilon, value_of(metrics)))
         return [Series.from_points(name, points) for name, points in lines.items()]
 
     def write(self) -> None:
@@ -218,13 +223,17 @@ class SweepResult:
         writer.writeheader()
         writer.writerows(self.rows)
         write_atomic(self.out / "sweep.csv", text.getvalue().encode())
-        if has_epsilon(self.series):
-            linked = isinstance(self.grid[0].experiment, LinkExperiment)
-            outcome = METRIC_NAMES[str(self.metric)] if linked else "test accuracy"
-            draw = partial(accuracy_chart, self.series, label=f"{outcome}, %")
-            title = f"{outcome[0].upper()}{outcome[1:]} over epsilon"
-            write_atomic(self.out / "curve.svg", svg_file(draw, title).encode())
-            write_atomic(self.out / "curve.pdf", pdf_file(draw, title))
+        linked, metric = isinstance(self.grid[0].experiment, LinkExperiment), self.metric
+        figures = [("curve", LINK_METRIC_NAMES[str(metric)] if linked else "test accuracy", self.series)]
+        if not linked and metric in METRIC_NAMES:
+            values = self._series(partial(metric_summary, name=metric))
+            figures.append(("metric", f"test {METRIC_NAMES[metric]}", values))
+        for name, outcome, series in figures:
+            if has_epsilon(series):
+                draw = partial(accuracy_chart, series, label=f"{outcome}, %")
+                title = f"{outcome[0].upper()}{outcome[1:]} over epsilon"
+                write_atomic(self.out / f"{name}.svg", svg_file(draw, title).encode())
+                write_atomic(self.out / f"{name}.pdf", pdf_file(draw, title))
 
 
 def accuracy_of(metrics: Mapping[str, Any]) -> Summary:
@@ -457,7 +466,8 @@ def sweep(
         graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
         epsilon: The budgets; a single number is a budget.
         settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
-        out: A new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
+        out: A new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``, and ``metric.svg`` and
+            ``metric.pdf`` if the table has a metric.
         recipe: How to prepare and split a graph without masks; by default as in its method's paper.
         runs: Number of runs per cell.
         seed: Seed of public randomness; run r has ``seed + r``.

@@ -1,5 +1,6 @@
 """``sweep``: the privacy cost first, one JSON object, and the ledger limit."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,18 @@ def test_the_metric_that_selects_is_a_column_of_table_and_file(invoke: Invoke, s
     head, row, *_ = (line.split(",") for line in Path("s/sweep.csv").read_text().splitlines())
     found = dict(zip(head, row, strict=True))
     assert (found["metric"], float(found["metric_value"])) == ("macro_f1", pytest.approx(value))
+
+
+def test_private_metrics_are_a_column_with_the_interval_of_the_noise(invoke: Invoke) -> None:
+    words = "sweep mlp --dataset synthetic/tiny --unit node-record --epsilon 4,8 --private-metrics --out s"
+    done = invoke(*words.split(), "--json")
+    assert "macro F1 [95 % CI]" in done.err
+    with Path("s/sweep.csv").open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    private = [cell["private_metrics"][0]["metrics"]["macro_f1"] for cell in done.json["cells"]]
+    assert [row["metric"] for row in found] == ["macro_f1", "macro_f1"]
+    for name in ("value", "low", "high"):
+        assert [float(row[f"metric_{name}"]) for row in found] == pytest.approx(
+            [one[name] for one in private]
+        )
+    assert "macro F1" in Path("s/metric.svg").read_text(encoding="utf-8")

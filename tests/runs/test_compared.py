@@ -56,6 +56,17 @@ def test_every_run_has_a_row_a_curve_and_a_guarantee(runs: list[FinishedRun]) ->
     assert "different" not in page
 
 
+def test_private_metrics_have_a_column(runs: list[FinishedRun], tmp_path: Path) -> None:
+    trained("mlp", tmp_path / "p", "--unit", "node-record", "--epsilon", "8", "--private-metrics")
+    private = FinishedRun.read(tmp_path / "p")
+    assert private.metric == "macro_f1"
+    found = private.metrics["private_metrics"][0]["metrics"]["macro_f1"]
+    page = compared_page([*runs, private], today=TODAY)
+    assert ">macro F1</th>" in page
+    assert f"{found['value']:.3f} [{found['low']:.3f}, {found['high']:.3f}]" in page
+    assert "macro F1</th>" not in compared_page(runs, today=TODAY)
+
+
 def test_warns_that_runs_of_different_units_are_not_comparable(runs: list[FinishedRun]) -> None:
     other = replace(runs[1], metrics={**runs[1].metrics, "unit": "directed-edge", "delta": 1e-5})
     assert "different units and deltas" in compared_page([runs[0], other], today=TODAY)
