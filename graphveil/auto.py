@@ -39,8 +39,8 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
 
     * Edge-level units: ``ClassCode`` with the whole budget, and the no-graph baseline. The one with the
       higher accuracy on public validation labels is chosen.
-    * Unit ``node-record``: a noisy mean out-degree, with 2 % of mu^2, decides between the no-graph baseline
-      and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
+    * Unit ``node-record``: a noisy mean out-degree, with at most 2 % of mu^2, decides between the no-graph
+      baseline and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
     * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
     * Unit ``local-attributes``: two versions of ``LabelPosterior``, ``LPGNN`` and ``SimGAT`` are fitted to
       the same LDP reports. The simplest one is kept whose likelihood of held-out reports is at most one

@@ -33,7 +33,8 @@ from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, Releas
 from graphveil.training.metrics import metric_value
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
-OUT_DEGREE_SHARE = 0.02  # of mu^2
+MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
+_PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
 _THRESHOLD = 8.0  # fitted to eight public graphs at epsilon 1 to 8; 6.4 to 11.6 decide alike on them
 _CHOSEN, _EVIDENCE = "auto/chosen", "auto/evidence"
 
@@ -208,7 +209,8 @@ class OutDegreeChoice(Choice):
     mu the budget, their signal-to-noise ratio is about D mu. Its feature encoder has a fifth of mu^2, which
     costs the more, the larger q = sqrt(p) / (mu n) is, for p parameters of a linear classifier and n training
     records. ClassCode is chosen if D mu > 8 sqrt(q). The constant was fitted to test accuracies of eight
-    public graphs (``docs/decisions/110-auto.md``).
+    public graphs (``docs/decisions/110-auto.md``). The noise of D has a standard deviation of a tenth of this
+    threshold, but at most 2 % of mu^2. On graphs with thousands of nodes this is less than 0.2 % of mu^2.
 
     Guarantee: for a record of any group the first query is Gaussian with mu_1^2 = s mu^2, and each candidate
     is at most Gaussian with (1 - s) mu^2, whatever the first answer is.
@@ -220,8 +222,8 @@ class OutDegreeChoice(Choice):
     def decision(self) -> str:
         """Describe the rule."""
         return (
-            f"one of {', '.join(self.options)} by a noisy mean out-degree, which has "
-            f"{OUT_DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
+            f"one of {', '.join(self.options)} by a noisy mean out-degree, which has at most "
+            f"{MAX_OUT_DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
@@ -238,10 +240,9 @@ class OutDegreeChoice(Choice):
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return all queries; a release answers the first one and those of one candidate."""
-        first = OutDegreeSumQuery(
-            bound=MAX_OUT_DEGREE, sigma=MAX_OUT_DEGREE / (mu * math.sqrt(OUT_DEGREE_SHARE))
-        )
-        left = mu * math.sqrt(1 - OUT_DEGREE_SHARE)
+        share = self.share(sizes, mu)
+        first = OutDegreeSumQuery(bound=MAX_OUT_DEGREE, sigma=MAX_OUT_DEGREE / (mu * math.sqrt(share)))
+        left = mu * math.sqrt(1 - share)
         return (first, *(query for option in self.options.values() for query in option.queries(sizes, left)))
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
@@ -268,9 +269,17 @@ class OutDegreeChoice(Choice):
         """Return the index of the candidate, from the noisy mean out-degree and public facts."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
-        mu = plan.mu / unit.change
+        return int(mean_out_degree > self.threshold(sizes, plan.mu / unit.change))
+
+    def threshold(self, sizes: PublicSizes, mu: float) -> float:
+        """Return the mean out-degree above which ClassCode is chosen, 8 sqrt(q) / mu."""
         noise_of_features = math.sqrt((sizes.width + 1) * sizes.classes) / (mu * sizes.records)
-        return int(mean_out_degree * mu > _THRESHOLD * math.sqrt(noise_of_features))
+        return _THRESHOLD * math.sqrt(noise_of_features) / mu
+
+    def share(self, sizes: PublicSizes, mu: float) -> float:
+        """Return the share of mu^2 of the noisy mean: its noise is a tenth of the threshold, or larger."""
+        share = (MAX_OUT_DEGREE / (mu * sizes.nodes * _PRECISION * self.threshold(sizes, mu))) ** 2
+        return min(share, MAX_OUT_DEGREE_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,7 +183,7 @@ def default_metric(metrics: Mapping[str, Any]) -> str | None:
     >>> default_metric({"classes": 2, "test_metrics": {"roc_auc": {"values": [0.7]}}})
     'roc_auc'
     """
-    private = metrics.get("private_metrics")
+    private = metrics.get("private_metrics") or []
     name = "roc_auc" if metrics["classes"] == 2 else "macro_f1" if private else None
     found = private[0]["metrics"] if private else metrics.get("test_metrics") or {}
     return name if name in found else None
@@ -202,11 +202,13 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
         return Summary.from_values(metrics["metric_values"].get(name, [None]))
     private = metrics.get("private_metrics") or []
     if private:
-        found = [one["metrics"].get(name) for one in private]
-        summary = Summary.from_values([None if one is None else one["value"] for one in found])
-        if len(found) == 1 and found[0] is not None:
-            return replace(summary, ci95=(found[0]["low"], found[0]["high"]))
-        return summary
+        runs = [one["metrics"].get(name, {}) for one in private]
+        summary = Summary.from_values([run.get("value") for run in runs])
+        return (
+            replace(summary, ci95=(runs[0]["low"], runs[0]["high"]))
+            if len(runs) == 1 and runs[0]
+            else summary
+        )
     found = (metrics.get("test_metrics") or {}).get(name)
     return Summary.from_values([None] if found is None else found["values"])
 

@@ -146,6 +146,24 @@ def test_each_alternative_costs_a_training_record_the_whole_budget(private_metri
         assert total_mu(compose(*own)) == pytest.approx(plan.mu)
 
 
+def test_the_choice_spends_no_more_than_it_needs_on_large_graphs() -> None:
+    model = AutoClassifier(**RECORD)
+    method, noises = model.config, []
+    assert isinstance(method, OutDegreeChoice)
+    for nodes, features in ((5_000, 1_000), (50_000, 1_000), (50_000, 10)):
+        sizes = PublicSizes(nodes=nodes, classes=4, features=features, train_records=3 * nodes // 4)
+        plan = method.plan(sizes)
+        first = stages_of(plan)[0]
+        assert first.share is not None and first.share < 0.003
+        sigma = plan.queries[0].noise[0] / nodes
+        noises.append(sigma / method.threshold(sizes, plan.mu))
+        for path in plan.paths:
+            events = [plan.queries[k].event(plan.unit) for k in path]
+            own = [event.events[0] if isinstance(event, ByGroup) else event for event in events]
+            assert total_mu(compose(*own)) == pytest.approx(plan.mu)
+    assert noises == pytest.approx([0.1] * 3, rel=0.01)
+
+
 def test_a_bounded_degree_gets_the_baseline(tiny: Graph) -> None:
     settings = {**RECORD, "unit": "node-bounded-degree", "max_degree": 200, "unsafe_noise_seed": 1}
     model = AutoClassifier(**settings).fit(tiny)
