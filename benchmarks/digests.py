@@ -4,12 +4,11 @@ This fits every method with fixed seeds on small graphs, saves and loads it, pre
 another graph and a grown graph, and digests the outputs. It uses the public interface only, so the same file
 runs before and after an internal change.
 
-    python benchmarks/digests.py --write benchmarks/digests.json    # before
-    python benchmarks/digests.py --check benchmarks/digests.json    # after: lists what differs, exits 1
+    python benchmarks/digests.py --write digests.json    # before the change
+    python benchmarks/digests.py --check digests.json    # after it: lists what differs, exits 1
 
 Digests are valid for one type of processor and one version of torch and NumPy, because floating-point
-rounding differs. Therefore no test compares them. On another machine, run ``--write`` at a known commit
-first. Digests of fits contain numbers and the names of parameters and files, no texts, versions or times.
+rounding differs. Therefore none are stored in the repository, and no test compares them. Digests of fits contain numbers and the names of parameters and files, no texts, versions or times.
 ``command_digests.py`` adds what commands print and write; ``--only "command "`` selects these cases. Their
 digests of keys and text change with names and wording; those of numbers must not.
 """
