@@ -38,6 +38,7 @@ from graphveil.privacy import (
     Event,
     Gaussian,
     NodeBoundedDegree,
+    NodeRecord,
     PoissonGaussian,
     PureDP,
     Unit,
@@ -61,6 +62,8 @@ from graphveil.release import (
     EdgeTotalData,
     EdgeTotalQuery,
     HeldOutPairs,
+    ListProductData,
+    ListProductQuery,
     NeighborCountData,
     NeighborCountQuery,
     NeighborSumData,
@@ -86,6 +89,7 @@ from graphveil.release import (
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.edge_products import MAX_PRODUCT_DIM
 from graphveil.release.keys import canonical
+from graphveil.release.list_products import MAX_COLUMNS, NO_COLUMN, unpack_products
 from graphveil.release.query import Query, QueryData
 
 Floats = npt.NDArray[np.float64]
@@ -781,3 +785,48 @@ def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> Ca
     terms = PairTerms((table,), (ones,), torch.zeros(1).double(), one)
     data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
     return _of_disjoint_pairs(wide, context, first, data, np.asarray)
+
+
+_LISTS, _LIST_RELEASES = (
+    256,
+    8,
+)  # lists of a release, and releases between two looks at the number of canaries
+
+
+@insert_canaries.register
+def _of_list_products(query: ListProductQuery, context: CanaryContext) -> CanaryResult | str:
+    """Insert lists that change in one item each, which no other list has.
+
+    A record is a list of one item, or none; if it is replaced, another item. For an edge, all lists contain
+    the same D - 1 items, so that the item moves its own products and no others.
+    """
+    unit, length = context.unit, query.out_degree_bound
+    record = isinstance(unit, NodeRecord)
+    if record and length > 1:
+        return _of_small_graphs(query, context)  # a list of one item would not have norm one
+    shared = 0 if record else min(length, query.columns, MAX_COLUMNS + 1 - _LISTS) - 1
+    replaced = isinstance(unit, NodeRecord) and unit.replace_one
+    users = _LISTS // 2 if replaced else _LISTS
+    wide = replace(query, columns=shared + _LISTS)
+    nodes = users + wide.columns
+    columns = torch.full((nodes,), NO_COLUMN, dtype=torch.int64)
+    columns[users:] = torch.arange(wide.columns)
+    data = ListProductData(columns, torch.ones(nodes, dtype=torch.bool))
+    common = np.repeat(np.arange(users), shared), np.tile(users + np.arange(shared), users)
+    own = users + shared + np.arange(users)
+
+    def released(coins: Coins) -> Floats:
+        inside, absent = np.flatnonzero(coins), np.flatnonzero(~coins) if replaced else own[:0]
+        sources = np.concatenate([common[0], inside, absent])
+        targets = np.concatenate([common[1], own[inside], own[absent] + users])
+        edges = Adjacency.from_edges(sources, targets, num_nodes=nodes, directed=True)
+        seen = unpack_products(torch.from_numpy(context.noisy(wide, edges, None, data)), wide.columns)
+        scores = np.diagonal(seen)[shared:] + 2 * seen[:shared, shared:].sum(axis=0)
+        scores = (scores[:users] - scores[users:]) / math.sqrt(2) if replaced else scores
+        return np.asarray(scores / (math.sqrt(2 * shared + 1) * query.sigma))
+
+    def several(coins: Coins) -> Floats:
+        return np.concatenate([released(part) for part in coins.reshape(_LIST_RELEASES, users)])
+
+    shift = math.sqrt(2) if replaced else math.sqrt(2 * shared + 1) / length
+    return of_rounds(query, context, _LIST_RELEASES * users, shift / query.sigma, several)

@@ -5303,7 +5303,10 @@ BUGS = [
                 "data.public.sampler(self.sigma * self.unit_steps / 2)",
             )
         ],
-        test="tests/release/test_list_products.py::test_every_number_has_the_charged_noise",
+        test=[
+            "tests/release/test_list_products.py::test_every_number_has_the_charged_noise",
+            "tests/links/test_recommender.py::test_canaries_certify_most_of_a_claim_and_no_more[given3-4.0]",
+        ],
     ),
     dict(
         name="lists_that_do_not_count_are_in_the_products",

@@ -14,6 +14,7 @@ from drawn import draw_otherwise
 from torch import Tensor
 
 import graphveil as gv
+from graphveil.audit import audit_plan
 from graphveil.data import Interactions
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, ReleaseError, UnitError
 from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
@@ -157,6 +158,16 @@ def test_the_ledger_can_reject_a_fit_before_anything_is_read(monkeypatch: pytest
     monkeypatch.setattr(Release, "answer", None)
     with pytest.raises(BudgetError):
         model().fit(table)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("given", UNITS)
+def test_canaries_certify_most_of_a_claim_and_no_more(given: dict[str, Any], epsilon: float) -> None:
+    plan = model(**given, epsilon=epsilon).preview(Interactions.from_matrix(drawn())).plan
+    assert plan is not None
+    found = audit_plan(plan, unsafe_noise_seed=3)
+    assert found.is_valid and not found.without_canaries
+    assert found.share > 0.8
 
 
 # -- what is public ------------------------------------------------------------------------------------------
