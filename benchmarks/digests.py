@@ -8,9 +8,10 @@ runs before and after an internal change.
     python benchmarks/digests.py --check digests.json    # after it: lists what differs, exits 1
 
 Digests are valid for one type of processor and one version of torch and NumPy, because floating-point
-rounding differs. Therefore none are stored in the repository, and no test compares them. Digests of fits contain numbers and the names of parameters and files, no texts, versions or times.
-``command_digests.py`` adds what commands print and write; ``--only "command "`` selects these cases. Their
-digests of keys and text change with names and wording; those of numbers must not.
+rounding differs. Therefore none are stored in the repository, and no test compares them. Digests of fits
+contain numbers and the names of parameters and files, no texts, versions or times. ``command_digests.py``
+adds what commands print and write; ``--only "command "`` selects these cases. Their digests of keys and text
+change with names and wording; those of numbers must not.
 """
 
 import argparse
