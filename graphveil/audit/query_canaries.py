@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.linalg import hadamard
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -74,8 +73,6 @@ from graphveil.release import (
     OutEdgeSumQuery,
     PairHistogramData,
     PairHistogramQuery,
-    PairSumData,
-    PairSumQuery,
     PairTerms,
     RecordHistogramData,
     RecordHistogramQuery,
@@ -716,7 +713,7 @@ def _step_scores(
     return scores, present
 
 
-_PRODUCT_DIM, _TERMS, _CELLS = MAX_PRODUCT_DIM, 63, 1 << 12
+_PRODUCT_DIM, _CELLS = MAX_PRODUCT_DIM, 1 << 12
 
 
 def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> npt.NDArray[np.int64]:
@@ -728,7 +725,7 @@ def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> npt.NDArray[np.
 
 
 def _of_disjoint_pairs(
-    query: EdgeProductQuery | PairSumQuery | PairHistogramQuery,
+    query: EdgeProductQuery | PairHistogramQuery,
     context: CanaryContext,
     first: npt.NDArray[np.int64],
     data: QueryData[Tensor],
@@ -753,22 +750,6 @@ def _of_edge_products(query: EdgeProductQuery, context: CanaryContext) -> Canary
         vectors[torch.from_numpy(node), torch.arange(_PRODUCT_DIM)] = 1.0
     data = EdgeProductData(vectors)
     return _of_disjoint_pairs(wide, context, first, data, np.diagonal)
-
-
-@insert_canaries.register
-def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> CanaryResult:
-    """Edges whose features are 1 or -1 and orthogonal to those of all other canaries, in more features."""
-    wide, signs = replace(query, terms=_TERMS), hadamard(_TERMS + 1)
-    first = _pairs(query.held_out, _TERMS + 1, held=False)
-    table = torch.zeros(int(first[-1]) + 2, _TERMS)
-    for node in (first, first + 1):
-        table[torch.from_numpy(node)] = torch.from_numpy(signs[:, 1:].astype(np.float32))
-    ones = torch.ones(len(table), 1)
-    columns = tuple(column[:, None].contiguous() for column in table.T)
-    terms = PairTerms(columns, (ones,) * _TERMS, torch.zeros(_TERMS).double(), torch.ones(_TERMS).double())
-    order = np.roll(signs, -1, axis=1)  # the number of edges, which all have in common, comes last
-    scale = math.sqrt(_TERMS + 1)
-    return _of_disjoint_pairs(wide, context, first, PairSumData(terms), lambda seen: order @ seen / scale)
 
 
 @insert_canaries.register

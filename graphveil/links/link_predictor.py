@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from graphveil._util.threads import one_thread
 from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
@@ -39,6 +39,7 @@ from graphveil.links.pair_model import (
     pair_terms,
     score_curves,
 )
+from graphveil.links.structure import clusters, positions
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, UndirectedEdge, parse_unit
 from graphveil.release import (
     EdgeProductData,
@@ -51,12 +52,13 @@ from graphveil.release import (
     PairSumData,
     PairSumQuery,
     PairTerms,
+    Release,
     ReleasePlan,
     calibrate_plan,
 )
 from graphveil.release.edge_products import MAX_PRODUCT_DIM, PRODUCT_GRID_BITS
 from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
-from graphveil.release.pair_sums import weighted
+from graphveil.release.pair_sums import clipped, weighted
 from graphveil.release.plan import Query
 from graphveil.release.steps.held_out import MAX_SHARE
 from graphveil.training.metrics import metric_value
@@ -65,9 +67,30 @@ Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 NodePairs = Tensor | npt.ArrayLike
 
-COUNT_SHARE = 0.5  # of epsilon, for noisy degrees
-MAX_COUNT_EPSILON = 1.0  # above, degrees are known well enough
-SUM_SHARE, HISTOGRAM_SHARE = 0.08, 0.1  # of the remaining mu^2
+
+class ClusterCounts(NamedTuple):
+    """Counts of neighbors by cluster: number of clusters, share of epsilon, and whether both ends count."""
+
+    clusters: int
+    share: float
+    both_ends: bool
+
+
+class CountShares(NamedTuple):
+    """Shares of epsilon for counts, from a budget on."""
+
+    least_epsilon: float
+    degrees: float
+    clusters: tuple[ClusterCounts, ...]
+
+
+COUNT_SHARES = (
+    CountShares(2.5, 0.05, (ClusterCounts(16, 0.2, False), ClusterCounts(32, 0.5, True))),
+    CountShares(0.75, 0.4, (ClusterCounts(8, 0.1, False),)),
+    CountShares(0.0, 0.5, ()),  # clusters would have more noise than edges
+)
+_LEAST_COUNT, _CLEAR_COUNT = 0.05, 1.0  # mean counts, over their noise, to use clusters and to refine them
+SUM_SHARE, HISTOGRAM_SHARE = 0.1, 0.1  # of the remaining mu^2
 _COARSE_EPSILON = 0.25  # below, the noise of products needs a coarser grid
 _SAMPLE = 100_000  # public random pairs
 _LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
@@ -78,6 +101,7 @@ _LIMITS = (
     "Lists of candidates contain existing edges, since leaving them out would reveal them.",
     "Metrics compare held-out edges with random pairs. Accuracy on other data is unknown.",
 )
+_VERSION = 2  # of the folder: version 1 has three features, and sums without products
 _MARGIN = 16  # places beyond the best that are compared by exact scores
 
 
@@ -103,10 +127,11 @@ class _Fit:
 class LinkPredictor:
     """Link prediction with edge-level differential privacy.
 
-    The score of a pair is a linear discriminant of three features: the cosine of public feature vectors, an
-    interaction x_u^T M x_v, and the log degrees of both nodes. M comes from a noisy sum of products over
-    edges, degrees from noisy counts, and the weights from noisy sums of the three features over edges. All
-    scores are post-processing of these releases.
+    The score of a pair is a linear discriminant of three to five features: the cosine of public feature
+    vectors, an interaction x_u^T M x_v, and the log degrees of both nodes. From epsilon 0.75 on, a cosine of
+    latent positions is added, and two from epsilon 2.5 on. M comes from a noisy sum of products over edges,
+    degrees and positions from noisy counts of neighbors by cluster, and the weights from noisy sums of the
+    features over edges. All scores are post-processing of these releases.
 
     Shapes: pairs (2, P) or (P, 2) to scores (P).
 
@@ -126,10 +151,11 @@ class LinkPredictor:
 
     Privacy:
         Unit: edge-level. Reads: private edges. Features and labels are public. Charges: one release per fit,
-        recorded in the graph's ledger before the edges are read. A differing edge moves one noisy count by
-        one, the sum of products by a matrix of Frobenius norm at most one, and the sums of features by a
-        vector of norm at most one. If it is held out, it moves one number of a histogram instead
-        (``docs/privacy/proofs/links.md``). Public: the fitted model, its scores, and ``private_metrics_``.
+        recorded in the graph's ledger before the edges are read. A differing edge moves one or two noisy
+        counts of each query by one, the sum of products by a matrix of Frobenius norm at most one, and the
+        sums of features by a vector of norm at most one. If it is held out, it moves one number of a
+        histogram instead (``docs/privacy/proofs/links.md``). Public: the fitted model, its scores, and
+        ``private_metrics_``.
 
     >>> from graphveil.data import synthetic
     >>> model = LinkPredictor(unit="undirected-edge", epsilon=2.0, seed=0).fit(synthetic("tiny"))
@@ -263,19 +289,24 @@ class LinkPredictor:
             matrix = interaction(
                 products, vectors, sources, targets, max(float(noisy.sum()), 1.0), plan.queries[1].noise[0]
             )
+        with session.stage("clusters"):
+            rng = session.streams.numpy("clusters")
+            stages = _count_shares(self._config.budget).clusters
+            targets, directions = _cluster_counts(release, plan, stages, vectors, matrix, noisy, rng)
+            sources = targets if symmetric else sources
         pairs = random_pairs(nodes, session.streams.numpy("pairs"), symmetric=symmetric)
-        terms = pair_terms(vectors, matrix, sources, targets, symmetric=symmetric)
+        terms = pair_terms(vectors, matrix, sources, targets, directions, symmetric=symmetric)
         features = terms(*pairs)
         center, spread = features.mean(axis=0), features.std(axis=0)
         scale = np.where(spread > 0, 1 / (CLIP * np.where(spread > 0, spread, 1.0)), 0.0)
         terms = PairTerms(terms.left, terms.right, torch.from_numpy(center), torch.from_numpy(scale))
         features = terms(*pairs)
         with session.stage("weights"):
-            query = plan.queries[2]
+            query = plan.queries[2 + len(directions)]
             assert isinstance(query, PairSumQuery)
             factor = query.unit_steps / query.each
             sums = release.answer(PairSumData(terms)).numpy() * factor
-            fitted = discriminant(sums, np.clip(features, -1.0, 1.0), query.sigma[0] * factor)
+            fitted = discriminant(sums, clipped(features), query.sigma[0] * factor)
         metrics, curves = None, None
         if held_out.share:
             scores = weighted(features, fitted.weights)
@@ -286,7 +317,7 @@ class LinkPredictor:
             cells = np.searchsorted(bounds, scores, side="right")
             shares = np.bincount(cells, minlength=len(histogram)) / len(scores)
             rng = session.streams.numpy("metrics")
-            metrics = noisy_metrics(histogram, shares, plan.queries[3].noise[0], rng)
+            metrics = noisy_metrics(histogram, shares, plan.queries[-1].noise[0], rng)
             curves = score_curves(histogram, shares)
         release.close()
         guarantee = session.guarantee
@@ -313,10 +344,18 @@ class LinkPredictor:
         """Return the query plan, from public sizes."""
         unit, epsilon = self._config.unit, self._config.budget
         symmetric = isinstance(unit, UndirectedEdge)
-        count_epsilon = min(max(COUNT_SHARE * epsilon, MIN_EPSILON), MAX_COUNT_EPSILON, MAX_EPSILON)
-        counts = NeighborCountQuery("all", (0,), count_epsilon, 1, held_out)
+        shares = _count_shares(epsilon)
+
+        def counted(share: float, classes: int, *, both_ends: bool = False) -> NeighborCountQuery:
+            both = both_ends and symmetric  # a directed edge has one target
+            each = min(max(share * epsilon / (1 + both), MIN_EPSILON), MAX_EPSILON)
+            return NeighborCountQuery("all", None if both else (0,), each, classes, held_out)
+
+        degrees = counted(shares.degrees, 1)
+        clusters = [counted(one.share, one.clusters, both_ends=one.both_ends) for one in shares.clusters]
         bits = PRODUCT_GRID_BITS if epsilon >= _COARSE_EPSILON else PRODUCT_GRID_BITS - 2
         measured = HISTOGRAM_SHARE if held_out.share else 0.0
+        terms = TERMS + len(clusters)
 
         def queries(mu: float) -> tuple[Query, ...]:
             def sigma(share: float) -> tuple[float, ...]:
@@ -324,13 +363,14 @@ class LinkPredictor:
 
             products = sigma(1 - SUM_SHARE - measured)
             found: list[Query] = [
-                counts,
+                degrees,
                 EdgeProductQuery(width, products, symmetric, held_out, bits),
-                PairSumQuery(TERMS, sigma(SUM_SHARE), symmetric, held_out),
+                *clusters,
+                PairSumQuery(terms, sigma(SUM_SHARE), symmetric, held_out),
             ]
             if measured:
                 cells = len(QUANTILES) + 1
-                found.append(PairHistogramQuery(TERMS, cells, sigma(measured), symmetric, held_out))
+                found.append(PairHistogramQuery(terms, cells, sigma(measured), symmetric, held_out))
             return tuple(found)
 
         delta = self._config.delta_for(nodes)
@@ -583,6 +623,7 @@ class LinkPredictor:
             "weights": torch.from_numpy(fit.weights),
         }
         plain = {
+            "version": _VERSION,
             "parameters": {one.name: getattr(self, one.name) for one in fields(self) if one.init},
             "offset": fit.offset,
             "symmetric": fit.symmetric,
@@ -629,29 +670,90 @@ class LinkPredictor:
         """Return the model of a folder's contents."""
         plain, tensors = record.plain, record.tensors
         model = cls(**plain["parameters"])
-        left, right = ([tensors[f"{side}{k}"] for k in range(TERMS)] for side in ("left", "right"))
+        if plain.get("version") != _VERSION:
+            raise ArtifactError(
+                f"the folder has version {plain.get('version', 1)} of link predictors, and this is version "
+                f"{_VERSION}; load it with the graphveil that wrote it, or fit again"
+            )
+        count = TERMS + len(_count_shares(model._config.budget).clusters)
+        left, right = ([tensors[f"{side}{k}"] for k in range(count)] for side in ("left", "right"))
         terms = PairTerms(tuple(left), tuple(right), tensors["center"], tensors["scale"])
         nodes, metrics, curves = len(left[0]), plain["metrics"], plain["curves"]
-        terms.check(nodes, TERMS)
+        terms.check(nodes, count)
         ids = None if plain["ids"] is None else np.array(plain["ids"])
         if ids is not None and (ids.shape != (nodes,) or ids.dtype.kind not in "iU"):
             raise ValueError
         held_out = HeldOutPairs(**plain["held_out"])
+        plan = model._plan(nodes, int(plain["width"]), held_out)
         model._fit = _Fit(
             products=tensors["products"].numpy().reshape((int(plain["width"]),) * 2),
             terms=terms,
-            weights=tensors["weights"].numpy().astype(np.float64).reshape(TERMS),
+            weights=tensors["weights"].numpy().astype(np.float64).reshape(count),
             offset=float(plain["offset"]),
             symmetric=bool(plain["symmetric"]),
             held_out=held_out,
             guarantee=record.guarantee,
             metrics=None if metrics is None else {name: Interval(**one) for name, one in metrics.items()},
             curves=None if curves is None else ScoreCurves(**curves),
-            plan=model._plan(nodes, int(plain["width"]), held_out),
+            plan=plan,
             width=int(plain["width"]),
             ids=ids,
         )
         return model
+
+
+def _count_shares(epsilon: float) -> CountShares:
+    """Return the shares of counts for a budget."""
+    return next(one for one in COUNT_SHARES if epsilon >= one.least_epsilon)
+
+
+def _cluster_counts(
+    release: Release,
+    plan: ReleasePlan,
+    stages: tuple[ClusterCounts, ...],
+    vectors: Tensor,
+    matrix: Floats,
+    counts: Floats,
+    rng: np.random.Generator,
+) -> tuple[Floats, list[Tensor]]:
+    """Query counts of neighbors by cluster. Return expected degrees, and directions of nodes for each query.
+
+    Clusters are those of public vectors, weighted by their released relation to links, and later those of
+    released positions. Noisy counts decide, after the answer, whether they are refined. If counts by cluster
+    would be almost only noise, all nodes are in one class, and its counts improve the degrees.
+
+    Args:
+        release, plan: The open release and its plan, which has these queries after the products.
+        stages: The parameters of these queries.
+        vectors, matrix: Public vectors and the released interaction.
+        counts: Noisy number of edges of each node.
+        rng: Public generator of clusters.
+    """
+    found, classes = list[Tensor](), np.zeros(len(vectors), dtype=np.int64)
+    values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
+    root = torch.from_numpy((basis * np.sqrt(np.maximum(values, 0.0))).astype(np.float32))
+    points, variance = vectors @ root, plan.queries[0].noise[0] ** 2
+    mean, degrees = max(float(counts.mean()), 0.0), expected_degrees(counts, variance)
+    for one, query in zip(stages, plan.queries[2:], strict=False):
+        ends = 2 if one.both_ends and isinstance(plan.unit, UndirectedEdge) else 1
+        noise = query.noise[0]
+        level = mean * ends / (one.clusters * noise)
+        if level >= (_CLEAR_COUNT if classes.any() else _LEAST_COUNT):
+            classes = clusters(points, one.clusters, rng)
+        used = int(classes.max()) + 1
+        answer = release.answer(NeighborCountData(torch.from_numpy(classes)))
+        noisy = answer[:, :used].numpy().astype(np.float64)
+        total, error = noisy.sum(axis=1) / ends, used * (noise / ends) ** 2
+        counts = (counts / variance + total / error) / (1 / variance + 1 / error)
+        variance = 1 / (1 / variance + 1 / error)
+        degrees = expected_degrees(counts, variance)
+        if used == 1:
+            found.append(torch.zeros(len(vectors), 1))
+            continue
+        place = positions(noisy, ends * degrees, noise, (vectors, *found[-1:]))
+        found.append(place.directions)
+        points = torch.nn.functional.normalize(place.mean)
+    return degrees, found
 
 
 def _score_tables(fit: _Fit, nodes: Ids) -> tuple[Tensor, Tensor, Tensor]:

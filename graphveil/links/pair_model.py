@@ -17,10 +17,10 @@ Metric = Callable[[Floats, Floats, float], Floats]
 
 CLIP = 5.0  # standard deviations at which features of a pair are clipped in sums over edges
 VECTOR_STEPS = 1 << TABLE_BITS - 1  # in one: a multiple of the grid of products, which follow from the table
-TERMS = 3  # cosine of features, interaction, and degrees
+TERMS = 3  # cosine of features, interaction, and degrees; counts by cluster add one each
 _LEAST_RATE = 0.1  # of the mean degree, for nodes whose noisy count is lower
 _ROUNDS = 20  # of the moment estimate
-_RIDGE = 1e-3
+_RIDGE, _LEAST_SPREAD = 1e-3, 0.02  # of the mean variance of a feature
 _DRAWS, _TAIL = 2000, 0.01
 # Shares of random pairs below the bounds of cells: most edges have high scores.
 _LOW, _HIGH = (0.25, 0.5, 0.7, 0.8, 0.86, 0.9, 0.93, 0.95), (0.965, 0.975, 0.983, 0.989, 0.993, 0.996, 0.998)
@@ -93,9 +93,18 @@ def _moment_ratio(found: Floats, gain: Floats, error: Floats, weight: Floats) ->
 
 
 def pair_terms(
-    vectors: Tensor, matrix: Floats, sources: Floats, targets: Floats, *, symmetric: bool
+    vectors: Tensor,
+    matrix: Floats,
+    sources: Floats,
+    targets: Floats,
+    directions: list[Tensor],
+    *,
+    symmetric: bool,
 ) -> PairTerms:
-    """Return the features of a pair without scaling: cosine, interaction, and the sum of log degrees."""
+    """Return the features of a pair without scaling.
+
+    They are the cosine, the interaction, the sum of log degrees, and the cosines of released positions.
+    """
     given = (vectors * VECTOR_STEPS).trunc()
     if symmetric:  # both ends use one table, so that a pair has one score in both directions
         values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -108,11 +117,12 @@ def pair_terms(
     steps = ((1 << TABLE_BITS - 1) / max(float(np.abs(logs).max()), 1.0)) * logs
     ours, theirs = (torch.from_numpy(np.trunc(row)).to(torch.float32) for row in steps)
     ones = torch.ones_like(ours)
+    both, count = tuple(map(whole_table, directions)), TERMS + len(directions)
     return PairTerms(
-        (given, left, torch.stack([ours, ones], dim=1)),
-        (given, right, torch.stack([ones, theirs], dim=1)),
-        torch.zeros(TERMS, dtype=torch.float64),
-        torch.ones(TERMS, dtype=torch.float64),
+        (given, left, torch.stack([ours, ones], dim=1), *both),
+        (given, right, torch.stack([ones, theirs], dim=1), *both),
+        torch.zeros(count, dtype=torch.float64),
+        torch.ones(count, dtype=torch.float64),
     )
 
 
@@ -133,20 +143,29 @@ class Discriminant:
 def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
     """Return w = S^-1 (mean of edges - mean of all pairs) from noisy sums of features over edges.
 
-    A difference of means is shrunk by the share of its square that the noise explains.
+    S is the mean of the covariances of edges and of all pairs. A difference of means is shrunk by the share
+    of its square that the noise explains, and the covariance of edges toward that of all pairs.
 
     Args:
-        sums: Noisy sums of clipped features over edges, and the noisy number of edges, shape (K + 1).
+        sums: Noisy sums over edges: of K clipped features, of their products, and the number of edges.
         sample: Clipped features of public random pairs, shape (P, K).
         noise: Standard deviation of the noise of each sum.
     """
+    count = sample.shape[1]
     edges = max(float(sums[-1]), noise, 1.0)
-    center = sample.mean(axis=0)
-    difference = np.clip(sums[:-1] / edges, -1.0, 1.0) - center
+    center, mean = sample.mean(axis=0), np.clip(sums[:count] / edges, -1.0, 1.0)
+    difference = mean - center
     difference *= np.maximum(0.0, 1 - (noise / edges) ** 2 / np.maximum(difference**2, 1e-12))
     spread = np.atleast_2d(np.cov(sample.T))
-    ridge = _RIDGE * np.trace(spread) / len(spread) + 1e-12
-    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), difference)
+    size = np.trace(spread) / count + 1e-12
+    products = np.zeros((count, count))
+    products[np.triu_indices(count)] = sums[count:-1] / edges
+    of_edges = products + np.triu(products, 1).T - np.outer(mean, mean)
+    known = 1 / (1 + (noise / edges / size) ** 2)
+    values, basis = np.linalg.eigh(known * of_edges + (1 - known) * spread)
+    of_edges = (basis * np.maximum(values, _LEAST_SPREAD * size)) @ basis.T
+    pooled = (spread + of_edges) / 2 + _RIDGE * size * np.eye(count)
+    weights = np.linalg.solve(pooled, difference)
     return Discriminant(weights, -float(weights @ (center + difference / 2)))
 
 

@@ -35,9 +35,11 @@ from graphveil.release.steps.orientation import Ids
 
 Floats = npt.NDArray[np.float64]
 
+SUM_GRID_BITS = 18  # products of small features need a finer grid than rows
 TABLE_BITS = 14  # of an entry: a dot product of 2^20 columns is exact in float64
 MAX_TERMS = 64
 
+_ABOVE_ONE = 1 + 1e-12  # no rounding makes clipped features longer than one
 _ENTRIES = 1 << 21  # table entries per chunk of pairs
 _EDGES = 1 << 20  # edges per chunk
 
@@ -133,11 +135,40 @@ def _is_whole(table: Tensor) -> bool:
 class PairSumData(QueryData[Tensor]):
     """Features of node pairs, public or released before.
 
-    The answer is float64, shape (K + 1): noisy sums of the features, each clipped to [-1, 1], and the noisy
-    number of edges. All are divided by the sensitivity of the sums without this factor, sqrt(K + 1).
+    The answer is float64, shape (``numbers_of(K)``): noisy sums of the features, clipped to norm one, of
+    their products (the upper triangle, row by row), and the noisy number of edges. All are divided by
+    sqrt(3), the sensitivity of the sums without this factor.
     """
 
     terms: PairTerms
+
+
+def numbers_of(terms: int) -> int:
+    """Return the length of an edge's contribution: features, products of two, and one.
+
+    >>> numbers_of(2), contributions(np.array([[0.5, -0.5]])).tolist()
+    (6, [[0.5, -0.5, 0.25, -0.25, 0.25, 1.0]])
+    """
+    return terms + terms * (terms + 1) // 2 + 1
+
+
+def clipped(features: Floats) -> Floats:
+    """Return each pair's features, scaled down to norm one if they are longer.
+
+    The result of a pair does not depend on other pairs: there is one addition for each feature.
+    """
+    squares = np.zeros(len(features))
+    for column in features.T:
+        squares += column * column
+    shorter: Floats = features / (np.maximum(np.sqrt(squares), 1.0) * _ABOVE_ONE)[:, None]
+    return shorter
+
+
+def contributions(features: Floats) -> Floats:
+    """Return features of norm at most one, their products, and one: a vector of norm at most sqrt(3)."""
+    first, second = np.triu_indices(features.shape[1])
+    ones = np.ones((len(features), 1))
+    return np.concatenate([features, features[:, first] * features[:, second], ones], axis=1)
 
 
 class _PairQuery(Query):
@@ -180,10 +211,11 @@ class _PairQuery(Query):
 
 @dataclass(frozen=True)
 class PairSumQuery(_PairQuery):
-    """Release noisy sums of K clipped features over the edges that are not held out, and their number.
+    """Release noisy sums of K clipped features and their products over edges, and the number of edges.
 
-    An edge contributes (clip(t_1), ..., clip(t_K), 1) / sqrt(K + 1). An undirected edge counts once, with its
-    smaller node id first.
+    Let c be the features of an edge that is not held out, clipped to norm one. The edge contributes all c_k,
+    all c_j c_k with j <= k, and 1, divided by sqrt(3). An undirected edge counts once, with its smaller node
+    id first.
 
     Args:
         terms: Number K of features.
@@ -196,8 +228,9 @@ class PairSumQuery(_PairQuery):
         ConfigError: If a field is outside its range.
 
     Privacy:
-        Unit: edge-level. Reads: the in-edges. A differing edge moves the answer by its contribution, of
-        norm at most one: mu = 1 / sigma.
+        Unit: edge-level. Reads: the in-edges. A differing edge moves the answer by its contribution, of norm
+        at most one: features, products and the number 1 have norm at most one each before the division. So
+        mu = 1 / sigma (``docs/privacy/proofs/links.md``).
     """
 
     kind: ClassVar[str] = "pair_sums"
@@ -210,7 +243,7 @@ class PairSumQuery(_PairQuery):
     sigma: tuple[float, ...]
     symmetric: bool
     held_out: HeldOutPairs
-    grid_bits: int = GRID_BITS
+    grid_bits: int = SUM_GRID_BITS
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -220,7 +253,7 @@ class PairSumQuery(_PairQuery):
 
     def changed(self, unit: Unit) -> int:
         """Return the number of sums that one edge may move."""
-        return self.terms + 1
+        return numbers_of(self.terms)
 
     def prepare(self, data: PairSumData, public: PublicInputs) -> "_PreparedTerms":
         """Check the features."""
@@ -235,15 +268,16 @@ class PairSumQuery(_PairQuery):
     def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
         """Return the noisy sums; the exact ones are discarded here."""
         work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
-        exact = private.total(work, (self.terms + 1,))
+        width = numbers_of(self.terms)
+        exact = private.total(work, (width,))
         noise = data.public.sampler(self.sigma[0] * self.unit_steps)
-        drawn = noise.draw(RowStream(key), np.zeros(1, dtype=np.int64), self.terms + 1)[0]
+        drawn = noise.draw(RowStream(key), np.zeros(1, dtype=np.int64), width)[0]
         return torch.from_numpy((exact + drawn) / self.unit_steps)
 
     @property
     def each(self) -> int:
-        """Grid steps in a feature of size one: K + 1 of them have at most the steps of norm one."""
-        return math.isqrt(int(self.unit_steps) ** 2 // (self.terms + 1))
+        """Grid steps in a number of size one: a vector of norm sqrt(3) has at most those of norm one."""
+        return math.isqrt(int(self.unit_steps) ** 2 // 3)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -347,21 +381,22 @@ class _PreparedTerms(PreparedData):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairSums(BlockWork):
-    """The sums of clipped features over a block's edges that are not held out, and their number, int64."""
+    """The sums of the contributions of a block's edges that are not held out, int64."""
 
     terms: PairTerms
-    each: int  # grid steps in a feature of size one
+    each: int  # grid steps in a number of size one
     symmetric: bool
     held_out: HeldOutPairs
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return exact sums, which only the query's answer reads."""
-        total = np.zeros(len(self.terms.left) + 1, dtype=np.int64)
-        for piece in edges.pieces(len(edges), _EDGES):
+        width = numbers_of(len(self.terms.left))
+        total = np.zeros(width, dtype=np.int64)
+        for piece in edges.pieces(len(edges), max(1, _ENTRIES // width)):
             sources, targets = edges_once(self.held_out.without(piece), symmetric=self.symmetric)
-            features = np.clip(self.terms(sources, targets), -1.0, 1.0) * self.each
-            total[:-1] += features.astype(np.int64).sum(axis=0)  # truncated toward zero
-            total[-1] += len(sources) * self.each
+            features = clipped(self.terms(sources, targets))
+            steps = (contributions(features) * self.each).astype(np.int64)  # truncated toward zero
+            total += steps.sum(axis=0)
         return torch.from_numpy(total)
 
 

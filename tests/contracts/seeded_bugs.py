@@ -153,11 +153,34 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.pair_sums:PairSums.__call__",
-                "np.clip(self.terms(sources, targets), -1.0, 1.0)",
+                "clipped(self.terms(sources, targets))",
                 "self.terms(sources, targets)",
             )
         ],
         test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair sums-undirected-edge]",
+    ),
+    dict(
+        name="products_of_features_are_added_without_a_bound",
+        edits=[
+            (
+                "graphveil.release.pair_sums:PairSumQuery.each",
+                "// 3",
+                "// 2",
+            )
+        ],
+        test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair sums-undirected-edge]",
+    ),
+    dict(
+        name="clusters_depend_on_edges",
+        edits=[
+            (
+                "graphveil.links.link_predictor:LinkPredictor._answers",
+                "rng = session.streams.numpy(\"clusters\")",
+                "rng = np.random.default_rng(int(graph.adjacency.edge_index().sum()))",
+            )
+        ],
+        test="tests/links/test_replay_links.py::"
+        "test_a_differing_edge_moves_each_answer_by_at_most_one_and_nothing_else[undirected-edge-4.0]",
     ),
     dict(
         name="pair_sums_have_half_of_the_noise",

@@ -1,5 +1,6 @@
 """``LinkPredictor``: scores, held-out pairs, cost, files, and errors before a charge."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def test_every_fitted_sum_leaves_out_the_same_held_out_pairs() -> None:
     model = LinkPredictor(**EDGE).fit(GRAPH)
     pairs = np.stack(np.triu_indices(400, 1))
     chosen = fitted_edges(model)
-    assert len(chosen) == 3
+    assert len(chosen) == 4  # degrees, products, counts by cluster, and sums of features
     for one in chosen:
         assert np.array_equal(one.contains(*pairs), model.is_held_out(pairs))
 
@@ -228,6 +229,11 @@ def test_saved_model_has_the_same_scores_and_guarantee(tmp_path: Path) -> None:
         gv.load_model(folder)
     with pytest.raises(ConfigError, match="exists"):
         model.save(folder)
+    content = json.loads((folder / "links.json").read_text())
+    del content["version"]
+    (folder / "links.json").write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match="version 1 of link predictors"):
+        LinkPredictor.load(folder)
     (folder / "links.json").write_text("{}")
     with pytest.raises(ArtifactError, match="damaged"):
         LinkPredictor.load(folder)

@@ -55,9 +55,12 @@ def test_sums_are_over_distinct_edges_that_are_not_held_out(unit: Unit) -> None:
     query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
     found = answer(zero_noise_plan(unit, (query,)), edges, PairSumData(TERMS)) * query.unit_steps / query.each
     fitted = distinct[:, ~HALF.contains(*distinct)]
-    clipped = np.clip(TERMS(*fitted), -1, 1)
+    features = TERMS(*fitted)
+    clipped = features / np.maximum(np.linalg.norm(features, axis=1), 1.0)[:, None]
+    products = clipped.T @ clipped
+    expected = np.r_[clipped.sum(axis=0), products[0, 0], products[0, 1], products[1, 1]]
     assert found[-1] == fitted.shape[1]
-    np.testing.assert_allclose(found[:-1], clipped.sum(axis=0), atol=fitted.shape[1] / query.each)
+    np.testing.assert_allclose(found[:-1], expected, atol=fitted.shape[1] / query.each)
 
 
 @UNITS
