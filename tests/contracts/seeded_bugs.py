@@ -175,7 +175,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.links.link_predictor:LinkPredictor._answers",
-                "rng = session.streams.numpy(\"clusters\")",
+                'rng = session.streams.numpy("clusters")',
                 "rng = np.random.default_rng(int(graph.adjacency.edge_index().sum()))",
             )
         ],

@@ -25,6 +25,6 @@ def test_counts_of_noise_give_short_directions() -> None:
 def test_clusters_are_found_again_and_fit_few_points() -> None:
     points = torch.from_numpy(np.repeat(np.eye(4, dtype=np.float32) * 9, 10, axis=0))
     found = [clusters(points, 6, np.random.default_rng(2)) for _ in range(2)]
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     assert all(len(set(found[0][first : first + 10])) == 1 for first in range(0, 40, 10))
     assert clusters(points[:2], 8, np.random.default_rng(0)).max() < 2
