@@ -122,6 +122,7 @@ def one_standard_error_choice(evidence: list[Tensor]) -> int:
     Args:
         evidence: Log-likelihood of each report by each option.
 
+    >>> import torch
     >>> one_standard_error_choice([torch.tensor([0.0, 1.0, 0.0]), torch.tensor([0.5, 0.0, 1.0])])
     0
     >>> one_standard_error_choice([torch.zeros(3), torch.tensor([0.9, 1.0, 1.1])])

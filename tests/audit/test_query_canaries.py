@@ -239,7 +239,7 @@ def test_every_query_has_example_data_or_a_reason(kind: Any) -> None:
 def test_every_query_with_canaries_of_its_own_is_audited_here() -> None:
     default = insert_canaries.dispatch(object)
     planted = {kind for kind in SHIPPED if insert_canaries.dispatch(kind) is not default}
-    assert {type(query) for plan in PLANS.values() for query in plan.queries} == planted
+    assert planted <= {type(query) for plan in PLANS.values() for query in plan.queries}
 
 
 EXAMPLES = [

@@ -100,7 +100,7 @@ def test_invalid_reports_are_rejected_or_skipped(invoke: Invoke, learn: list[obj
     write(Path("m.csv"), rows)
     answer = invoke(*learn, *QUICK, "--json")
     assert (answer.code, answer.json["error"]["kind"]) == (2, "LDPReportError")
-    assert "LDP reports failed: 2, the first in row 5" in answer.json["error"]["message"]
+    assert "LDP reports rejected: 2, the first in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke(*learn, *QUICK, "--skip-bad", "--json")
     assert (answer.json["nodes"], answer.json["accepted"]) == (NODES, NODES - 2)

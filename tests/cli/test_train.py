@@ -317,7 +317,7 @@ BAD_BUDGETS = {
     "--epsilon 1": "as one of undirected-edge, directed-edge, node-record",
     "--unit undirected-edges --epsilon 1": "did you mean 'undirected-edge'",
     "--unit edge-subset --epsilon 1": "is not available for it: train 'gcn'",
-    "--unit local-attributes --epsilon 1": "use 'lpgnn' or 'simgat'",
+    "--unit local-attributes --epsilon 1": "use 'auto', 'lpgnn' or 'simgat'",
     EDGES: "--epsilon",
     f"{EDGES} --epsilon 0": "above 0",
     f"{EDGES} --epsilon -1": "above 0",

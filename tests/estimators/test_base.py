@@ -121,7 +121,7 @@ class TestConfiguration:
             build(method, unit="edge-subset")
 
     def test_rejects_the_local_unit(self, method):
-        with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
+        with pytest.raises(UnitError, match="use 'auto', 'lpgnn' or 'simgat'"):
             build(method, unit="local-attributes")
 
     @pytest.mark.parametrize("method", PRIVATE)

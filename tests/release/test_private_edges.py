@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 24
+MOST_READERS = 25
 READERS = {  # by part and file
-    "release/private_edges.py": "the door",
+    "release/private_edges.py": "the reader of queries",
     "release/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
@@ -27,6 +27,7 @@ READERS = {  # by part and file
     "runs/run.py": "a count where edges are public",
     "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
+    "lab/attacks/products.py": "in the clear, internal",
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "lab/fidelity/structure.py": "in the clear, internal",
     "lab/papers/measures.py": "in the clear, published data",

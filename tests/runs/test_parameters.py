@@ -49,11 +49,12 @@ NO_TEXT = (("feature_range", None), ("perturb", None), ("encoder", None), ("head
 def test_every_default_of_every_method_can_be_written_as_text() -> None:
     for name, cls in gv.METHODS.items():
         budgets: dict[str, Any] = {"epsilon": 1.0}
-        if cls.local:
+        local = name != "auto" and cls.is_local("local-attributes")
+        if local:
             budgets = {"eps_x": 1.0 if cls.needs_features else 0.0, "eps_y": 0.5}
         unit = (
             "local-attributes"
-            if cls.local
+            if local
             else "none"
             if name in ("sage", "gcn", "gat")
             else "undirected-edge"

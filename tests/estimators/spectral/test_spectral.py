@@ -243,7 +243,7 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
     [
         ({"unit": "directed-edge"}, UnitError, "spectral has no bound under unit 'directed-edge'"),
         ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
-        ({"unit": "local-attributes"}, UnitError, "use 'lpgnn'"),
+        ({"unit": "local-attributes"}, UnitError, "use 'auto', 'lpgnn'"),
         ({"mode": "paper"}, ConfigError, "has no paper to reproduce"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
         ({"rank": 10_000}, ConfigError, "rank=10000"),
