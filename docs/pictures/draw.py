@@ -525,7 +525,7 @@ def links() -> Figure:
     figure, axes, at = panels(
         [
             ("Public vectors", "features, reduced to norm one"),
-            ("Noisy sums", "degrees, and products over edges"),
+            ("Noisy sums", "degrees, products, cluster counts"),
             ("Scores", "of all pairs; post-processing"),
             ("Held-out edges", "noisy counts by score"),
         ]

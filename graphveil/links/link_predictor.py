@@ -731,7 +731,9 @@ def _cluster_counts(
     """
     found, classes = list[Tensor](), np.zeros(len(vectors), dtype=np.int64)
     values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
-    root = torch.from_numpy((basis * np.sqrt(np.maximum(values, 0.0))).astype(np.float32))
+    used = values > 0
+    used[-1] = True  # the largest: there is at least one direction
+    root = torch.from_numpy((basis[:, used] * np.sqrt(np.maximum(values[used], 0.0))).astype(np.float32))
     points, variance = vectors @ root, plan.queries[0].noise[0] ** 2
     mean, degrees = max(float(counts.mean()), 0.0), expected_degrees(counts, variance)
     for one, query in zip(stages, plan.queries[2:], strict=False):
@@ -740,16 +742,17 @@ def _cluster_counts(
         level = mean * ends / (one.clusters * noise)
         if level >= (_CLEAR_COUNT if classes.any() else _LEAST_COUNT):
             classes = clusters(points, one.clusters, rng)
-        used = int(classes.max()) + 1
+        columns = int(classes.max()) + 1
         answer = release.answer(NeighborCountData(torch.from_numpy(classes)))
-        noisy = answer[:, :used].numpy().astype(np.float64)
-        total, error = noisy.sum(axis=1) / ends, used * (noise / ends) ** 2
+        noisy = answer[:, :columns].numpy().astype(np.float64)
+        total, error = noisy.sum(axis=1) / ends, columns * (noise / ends) ** 2
         counts = (counts / variance + total / error) / (1 / variance + 1 / error)
         variance = 1 / (1 / variance + 1 / error)
         degrees = expected_degrees(counts, variance)
-        if used == 1:
+        if columns == 1:
             found.append(torch.zeros(len(vectors), 1))
             continue
+        points = points.new_empty(0)  # frees a table as large as the vectors
         place = positions(noisy, ends * degrees, noise, (vectors, *found[-1:]))
         found.append(place.directions)
         points = torch.nn.functional.normalize(place.mean)

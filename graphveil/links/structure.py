@@ -25,7 +25,7 @@ def clusters(points: Tensor, count: int, rng: np.random.Generator) -> Ids:
     >>> bool(found[0] == found[1] != found[2] == found[3])
     True
     """
-    values = points.numpy().astype(np.float32)
+    values = points.numpy()
     sample = values[rng.permutation(len(values))[:_SAMPLE]].astype(np.float64)
     count = min(count, len(sample))
     centers = sample[:count].copy()

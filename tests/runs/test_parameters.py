@@ -53,11 +53,7 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         if local:
             budgets = {"eps_x": 1.0 if cls.needs_features else 0.0, "eps_y": 0.5}
         unit = (
-            "local-attributes"
-            if local
-            else "none"
-            if name in ("sage", "gcn", "gat")
-            else "undirected-edge"
+            "local-attributes" if local else "none" if name in ("sage", "gcn", "gat") else "undirected-edge"
         )
         if name == "heterorr":
             unit, budgets["eps_x"] = "edge-subset", 2.0
