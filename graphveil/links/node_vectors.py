@@ -45,11 +45,13 @@ def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: b
     (4, True)
     """
     x = _columns(graph, labeled=labeled)
-    if x.shape[1] > dim:
-        x = _reduced(x, min(dim, x.shape[0]), rng)
-    out = torch.empty((x.shape[0], x.shape[1]), dtype=torch.float32)
+    factors = _right_vectors(x, min(dim, x.shape[0]), rng) if x.shape[1] > dim else ()
+    out = torch.empty((x.shape[0], factors[-1].shape[1] if factors else x.shape[1]), dtype=torch.float32)
     for first in range(0, x.shape[0], _ROWS):
-        some = _dense(x[first : first + _ROWS])
+        some = x[first : first + _ROWS]
+        for factor in factors:
+            some = np.asarray(some @ factor)
+        some = _dense(some)
         length = np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-12)
         out[first : first + _ROWS] = torch.from_numpy(some / (length * (1 + 1e-6)))
     return out
@@ -70,7 +72,10 @@ def _columns(graph: Graph, *, labeled: bool) -> Any:
     stored: npt.NDArray[np.float32] = values if isinstance(x, Tensor) else values.data
     if np.count_nonzero(stored) > _BAG * graph.num_nodes * graph.num_features or (stored < 0).any():
         dense: npt.NDArray[np.float32] = values.copy() if isinstance(x, Tensor) else values.toarray()
-        mean, spread = dense.mean(axis=0, dtype=np.float64), dense.std(axis=0, dtype=np.float64)
+        mean, total = dense.mean(axis=0, dtype=np.float64), np.zeros(dense.shape[1])
+        for first in range(0, len(dense), _ROWS):
+            total += np.square(dense[first : first + _ROWS] - mean).sum(axis=0)
+        spread = np.sqrt(total / len(dense))
         dense -= mean.astype(np.float32)
         dense /= np.where(spread > 0, spread, 1.0).astype(np.float32)
         return dense
@@ -84,16 +89,16 @@ def _columns(graph: Graph, *, labeled: bool) -> Any:
     return sparse.csr_array((data, counted.indices, counted.indptr), shape=counted.shape)
 
 
-def _reduced(x: Any, dim: int, rng: np.random.Generator) -> Floats:
-    """Return the rows in the leading right singular vectors, by subspace iteration."""
+def _right_vectors(x: Any, dim: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return two factors whose product has the leading right singular vectors, by subspace iteration."""
     width = min(dim + _EXTRA, *x.shape)
+    chunks = [slice(first, first + _ROWS) for first in range(0, x.shape[0], _ROWS)]
     basis = np.linalg.qr(rng.normal(size=(x.shape[1], width)))[0]
     for _ in range(_ROUNDS):
-        basis = np.linalg.qr(np.asarray(x.T @ (x @ basis)))[0]
-    image = np.asarray(x @ basis)
-    turned = np.linalg.eigh(image.T @ image)[1][:, ::-1][:, :dim]
-    reduced: Floats = image @ turned
-    return reduced
+        basis = np.linalg.qr(sum(np.asarray(x[some].T @ (x[some] @ basis)) for some in chunks))[0]
+    images = (np.asarray(x[some] @ basis) for some in chunks)
+    square: Floats = sum((image.T @ image for image in images), np.zeros((width, width)))
+    return basis, np.linalg.eigh(square)[1][:, ::-1][:, :dim]
 
 
 def _dense(x: Any) -> Floats:
