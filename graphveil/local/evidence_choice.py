@@ -13,7 +13,7 @@ from graphveil.estimators.method import FitResult, State, TrainedModel
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.label_posterior import PosteriorLearner, TrainedLabelPosterior
-from graphveil.local.local_method import CrossFit, Learner, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.network_learner import NetworkLearner, TrainedLpgnn
 from graphveil.local.noisy_labels import calibrated_log_likelihood, reported_shares
 from graphveil.local.randomized_records import known
@@ -60,7 +60,7 @@ class EvidenceChoice(Learner):
         with session.stage("randomize"):
             collected = method.collected(graph, session)
         records, labels = collected.records, collected.records.labels
-        fits = list[CrossFit]()
+        fits = list[HeldOutFit]()
         for name, option in self.options.items():
             own = replace(method, learner=option)
             if isinstance(option, NetworkLearner):

@@ -20,7 +20,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import CrossFit, Learner, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import (
     PRIORS,
     GraphContext,
@@ -134,7 +134,7 @@ class PosteriorLearner(Learner):
         with session.stage("classifier"):
             return self.cross_fit(method, graph, records).result
 
-    def cross_fit(self, method: LocalMethod, graph: Graph, records: RandomizedRecords) -> CrossFit:
+    def cross_fit(self, method: LocalMethod, graph: Graph, records: RandomizedRecords) -> HeldOutFit:
         """Infer classes from reported labels, and without those of each fold."""
         labels = records.labels
         mixture = self.inferred(method, graph, labels)
@@ -151,7 +151,7 @@ class PosteriorLearner(Learner):
             released={"labels": labels} if method.privacy_config.protects else {},
             learned={"agreement": agreement, "weights": mixture.weights},
         )
-        return CrossFit(result, mixture.held_out.exp())
+        return HeldOutFit(result, mixture.held_out.exp())
 
     def inferred(self, method: LocalMethod, graph: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""

@@ -286,7 +286,7 @@ def record_deviations(graph: Graph) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFit:
+class HeldOutFit:
     """A fit to all reports, and its predictions of held-out reports.
 
     Args:

@@ -34,7 +34,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCa
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
-from graphveil.local.local_method import CrossFit, Learner, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.noisy_labels import (
     SELECT,
     NoisyLabels,
@@ -346,7 +346,7 @@ class NetworkLearner(Learner):
         self,
         method: LocalMethod,
         graph: Graph,
-        fitted: "TrainedCandidate",
+        fitted: "FittedNetwork",
         session: Session,
     ) -> tuple[PredictionRule, Tensor]:
         """Return the prediction rule and the probabilities of all nodes."""
@@ -387,7 +387,7 @@ class NetworkLearner(Learner):
         self,
         method: LocalMethod,
         graph: Graph,
-        fitted: "TrainedCandidate",
+        fitted: "FittedNetwork",
         folds: Sequence[Tensor],
         session: Session,
     ) -> Tensor:
@@ -416,7 +416,7 @@ class NetworkLearner(Learner):
         records: RandomizedRecords,
         options: "Sequence[NetworkOption]",
         session: Session,
-    ) -> CrossFit:
+    ) -> HeldOutFit:
         """Train a network on all reports, and for each fold on the others; no posterior is used.
 
         Args:
@@ -432,7 +432,7 @@ class NetworkLearner(Learner):
             folds = held_out_folds(best.noisy, generator)
             without = self.held_out(method, graph, best, folds, session)
         learned = best.learned(graph, "network")
-        return CrossFit(best.result(method, records, "network", best.proba, learned), without)
+        return HeldOutFit(best.result(method, records, "network", best.proba, learned), without)
 
     def noisy(self, method: LocalMethod, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return the randomized labels of a graph, with the configured correction and smoothing."""
@@ -485,7 +485,7 @@ NetworkOption = tuple[NetworkLearner, Propagation]
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedCandidate:
+class FittedNetwork:
     """A trained option of a ``NetworkLearner`` with its inputs and its reported labels."""
 
     learner: NetworkLearner
@@ -543,9 +543,9 @@ def select_network(
     graph: Graph,
     records: RandomizedRecords,
     session: Session,
-) -> TrainedCandidate:
+) -> FittedNetwork:
     """Train each option on reports, and return the one with the smallest loss on validation labels."""
-    trained = list[TrainedCandidate]()
+    trained = list[FittedNetwork]()
     for learner, propagation in options:
         with session.stage("aggregate"):
             inputs = propagated(records.features, propagation)
@@ -553,8 +553,8 @@ def select_network(
         noisy = replace(noisy, holds_out=len(options) > 1 or learner.posterior_use == "validation")
         with session.stage("classifier"):
             network, history = learner._trained(method, graph, inputs, noisy, session)
-        trained.append(TrainedCandidate(learner, inputs, noisy, network, history))
-    best = min(trained, key=TrainedCandidate.val_loss)
+        trained.append(FittedNetwork(learner, inputs, noisy, network, history))
+    best = min(trained, key=FittedNetwork.val_loss)
     session.record("classifier", best.history)
     return best
 
