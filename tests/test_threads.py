@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 import graphveil as gv
@@ -51,8 +52,15 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
 def _threads() -> Iterator[None]:
     """Restore the number of threads."""
     before = torch.get_num_threads()
-    yield
+    with threadpool_limits(None):
+        yield
     torch.set_num_threads(before)
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of threads of torch, and of linear algebra in NumPy and SciPy."""
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")
 
 
 def graph(seed: int) -> gv.Graph:
@@ -67,7 +75,7 @@ def graph(seed: int) -> gv.Graph:
 
 
 def numbers(name: str, threads: int) -> Tensor:
-    torch.set_num_threads(threads)
+    set_threads(threads)
     method, given = FITS[name]
     given = {key: value for key, value in given.items() if hasattr(gv.METHODS[method], key)}
     noise = {} if given["unit"] == "none" else {"unsafe_noise_seed": 11}
@@ -83,6 +91,24 @@ def test_fits_and_predictions_do_not_depend_on_the_number_of_threads(name: str) 
     one, two, four = (numbers(name, threads) for threads in (1, 2, 4))
     assert torch.equal(one, two) and torch.equal(one, four)
     assert torch.get_num_threads() == 4
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_fits_of_pairs_do_not_depend_on_the_number_of_threads(epsilon: float) -> None:
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "seed": 0, "unsafe_noise_seed": 11}
+    rng, found = np.random.default_rng(0), []
+    ends = rng.integers(2500, size=(2, 12_500))
+    wide = gv.Graph.from_edges(rng.random((2500, 400)), rng.integers(3, size=2500), *ends, directed=False)
+    users, items = rng.integers(NODES, size=8 * NODES), rng.integers(300, size=8 * NODES)
+    for threads in (1, 2, 4):
+        set_threads(threads)
+        links = gv.LinkPredictor(unit="undirected-edge", **budget).fit(wide)
+        table = gv.Interactions.from_columns(users, items, item_ids=range(300))
+        recommended = gv.Recommender(unit="node-record", **budget).fit(table).recommend([[3, 4]], k=50)
+        scores = links.decision_function(np.arange(2500).reshape(2, -1)), recommended.scores
+        found.append([np.asarray(part).tobytes() for part in scores])
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {threads}
+    assert found[0] == found[1] == found[2]
 
 
 def test_the_number_of_threads_is_restored_after_an_error() -> None:

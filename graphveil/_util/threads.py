@@ -2,19 +2,22 @@
 
 A matrix product in several threads is added up in parts that depend on the number of threads: two machines
 would train other parameters from the same seed. Most training runs here are too small to benefit from
-threads. A fit and a prediction therefore run in ``one_thread``; the sums over edges, which are exact, return
-to ``all_threads`` inside it.
+threads. A fit and a prediction therefore run in ``one_thread``, for products of torch and of NumPy; the sums
+over edges, which are exact, return to ``all_threads`` inside it.
 """
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock, local
+from typing import Any
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 _SHARES = 8  # of a thread at most, since some rows are longer than others,
 _ROWS = 1 << 13  # and of so many rows at least: beginning a share takes as long as hundreds of rows
@@ -27,16 +30,24 @@ class _ThreadState(local):
         self.number, self.inside = 0, 0
 
 
+@cache
+def _blas_libraries(with_scipy: bool) -> ThreadpoolController:
+    """Return the linear algebra of NumPy, and of SciPy once that is loaded; a search takes milliseconds."""
+    return ThreadpoolController().select(user_api="blas")
+
+
 class _Threads:
-    """The number of torch's threads, which is separate for every Python thread.
+    """The number of torch's threads, which is separate for every Python thread, and of NumPy's, for all.
 
     A Python thread inside a call computes with one, independent of the others, and gets its own number back.
+    NumPy has one thread while any Python thread is inside a call.
     Exact sums may use the maximum of all threads inside a call: one started meanwhile began with one thread.
     """
 
     def __init__(self) -> None:
         self._own, self._lock = _ThreadState(), Lock()
         self._outside: list[int] = []
+        self._blas_limit: Any = None
 
     @property
     def outside(self) -> int:
@@ -49,6 +60,8 @@ class _Threads:
         if not own.inside:
             own.number = torch.get_num_threads()
             with self._lock:
+                if not self._outside:
+                    self._blas_limit = _blas_libraries("scipy.linalg" in sys.modules).limit(limits=1)
                 self._outside.append(own.number)
             torch.set_num_threads(1)
         own.inside += 1
@@ -60,6 +73,8 @@ class _Threads:
             torch.set_num_threads(own.number)
             with self._lock:
                 self._outside.remove(own.number)
+                if not self._outside:
+                    self._blas_limit.restore_original_limits()
 
 
 _threads = _Threads()
@@ -67,7 +82,7 @@ _threads = _Threads()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Restrict torch to one thread; also a decorator for a function.
+    """Restrict torch and NumPy to one thread; also a decorator for a function.
 
     >>> before = torch.get_num_threads()
     >>> with one_thread():

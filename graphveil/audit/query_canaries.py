@@ -768,10 +768,8 @@ def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> Ca
     return _of_disjoint_pairs(wide, context, first, data, np.asarray)
 
 
-_LISTS, _LIST_RELEASES = (
-    256,
-    8,
-)  # lists of a release, and releases between two looks at the number of canaries
+_LISTS = 256  # of a release
+_LIST_RELEASES = 8  # between two looks at the number of canaries
 
 
 @insert_canaries.register

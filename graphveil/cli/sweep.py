@@ -32,7 +32,7 @@ MethodList = Annotated[
     str,
     typer.Argument(
         metavar="METHODS",
-        help="Comma-separated methods to compare. The no-graph baseline is mlp. Or links, or recommender.",
+        help="Comma-separated methods to compare, or links, or recommender. The no-graph baseline is mlp.",
     ),
 ]
 Epsilons = Annotated[
@@ -100,9 +100,8 @@ def sweep(
     )
     linked = bool({*names} & {*LINK_METHODS})
     source = origin.source(tables, columns, to_predict=linked and columns.label is None)
-    if (
-        not resume and not linked
-    ):  # before anything heavy is imported; a finished sweep is shown again without its tables
+    # Before anything heavy is imported. A finished sweep is shown again without its tables.
+    if not resume and not linked:
         source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
     # Flags that only some methods have are settings of one value; the others apply to all methods.
     parameters = privacy.keywords()

@@ -8,6 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil._util.kmeans import k_means, nearest_center
+
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
@@ -27,23 +29,9 @@ def clusters(points: Tensor, count: int, rng: np.random.Generator) -> Ids:
     """
     values = points.numpy()
     sample = values[rng.permutation(len(values))[:_SAMPLE]].astype(np.float64)
-    count = min(count, len(sample))
-    centers = sample[:count].copy()
-    for _ in range(_ROUNDS):
-        nearest = _nearest(sample, centers)
-        sizes = np.bincount(nearest, minlength=count)
-        order = np.argsort(nearest, kind="stable")
-        starts = np.cumsum(sizes) - sizes
-        filled = sizes > 0
-        sums = np.add.reduceat(sample[order], starts[filled], axis=0)
-        centers[filled] = sums / sizes[filled, None]
+    centers = k_means(sample, sample[:count], _ROUNDS)
     parts = (values[first : first + _ROWS] for first in range(0, len(values), _ROWS))
-    return np.concatenate([_nearest(part.astype(np.float64), centers) for part in parts])
-
-
-def _nearest(points: Floats, centers: Floats) -> Ids:
-    found: Ids = (np.square(centers).sum(axis=1) - 2 * points @ centers.T).argmin(axis=1)
-    return found
+    return np.concatenate([nearest_center(part.astype(np.float64), centers) for part in parts])
 
 
 @dataclass(frozen=True, eq=False)

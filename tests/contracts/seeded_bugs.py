@@ -1981,6 +1981,11 @@ BUGS = [
         test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
     ),
     dict(
+        name="numpy_keeps_its_threads",
+        edits=[("graphveil._util.threads:_Threads.enter", ".limit(limits=1)", ".limit(limits=None)")],
+        test="tests/test_threads.py::test_fits_of_pairs_do_not_depend_on_the_number_of_threads[4.0]",
+    ),
+    dict(
         name="feature_clusters_follow_exact_degrees",
         edits=[
             (

@@ -1,11 +1,12 @@
 """Clusters of public features, for graphs whose features do not predict the class of their own node."""
 
-import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._util.kmeans import k_means
 from graphveil.data import Features
 from graphveil.data.features import rows, to_dense
 from graphveil.errors import ArtifactError
@@ -40,22 +41,17 @@ class FeatureClusters:
     def fit(cls, x: Features, clusters: int, generator: torch.Generator) -> "FeatureClusters":
         """Fit at most this many centers by k-means on a sample of the rows, the first centers far apart."""
         sample = torch.randperm(x.shape[0], generator=generator)[:_SAMPLE].sort().values
-        points = to_dense(rows(x, sample)).to(torch.float64)
-        spread = points.std(dim=0, correction=0)
-        scale = torch.where(spread > 0, spread, math.inf)  # a constant column says nothing
-        points = points / scale
-        centers = points[:1]
-        while len(centers) < clusters:
-            distance = torch.cdist(points, centers).min(dim=1).values
-            if float(distance.max()) == 0.0:
-                break  # every row is one of the centers
-            centers = torch.cat([centers, points[distance.argmax()][None]])
-        for _ in range(_ITERATIONS):
-            nearest = torch.cdist(points, centers).argmin(dim=1)
-            sizes = torch.bincount(nearest, minlength=len(centers))
-            sums = torch.zeros_like(centers).index_add_(0, nearest, points)
-            centers = torch.where(sizes[:, None] > 0, sums / sizes.clamp_min(1)[:, None], centers)
-        return cls((centers / scale).float(), (centers.square().sum(dim=1) / 2).float())
+        points = to_dense(rows(x, sample)).numpy().astype(np.float64)
+        spread = points.std(axis=0)
+        scale = np.where(spread > 0, spread, np.inf)  # a constant column says nothing
+        points /= scale
+        first, distance = [0], np.square(points - points[0]).sum(axis=1)
+        while len(first) < clusters and distance.max() > 0.0:
+            first.append(int(distance.argmax()))
+            distance = np.minimum(distance, np.square(points - points[first[-1]]).sum(axis=1))
+        centers = k_means(points, points[first], _ITERATIONS)
+        weights, offsets = centers / scale, np.square(centers).sum(axis=1) / 2
+        return cls(torch.from_numpy(weights).float(), torch.from_numpy(offsets).float())
 
     def assign(self, x: Features) -> Tensor:
         """Return the cluster of each row, (N)."""
