@@ -4358,7 +4358,6 @@ BUGS = [
             )
         ],
         test="tests/release/test_calibrate.py::test_small_epsilons_need_no_more_noise_than_dp_accounting_certifies[1200-98-0.003]",
-        reason="no scale of the noise makes the release cost epsilon",
     ),
     dict(
         name="edges_are_added_where_none_is_kept",
