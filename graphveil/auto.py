@@ -4,6 +4,7 @@ The rules of choice are in ``estimators/choice.py``, and that of unit ``local-at
 ``local/evidence_choice.py``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -118,6 +119,11 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
     def is_local(cls, unit: str | None) -> bool:
         """Return whether records are randomized before the method sees them, under a unit."""
         return unit == LocalAttributes.name
+
+    @classmethod
+    def reads_labels_only(cls, configuration: Mapping[str, Any]) -> bool:
+        """Return whether a model with these constructor keywords reads no features, as with ``eps_x=0``."""
+        return configuration.get("eps_x") == 0
 
     def no_graph_baseline(self) -> Estimator:
         """Return the unfitted no-graph baseline for the same reports or the same unit.

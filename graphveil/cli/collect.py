@@ -17,6 +17,7 @@ from graphveil.cli.options import check_not_existing, flag
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.auto import AutoClassifier
     from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.report_tables import CheckedReports
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from graphveil.local.lpgnn import LPGNN
     from graphveil.local.simgat import SimGAT
 
-    LocalModel = LPGNN | SimGAT | LabelPosterior
+    LocalModel = LPGNN | SimGAT | LabelPosterior | AutoClassifier
     from graphveil.mechanisms import LocalDPClaim
 
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
@@ -187,7 +188,8 @@ LearnOut = Annotated[
     ),
 ]
 LearnMethod = Annotated[
-    Literal["lpgnn", "simgat", "label-posterior"], flag(_RUN, "--method", "Method to train.")
+    Literal["lpgnn", "simgat", "label-posterior", "auto"],
+    flag(_RUN, "--method", "Method to train; auto chooses one by the likelihood of held-out LDP reports."),
 ]
 
 NoBaseline = Annotated[
@@ -501,6 +503,7 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Train a model on LDP reports and public edges."""
+    from graphveil.cli.summary import choice_text
     from graphveil.data.tables import id_array
     from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges
@@ -513,6 +516,8 @@ def learn(
     parameters = parse_settings(cls, set or [])
     if "seed" in parameters:
         raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    if method == "auto" and loaded_protocol.features is None and nodes is None:
+        parameters.setdefault("eps_x", 0.0)  # only labels are available
     model = cls.from_protocol(loaded_protocol, seed=seed, **parameters)
     columns = {"id": id, "source": source, "target": target}
     received, adjacency, public = receive_on_edges(
@@ -522,12 +527,14 @@ def learn(
         **columns,
         directed=directed,
         nodes=nodes,
-        features=model.needs_features,
+        features=not cls.reads_labels_only(parameters),
     )
     if not (skip_bad and received.accepted):
         received.check()
     with charge_clients(loaded_protocol, ledger) as account:
-        models: list[LocalModel] = [model] if no_baseline else [model, model.no_graph_baseline()]
+        models: list[LocalModel] = [model]
+        if not no_baseline:
+            models.append(cast("LocalModel", model.no_graph_baseline()))
         with screen.bars() as bars:
             for each in models:
                 each.fit_from_collector(
@@ -547,6 +554,9 @@ def learn(
             # Accuracies on reported validation labels, since exact labels are not available.
             shares = [one.agreement_["val"] for one in models]
             names = ("the model", "mlp (no graph)")[: len(shares)]
+            choice = getattr(model, "choice_", None)
+            if choice is not None:
+                screen.print_line(choice_text(choice))
             rows = [(name, f"{100 * share:.1f}") for name, share in zip(names, shares, strict=True)]
             screen.table(("method", "agreement with reported validation labels, %"), rows)
             assert loaded_protocol.label is not None
@@ -562,6 +572,7 @@ def learn(
                 "val_agreement": shares[0],
                 "mlp_val_agreement": None if no_baseline else shares[1],
                 "label_kept": kept,
+                "choice": choice,
             }
             screen.print_paragraph(model.guarantee.formal_statement())
             print_account(screen, account)

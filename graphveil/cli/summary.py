@@ -304,7 +304,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     elif runs == 1:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
     if choice := metrics.get("choice"):
-        yield _choice(choice)
+        yield choice_text(choice)
     found = metrics.get("homophily")
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
         yield (
@@ -326,7 +326,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")
 
 
-def _choice(choice: dict[str, Any]) -> str:
+def choice_text(choice: dict[str, Any]) -> str:
     """Return the method that was chosen in the first run, and the evidence."""
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
     if choice["metric"] == "log_likelihood":

@@ -69,6 +69,11 @@ class LocalEstimator(ABC):
         """Return whether records are randomized before the method sees them, under a unit."""
         return True
 
+    @classmethod
+    def reads_labels_only(cls, configuration: Mapping[str, Any]) -> bool:
+        """Return whether a model with these constructor keywords reads no features."""
+        return not cls.needs_features
+
     @abstractmethod
     def no_graph_baseline(self) -> Estimator:
         """Return the unfitted no-graph baseline for the same reports."""
@@ -150,7 +155,8 @@ class LocalEstimator(ABC):
         >>> model.eps_x, model.eps_y, model.mechanism(8) == protocol.features
         (1.0, 2.0, True)
         """
-        return cls(**complete_from_protocol(protocol, configuration, label_only=not cls.needs_features))
+        label_only = cls.reads_labels_only(configuration)
+        return cls(**complete_from_protocol(protocol, configuration, label_only=label_only))
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -191,7 +197,7 @@ class LocalEstimator(ABC):
             report was charged on its client. The guarantee is that of the protocol.
         """
         keywords, seed = self._estimator.get_params(), self._estimator.seed
-        complete_from_protocol(collector.protocol, keywords, label_only=not self.needs_features)
+        complete_from_protocol(collector.protocol, keywords, label_only=self.reads_labels_only(keywords))
         public = self._public_features(collector, public_features)
         graph, received = as_graph(collector, adjacency, seed=seed, ids=ids, public=public)
         return self.fit_from_reports(graph, ReceivedReports(records=received), on_progress)

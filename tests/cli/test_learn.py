@@ -189,3 +189,39 @@ def test_labels_alone_and_edges_make_a_posterior(
     nodes = ["--nodes", files.nodes]
     rejected(invoke(*other, "--method", "label-posterior", *nodes), "reads no features")
     rejected(invoke(*other), "public features (--nodes)")
+
+
+def test_auto_chooses_between_methods_by_the_received_reports(invoke: Invoke, learn: list[object]) -> None:
+    answer = invoke(*learn, "--method", "auto", "--json")
+    assert answer.code == 0, answer.err
+    record = answer.json
+    assert record["method"] == "auto"
+    assert set(record["choice"]["candidates"]) >= {"lpgnn", "simgat"}
+    assert f"Chosen method: {record['choice']['chosen']}" in answer.err
+    guarantee = record["guarantee"]
+    assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
+    model = gv.load_model("model")
+    assert (model.method, model.chosen_) == ("auto", record["choice"]["chosen"])
+    assert invoke("predict model --out p.csv").code == 0
+
+
+def test_auto_reads_labels_alone_or_public_features(
+    invoke: Invoke, files: Files, learn: list[object]
+) -> None:
+    collected(invoke, files, LABEL, "y")
+    labels = [*changed(learn, "--protocol", "ys.json", "--reports", "ym.csv"), "--method", "auto", "--json"]
+    answer = invoke(*labels)
+    assert answer.code == 0, answer.err
+    assert (answer.json["guarantee"]["eps_x"], answer.json["guarantee"]["eps_y"]) == (0, 2)
+    assert all(name.startswith("label-posterior") for name in answer.json["choice"]["candidates"])
+    write(Path("public.csv"), [row[:3] for row in read(files.nodes)])
+    ranges = ["--set", "low=-10", "--set", "high=20", "--nodes", "public.csv"]
+    answer = invoke(*changed(labels, "--out", "other"), *ranges)
+    assert answer.code == 0, answer.err
+    assert answer.json["guarantee"]["eps_x"] is None
+    assert "lpgnn" in answer.json["choice"]["candidates"]
+    rejected(invoke(*changed(labels, "--out", "third"), *ranges, "--set", "eps_x=0"), "drop --nodes")
+    rejected(
+        invoke(*changed(learn, "--method", "auto", "--out", "third"), "--set", "eps_x=0"),
+        "also collects features",
+    )
