@@ -28,6 +28,12 @@ METRIC_NAMES = {
     "average_precision": "average precision of held-out edges",
     "hit_rate_at_10": "hit rate at 10 of held-out users",
 }
+LINK_METRICS = {LINKS: "roc_auc", RECOMMENDER: "hit_rate_at_10"}  # that sweeps and reports compare
+METRIC_NOTES = {
+    LINKS: "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
+    RECOMMENDER: "The hit rate is noisy and public: the share of held-out users whose ten best items "
+    "contain one that was removed from their list.",
+}
 Model = TypeVar("Model")
 
 

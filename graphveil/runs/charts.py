@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import html, one_line
@@ -292,6 +293,30 @@ def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[PlotLine]:
         for number, (name, points) in enumerate(curves)
     ]
     return [*lines, PlotLine(RANDOM_GUESS, [(MIN_RATE, MIN_RATE), (1.0, 1.0)])]
+
+
+def held_out_charts(
+    runs: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
+) -> list[tuple[str, str]]:
+    """Return inline charts of the ROC and precision-recall curves of held-out edges, each under its name.
+
+    Args:
+        runs: Names in the legend, and the curves of each run by name.
+    """
+    drawn = (
+        ("ROC curve", "roc", (0.0, 1.0), "false-positive rate", "true-positive rate"),
+        ("Precision-recall curve", "precision_recall", (0.5, 0.5), "recall", "precision"),
+    )
+    charts = []
+    for title, curve, guess, x_label, y_label in drawn:
+        lines = [
+            PlotLine(name, [(x, y) for x, y in curves[curve]], number)
+            for number, (name, curves) in enumerate(runs)
+        ]
+        lines.append(PlotLine(RANDOM_GUESS, list(zip((0.0, 1.0), guess, strict=True))))
+        draw = partial(line_chart, lines, x_label=x_label, y_label=y_label, limits=(0, 1))
+        charts.append((title, inline_svg(draw, title)))
+    return charts
 
 
 def audit_chart(bars: Sequence[Bar]) -> "Figure":

@@ -21,15 +21,20 @@ from graphveil.artifacts.cards import (
 )
 from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import NO_FEATURES
+from graphveil.errors import ConfigError
+from graphveil.links.folder import LINK_METRICS, METRIC_NOTES
+from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.runs.calibration import stage_text
 from graphveil.runs.charts import (
     PlotLine,
     Point,
     Series,
     accuracy_chart,
     has_epsilon,
+    held_out_charts,
     inline_svg,
     line_chart,
     result_chart,
@@ -37,6 +42,7 @@ from graphveil.runs.charts import (
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.results import (
     ABSENT,
+    CLASSIFIER,
     METRIC_NAMES,
     NUMBER_METRIC_NAMES,
     Cost,
@@ -296,26 +302,44 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
     """Return the page.
 
     Args:
-        runs: in the order of the tables.
+        runs: in the order of the tables, all of one kind.
         today: the date that the page shows.
+
+    Raises:
+        ConfigError: If the runs have no common metric.
     """
+    kinds = sorted({run.kind for run in runs})
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"The runs are of {' and '.join(kinds)}, which have no common metric. "
+            "Write a report for each kind."
+        )
     versions = sorted({run.versions.get("graphveil", "?") for run in runs})
     notes = (
         "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. Baseline: the "
         "no-graph baseline. Brackets: 95 % intervals, Student's t over runs, or Wilson's over the test nodes "
         "of a single run."
     )
+    if kinds[0] != CLASSIFIER:
+        notes = (
+            "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. Brackets: "
+            "95 % intervals, Student's t over runs, or of the noise of a single run. "
+            f"{METRIC_NOTES[kinds[0]]}"
+        )
     if any(not run.metrics["covered"] for run in runs):
         notes += " No guarantee covers exact accuracies of runs that protect labels."
+    curves = [(run.name, run.curves) for run in runs if run.curves]
     made = f"graphveil {', '.join(versions)} · {today.isoformat()}"
     return render(
         "run_comparison.html",
         title="Comparison of runs" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}",
         lede=f"{counted(len(runs), 'run folder')} · {made} · internal: do not publish",
         different=_differences(runs),
-        results=_compared_results(runs),
+        results=_compared_results(runs) if kinds[0] == CLASSIFIER else _compared_link_results(runs),
         notes=notes,
+        outcome="Accuracy" if kinds[0] == CLASSIFIER else _upper(LINK_METRIC_NAMES[LINK_METRICS[kinds[0]]]),
         accuracies=_accuracies(runs),
+        curves=held_out_charts(curves) if curves else [],
         attackers=_attackers(runs),
         rates=_rates(runs),
         attacks=_attacks(runs),
@@ -337,7 +361,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
 def _differences(runs: Sequence[FinishedRun]) -> str:
     """Explain why the rows of the table have different guarantees."""
     comparable = {"dataset": "data sets", "unit": "units", "delta": "deltas", "recipe": "recipes"}
-    differ = [words for key, words in comparable.items() if len({run.metrics[key] for run in runs}) > 1]
+    differ = [words for key, words in comparable.items() if len({run.metrics.get(key) for run in runs}) > 1]
     if not differ:
         return ""
     words = " and ".join([", ".join(differ[:-1]), differ[-1]] if differ[1:] else differ)
@@ -385,8 +409,37 @@ def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
     return head, rows
 
 
+def _compared_link_results(runs: Sequence[FinishedRun]) -> _Table:
+    """Return budgets and released metrics of runs of links or of recommendations."""
+    names = [name for name in LINK_METRIC_NAMES if any(name in run.metrics["metric_values"] for run in runs)]
+    head = ("run", "data", "unit", "runs", "ε", "δ", "TPR at 1 % FPR, %")
+    rows = []
+    for run in runs:
+        cost = Cost.from_guarantee(run.metrics["guarantee"])
+        rows.append(
+            (
+                run.name,
+                str(run.metrics["dataset"]),
+                str(run.metrics["unit"]),
+                f"{run.metrics['runs']}",
+                f"{_epsilon(cost.epsilon)}{cost.mark}",
+                format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
+                f"{percent_up(cost.max_tpr)}{cost.mark}",
+                *(metric_summary(run.metrics, name).decimal() for name in names),
+            )
+        )
+    return (*head, *(_upper(LINK_METRIC_NAMES[name]) for name in names)), rows
+
+
+def _upper(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
 def _accuracies(runs: Sequence[FinishedRun]) -> str:
-    """Return accuracy over epsilon, a line for each method; runs without a budget are levels."""
+    """Return accuracy over epsilon, a line for each method; runs without a budget are levels.
+
+    For links and recommenders it is the metric that takes its place.
+    """
     placed = list[tuple[FinishedRun, float | None]]()
     for run in runs:  # epsilon as tables print it, so that runs of one budget share a place on the axis
         epsilon = Cost.from_guarantee(run.metrics["guarantee"]).epsilon
@@ -403,11 +456,17 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
     series += [Series("no-graph baseline", (), one) for one in baselines[:1]]
     if not has_epsilon(series):
         return ""
+    kind = runs[0].kind
+    label = "test accuracy" if kind == CLASSIFIER else LINK_METRIC_NAMES[LINK_METRICS[kind]]
     return inline_svg(
         partial(
-            accuracy_chart, series, intervals="bars and bands: 95 % intervals", name_of=format_upper_bound
+            accuracy_chart,
+            series,
+            label=f"{label}, %",
+            intervals="bars and bands: 95 % intervals",
+            name_of=format_upper_bound,
         ),
-        "Test accuracy over epsilon; the numbers are in the table of results",
+        f"{_upper(label)} over epsilon; the numbers are in the table of results",
     )
 
 
@@ -461,7 +520,7 @@ def _budget(runs: Sequence[FinishedRun]) -> _Table:
     rows = [
         (
             run.name,
-            str(stage["kind"]),
+            stage_text(str(stage["kind"])),
             f"{stage['count']}",
             ABSENT if stage["share"] is None else f"{100 * stage['share']:.0f} %",
             _epsilon(stage["epsilon"]),

@@ -4,7 +4,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,13 +21,14 @@ from graphveil.estimators.method import FitPreview
 from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.links import find_link_folder, link_model_class
-from graphveil.links.folder import METRIC_NAMES
+from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.privacy import Guarantee
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.runs.calibration import stages_of
 from graphveil.runs.charges import add_receipts, receipts_in
-from graphveil.runs.charts import PlotLine, inline_svg, line_chart
+from graphveil.runs.charts import held_out_charts
 from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
 from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.preview import combined_guarantee
@@ -37,13 +37,6 @@ from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_j
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
-_DIAGONAL, _HALF = [(0.0, 0.0), (1.0, 1.0)], [(0.0, 0.5), (1.0, 0.5)]
-METRIC_NOTES = {
-    "links": "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
-    "recommender": "The hit rate is noisy and public: the share of held-out users whose ten best items "
-    "contain one that was removed from their list.",
-}
-LINK_METRICS = {"links": "roc_auc", "recommender": "hit_rate_at_10"}  # that sweeps compare
 NO_METRICS = "No metrics were released."
 
 LinkData: TypeAlias = Graph | Interactions
@@ -246,12 +239,13 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "runs": experiment.runs,
         "covered": True,
         "private_metrics": {name: one.as_dict() for name, one in private.items()},
-        "metric_values": {name: [one[name].value for one in released] for name in private},
+        "metric_values": {name: [one[name].as_dict()["value"] for one in released] for name in private},
         "remarks": METRIC_NOTES[experiment.method] if private else NO_METRICS,
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
         "guarantee_all_runs": total,
         "releases": [asdict(row) for row in plan.preview.rows],
+        "stages": [stage.as_dict() for stage in stages_of(plan.preview.plan)],
         "deviations": list(guarantee.deviations),
         "summary": guarantee.summary(),
         "statement": guarantee.formal_statement(),
@@ -274,25 +268,16 @@ def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tupl
 
 def _report(metrics: Mapping[str, Any], model: LinkModel, notice: ComplianceReport) -> str:
     """Return the HTML report of a run."""
-    guarantee, charts = model.guarantee, list[tuple[str, str]]()
+    guarantee = model.guarantee
+    curves = model.curves_ if isinstance(model, LinkPredictor) else None
     assert guarantee is not None
-    if isinstance(model, LinkPredictor) and model.curves_ is not None:
-        drawn = (
-            ("ROC curve", model.curves_.roc, _DIAGONAL, "false-positive rate", "true-positive rate"),
-            ("Precision-recall curve", model.curves_.precision_recall, _HALF, "recall", "precision"),
-        )
-        for name, curve, guess, x_label, y_label in drawn:
-            points = [(x, y) for x, y in curve]
-            lines = [PlotLine("held-out edges", points, 0), PlotLine("random guess", guess)]
-            draw = partial(line_chart, lines, x_label=x_label, y_label=y_label, limits=(0, 1))
-            charts.append((name, inline_svg(draw, name)))
     return render(
         "link_report.html",
         title=f"{metrics['method']} on {metrics['dataset']}",
         lede=f"{metrics['sizes']} · seed {metrics['seed']} · internal: do not publish this page",
         tiles=_tiles(metrics),
         results=metric_table(metrics) if metrics["private_metrics"] else None,
-        charts=charts,
+        charts=[] if curves is None else held_out_charts([("held-out edges", curves._asdict())]),
         remarks=metrics["remarks"],
         summary=guarantee.summary(),
         valid=guarantee.all_valid,

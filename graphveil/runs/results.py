@@ -9,7 +9,8 @@ from typing import Any
 
 from graphveil.artifacts.cards import invalid_mark
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
+from graphveil.links.folder import LINK_METRICS
 from graphveil.privacy import Guarantee, LocalAttributes
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.privacy.statements import format_upper_bound
@@ -199,7 +200,10 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
         name: Name of the metric.
     """
     if "metric_values" in metrics:  # of links, or of a recommender
-        return Summary.from_values(metrics["metric_values"].get(name, [None]))
+        summary, one = Summary.from_values(metrics["metric_values"].get(name, [None])), {}
+        if metrics["runs"] == 1:
+            one = metrics["private_metrics"].get(name, {})
+        return replace(summary, ci95=(one["low"], one["high"])) if one else summary
     private = metrics.get("private_metrics") or []
     if private:
         runs = [one["metrics"].get(name, {}) for one in private]
@@ -287,6 +291,7 @@ def _short(value: float) -> float:
 
 
 ATTACKS = "attacks"
+CLASSIFIER = "classifier"
 
 
 @dataclass(frozen=True)
@@ -300,6 +305,7 @@ class FinishedRun:
         configuration: Arguments of the run.
         versions: Versions of the packages that it ran with.
         attacks: Results of ``graphveil attack``, by attack.
+        curves: Curves of held-out edges by name, each a list of [x, y]; None for other runs.
     """
 
     name: str
@@ -308,6 +314,7 @@ class FinishedRun:
     configuration: Mapping[str, Any]
     versions: Mapping[str, str]
     attacks: Mapping[str, Mapping[str, Any]]
+    curves: Mapping[str, Sequence[Sequence[float]]] | None = None
 
     @classmethod
     def read(cls, path: Path) -> "FinishedRun":
@@ -315,7 +322,6 @@ class FinishedRun:
 
         Raises:
             ArtifactError: The folder contains no finished run, or a file of it is damaged.
-            ConfigError: It is a run of links or a recommender.
         """
         from graphveil.artifacts.release_folder import read_guarantee
         from graphveil.links import find_link_folder
@@ -326,11 +332,7 @@ class FinishedRun:
                 f"{path} holds no finished run; give the folder that train made (--out), or finish it with "
                 "--resume"
             )
-        if find_link_folder(path) is not None:
-            raise ConfigError(
-                f"{path} is a run of links or recommender, which has no accuracy to compare; its own report "
-                f"is {folder.internal / 'report.html'}"
-            )
+        linked = find_link_folder(path)
         found = sorted((folder.internal / ATTACKS).glob("*.json"))
         lock = _read(folder.lock)
         return cls(
@@ -340,7 +342,13 @@ class FinishedRun:
             lock["configuration"],
             lock["versions"],
             {file.stem: _read(file) for file in found},
+            None if linked is None else _read(linked.path / f"{linked.kind}.json").get("curves"),
         )
+
+    @property
+    def kind(self) -> str:
+        """The method of links or recommendations, or ``"classifier"``: runs of one kind are comparable."""
+        return str(self.metrics["method"]) if "metric_values" in self.metrics else CLASSIFIER
 
     @property
     def group(self) -> str:
@@ -356,13 +364,18 @@ class FinishedRun:
 
     @property
     def accuracy(self) -> Summary:
-        """Test accuracy; of a single run with Wilson's interval, where the number of test nodes is known."""
+        """Test accuracy; of a single run with Wilson's interval, where the number of test nodes is known.
+
+        For links and recommenders it is the released metric that takes its place.
+        """
+        if self.kind != CLASSIFIER:
+            return metric_summary(self.metrics, LINK_METRICS[self.kind])
         return interval(self.metrics["test_accuracy"], self.metrics.get("tested"))
 
     @property
     def baseline(self) -> Summary | None:
         """That of the network that reads no edge, if it ran."""
-        found = self.metrics["mlp_test_accuracy"]
+        found = self.metrics.get("mlp_test_accuracy")
         return None if found is None else interval(found, self.metrics.get("tested"))
 
 

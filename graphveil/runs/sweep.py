@@ -27,12 +27,13 @@ from graphveil.errors import ConfigError
 from graphveil.ledger import DataSetLedger, attach_ledger, ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.tags import fingerprint_parts
+from graphveil.links.folder import LINK_METRICS
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.release import AggregationBackend
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
-from graphveil.runs.link_run import LINK_METRICS, LinkExperiment, LinkPlan, execute
+from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
@@ -231,6 +232,8 @@ class SweepResult:
         for name, outcome, series in figures:
             if has_epsilon(series):
                 draw = partial(accuracy_chart, series, label=f"{outcome}, %")
+                if linked and self.cells[0]["runs"] == 1:
+                    draw = partial(draw, intervals="bars and bands: 95 % intervals of the noise")
                 title = f"{outcome[0].upper()}{outcome[1:]} over epsilon"
                 write_atomic(self.out / f"{name}.svg", svg_file(draw, title).encode())
                 write_atomic(self.out / f"{name}.pdf", pdf_file(draw, title))

@@ -84,7 +84,35 @@ def test_a_run_explains_and_reports_its_guarantee(folder: Path, invoke: Invoke) 
     assert (
         "epsilon" in (folder / "run/PRIVACY.md").read_text() or "ε" in (folder / "run/PRIVACY.md").read_text()
     )
-    assert "report.html" in invoke("report", "run").err
+
+
+def test_a_report_compares_budgets_of_links(folder: Path, invoke: Invoke) -> None:
+    one = json.loads(invoke("train", *LINKS, "--out", "one", "--json").out)
+    flags = (*LINKS[:-3], "4", *LINKS[-2:], "--runs", "2")
+    four = json.loads(invoke("train", *flags, "--out", "four", "--json").out)
+    bare = invoke("train", *LINKS, "--set", "held_out=0", "--out", "bare")
+    assert bare.code == 0, bare.err
+    reported = invoke("report", "one", "four", "bare", "--out", "page.html", "--json")
+    assert reported.code == 0 and reported.json["runs"] == ["one", "four", "bare"], reported.err
+    page = (folder / "page.html").read_text()
+    single, mean = one["private_metrics"]["roc_auc"], np.mean(four["metric_values"]["roc_auc"])
+    assert f"{single['value']:.3f} [{single['low']:.3f}, {single['high']:.3f}]" in page
+    assert f">{mean:.3f} [" in page and ">n/a</td>" in page
+    assert "ROC-AUC of held-out edges over epsilon" in page and "noise of a single run" in page
+    roc = page.split("<figcaption>ROC curve</figcaption>")[1].split("</figure>")[0]
+    assert all(f">{name}</text>" in roc for name in ("one", "four", "random guess")) and ">bare<" not in roc
+    assert ">edge products</td>" in page and page.count("<blockquote>") == 3
+    assert "not comparable" not in page
+
+
+def test_runs_without_a_common_metric_have_no_report(folder: Path, invoke: Invoke) -> None:
+    assert invoke("train", *LINKS, "--out", "run").code == 0
+    assert invoke("train", *GAMES, "--private-metrics", "--out", "games").code == 0
+    rejected = invoke("report", "run", "games", "--out", "page.html")
+    assert rejected.code == 2 and "no common metric" in rejected.err
+    assert not (folder / "page.html").exists()
+    assert invoke("report", "games", "--out", "page.html").code == 0
+    assert "Hit rate at 10 of held-out users" in (folder / "page.html").read_text()
 
 
 def test_a_finished_run_is_shown_again_without_a_charge(folder: Path, invoke: Invoke) -> None:
