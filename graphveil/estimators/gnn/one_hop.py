@@ -215,17 +215,17 @@ class OneHopInputs:
     def take(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ego graphs of some nodes: inputs (B, W, 2 C) and edges (B, 2, M)."""
         leaves = self.stars.leaves[nodes].to(torch.int64)
-        there = leaves != NO_NODE
-        columns = self.roots.shape[1]
+        absent = leaves == NO_NODE
+        columns, nowhere = self.roots.shape[1], self.width - 1
+        scale = (~absent).sum(dim=1).to(torch.float64).sqrt() / _SCALE
+        # in place: this runs in every step, and new memory costs more than the arithmetic
+        leaf_rows = self.rows[leaves.clamp_min(0)].sub_(self.own_contribution[nodes][:, None])
+        leaf_rows.clamp_(-_RANGE, _RANGE).mul_(scale[:, None, None]).masked_fill_(absent[:, :, None], 0.0)
         x = torch.zeros(len(nodes), self.width, columns, dtype=torch.float64)
         x[:, 0] = self.roots[nodes]
-        others = self.rows[leaves.clamp_min(0)] - self.own_contribution[nodes][:, None]
-        scale = there.sum(dim=1).to(torch.float64).sqrt() / _SCALE
-        leaf_rows = others.clamp(-_RANGE, _RANGE) * scale[:, None, None]
-        x[:, 1:-1, columns // 2 : -1] = torch.where(there[:, :, None], leaf_rows, 0.0)
-        nowhere = self.width - 1
-        source = torch.where(there, torch.arange(1, nowhere), nowhere)
-        return x, torch.stack([source, torch.where(there, 0, nowhere)], dim=1)
+        x[:, 1:nowhere, columns // 2 : -1] = leaf_rows
+        edges = torch.stack([torch.arange(1, nowhere).expand_as(leaves), torch.zeros_like(leaves)], dim=1)
+        return x, edges.masked_fill_(absent[:, None], nowhere)
 
 
 class CodePriorModule(nn.Module):
