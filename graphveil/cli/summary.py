@@ -305,6 +305,12 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
     if choice := metrics.get("choice"):
         yield choice_text(choice)
+    balanced = (metrics.get("test_metrics") or {}).get("balanced_accuracy")
+    if balanced is not None and set(balanced["values"]) == {round(1 / metrics["classes"], 6)}:
+        yield (
+            "All test nodes are predicted as one class. Use --class-weight balanced to find the others; "
+            "predicted probabilities rank them (ROC-AUC)."
+        )
     found = metrics.get("homophily")
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
         yield (
@@ -328,15 +334,20 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
 
 def choice_text(choice: dict[str, Any]) -> str:
     """Return the method that was chosen in the first run, and the evidence."""
+    from graphveil.runs.results import METRIC_NAMES
+
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
     if choice["metric"] == "log_likelihood":
         scores = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
         evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
         return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
     if known:
-        scores = ", ".join(f"{name} {100 * value:.1f} %" for name, value in known.items())
-        metric = choice["metric"].capitalize()
-        return f"Chosen method: {choice['chosen']}. {metric} on validation nodes: {scores}."
+        metric = METRIC_NAMES.get(choice["metric"], choice["metric"])
+        scores = ", ".join(
+            f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
+            for name, value in known.items()
+        )
+        return f"Chosen method: {choice['chosen']}. Validation {metric}: {scores}."
     mean = choice["mean_out_degree"]
     evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
     return f"Chosen method: {choice['chosen']}.{evidence}"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import (
     PRIVATE,
@@ -453,6 +454,18 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
     ):
         failed = invoke(*base, *words.split(), "--out", "b")
         assert failed.code and message in failed.err
+
+
+@pytest.mark.parametrize(("rare", "is_shown"), [(10, True), (2, False)])
+def test_a_remark_says_that_one_class_only_is_predicted(rare: int, is_shown: bool, invoke: Invoke) -> None:
+    y = np.arange(200) % rare == 0
+    x = np.where(rare == 2, y, np.random.default_rng(0).integers(2, size=200))  # no signal for rare labels
+    Path("nodes.csv").write_text("id,x,y\n" + "".join(f"{i},{x[i]:d},{y[i]:d}\n" for i in range(200)))
+    Path("edges.csv").write_text("a,b\n" + "".join(f"{i},{(i + 1) % 200}\n" for i in range(200)))
+    columns = "--nodes nodes.csv --edges edges.csv --id id --label y --source a --target b"
+    answer = invoke("train mlp --unit undirected-edge", *columns.split(), "--out", "a")
+    assert answer.code == 0, answer.err
+    assert ("All test nodes are predicted as one class" in answer.out) is is_shown
 
 
 def test_private_metrics_are_in_the_table_the_report_and_the_card(invoke: Invoke, files: Files) -> None:

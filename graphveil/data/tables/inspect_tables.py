@@ -453,7 +453,7 @@ def _inspect_edges(
 
 
 def _type(table: Table, name: str) -> str:
-    return str(table.schema.field(name).type).partition("[")[0]
+    return str(table.schema.field(name).type).partition("[")[0].removeprefix("large_")
 
 
 # -- unnamed roles ----
