@@ -457,7 +457,7 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
 
 
 @pytest.mark.parametrize(("rare", "is_shown"), [(10, True), (2, False)])
-def test_a_remark_says_that_one_class_only_is_predicted(rare: int, is_shown: bool, invoke: Invoke) -> None:
+def test_one_predicted_class_is_reported(rare: int, is_shown: bool, invoke: Invoke) -> None:
     y = np.arange(200) % rare == 0
     x = np.where(rare == 2, y, np.random.default_rng(0).integers(2, size=200))  # no signal for rare labels
     Path("nodes.csv").write_text("id,x,y\n" + "".join(f"{i},{x[i]:d},{y[i]:d}\n" for i in range(200)))
