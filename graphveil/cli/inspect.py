@@ -66,7 +66,7 @@ def _statistic(value: object) -> str:
 
 
 def calibrate(
-    method: options.Method,
+    method: options.AnyMethod,
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
@@ -81,7 +81,9 @@ def calibrate(
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
-    nodes_count: Annotated[int | None, flag("Data", "--nodes-count", "Number of nodes.", min=1)] = None,
+    nodes_count: Annotated[
+        int | None, flag("Data", "--nodes-count", "Number of nodes, or of users.", min=1)
+    ] = None,
     classes_count: Annotated[int | None, flag("Data", "--classes-count", "Number of classes.", min=2)] = None,
     features_count: Annotated[
         int | None, flag("Data", "--features-count", "Number of features.", min=1)
@@ -109,6 +111,7 @@ def calibrate(
     json: options.Json = False,
 ) -> None:
     """Compute the noise for a privacy budget, or the budget for a noise."""
+    from graphveil.cli.links import link_parameters, reject_options
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
     from graphveil.runs import calibration
@@ -127,7 +130,18 @@ def calibrate(
         "replace_one": replace_one or None,
         "private_metrics": private_metrics or None,
     }
-    config = configuration(method, flags, set or [], theta)
+    if method in options.LINK_METHODS:
+        sizes = {
+            "--classes-count": classes_count,
+            "--features-count": features_count,
+            "--training-count": training_count,
+            "--labeled-count": labeled_count,
+            "--theta": theta,
+        }
+        reject_options(sizes, method)
+        config = link_parameters(method, flags, set or [])
+    else:
+        config = configuration(method, flags, set or [], theta)
     found = calibration.calibrate(
         method,
         noise_std=noise_std,

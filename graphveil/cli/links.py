@@ -187,15 +187,32 @@ def link_experiment(
     Raises:
         ConfigError: If an option is no parameter of the method, or a required one is missing.
     """
-    from graphveil.links import link_model_class
     from graphveil.privacy import parse_unit
     from graphveil.runs.link_run import LinkExperiment
-    from graphveil.runs.parameters import parse_value, read_settings
 
-    cls = link_model_class(method)
     parse_unit(flags.get("unit"))
     if flags.get("epsilon") is None:
         raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 1.")
+    return LinkExperiment(
+        method=method,
+        source=source,
+        items=items,
+        parameters=link_parameters(method, flags, settings),
+        seed=seed,
+        runs=runs,
+    )
+
+
+def link_parameters(method: str, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """Return constructor keywords, except ``seed``, from flags and ``--set`` texts.
+
+    Raises:
+        ConfigError: If an option is no parameter of the method, or is given twice.
+    """
+    from graphveil.links import link_model_class
+    from graphveil.runs.parameters import parse_value, read_settings
+
+    cls = link_model_class(method)
     hints = get_type_hints(cls)
     known = {one.name: hints[one.name] for one in fields(cls) if one.init and one.name != "seed"}
     parameters = read_settings(settings, known, method)
@@ -206,9 +223,7 @@ def link_experiment(
             raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
         reject_options({} if name in known else {f"--{name.replace('_', '-')}": value}, method)
         parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return LinkExperiment(
-        method=method, source=source, items=items, parameters=parameters, seed=seed, runs=runs
-    )
+    return parameters
 
 
 def reject_options(options: "Mapping[str, object]", method: str) -> None:

@@ -74,6 +74,12 @@ LINK_METHODS = ("links", "recommender")  # models of pairs, which are no classif
 Method = Annotated[
     str, typer.Argument(metavar="METHOD", help=f"Method: {', '.join(METHODS)}.", show_default=False)
 ]
+AnyMethod = Annotated[
+    str,
+    typer.Argument(
+        metavar="METHOD", help=f"Method: {', '.join((*METHODS, *LINK_METHODS))}.", show_default=False
+    ),
+]
 RunFolderArgument = Annotated[
     Path,
     typer.Argument(metavar="RUN", help="Run folder, or a copy of its release/ folder.", show_default=False),

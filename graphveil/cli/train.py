@@ -4,8 +4,6 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
@@ -51,12 +49,6 @@ ExpectEdges = Annotated[
     int | None,
     flag("Run", "--expect-edges", "Expected number of edges, for an estimate of memory and time.", min=0),
 ]
-TrainedMethod = Annotated[
-    str,
-    typer.Argument(
-        metavar="METHOD", help=f"Method: {', '.join((*METHODS, *LINK_METHODS))}.", show_default=False
-    ),
-]
 Resume = Annotated[bool, flag("Run", "--resume", "Finish the interrupted run in --out.")]
 Track = Annotated[
     list[str] | None,
@@ -88,7 +80,7 @@ def demo(
 
 @grouped
 def train(
-    method: TrainedMethod,
+    method: options.AnyMethod,
     origin: SourceOptions,
     tables: TableOptions,
     columns: ColumnOptions,

@@ -213,6 +213,10 @@ class LinkPredictor:
         )
         self._config.delta_for(self.max_units or 2)
 
+    def plan(self) -> ReleasePlan:
+        """Return the query plan of a fit with ``max_units`` edges; no size of the graph affects its noise."""
+        return self._plan(self.max_units or 1, self.dim or _DIM, HeldOutPairs(float(self.held_out), 0))
+
     def preview(self, graph: Any) -> FitPreview:
         """Return plan, guarantee and outputs of a fit. No edge is read and nothing is charged.
 

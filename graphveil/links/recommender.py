@@ -261,6 +261,10 @@ class Recommender:
         config.delta_for(1)
         return config
 
+    def plan(self) -> ReleasePlan:
+        """Return the query plan of a fit with ``max_units`` users or entries; no size affects its noise."""
+        return self._plan(self.max_units or 1, self.max_items)
+
     def preview(self, table: Interactions) -> FitPreview:
         """Return plan, guarantee and outputs of a fit. No list is read and nothing is charged.
 

@@ -13,12 +13,16 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
+from graphveil.links import LINKS, RECOMMENDER, link_model_class
+from graphveil.links.folder import LINK_METRICS
 from graphveil.privacy import (
     ApproximateDP,
     Composed,
+    DirectedEdge,
     Guarantee,
     NodeUnit,
     NoUnit,
+    Unit,
     check_delta,
     compose,
     parse_unit,
@@ -309,13 +313,13 @@ def calibrate(
     """Return the noise for a budget or, given ``noise_std`` instead of ``epsilon``, the budget for a noise.
 
     Args:
-        method: A name of ``METHODS``.
+        method: A name of ``METHODS``, or ``"links"`` or ``"recommender"``, whose noise depends on no size.
         unit: Privacy unit.
         epsilon: The budget.
         delta: A number, or ``"auto"``, which needs ``nodes`` or ``max_units``.
         noise_std: Noise of the first release, in units of a vector of norm one; for training steps the
-            noise multiplier.
-        nodes: N, if known.
+            noise multiplier. Not for ``links``, whose first noise does not determine the others.
+        nodes: N, if known; for a recommender the number of users.
         classes: C, if known.
         dim: d, the number of features, if known (``features`` is the local randomizer of features).
         training: Under node-level privacy units, number of training nodes; by default three quarters of N.
@@ -338,7 +342,7 @@ def calibrate(
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
         )
-    if method_class(method).is_local(unit):
+    if method not in LINK_METRICS and method_class(method).is_local(unit):
         check_names(method_class(method), config)
         if noise_std is not None:
             raise ConfigError(f"{method} spends on features and on the label; give eps_x and eps_y instead")
@@ -353,6 +357,11 @@ def calibrate(
             "(--max-units)"
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
+    if method in LINK_METRICS:
+        for name, size in (("classes", classes), ("dim", dim), ("training", training), ("labeled", labeled)):
+            if size is not None:
+                raise ConfigError(f"{name} does not affect the noise of {method}. Remove it.")
+        return _of_pairs(method, epsilon, noise_std, config)
     sizes = PublicSizes(
         nodes=nodes or TYPICAL_NODES,
         classes=classes or TYPICAL_CLASSES,
@@ -374,6 +383,35 @@ def calibrate(
         epsilon = _epsilon_of(noise_std, lambda at: _plan_of(model(at), sizes), sampled=of_records)
     found = _figures(model(epsilon), sizes)
     return replace(found, assumed=assumed, **_of_features(model(epsilon), complete))
+
+
+def _of_pairs(
+    method: str, epsilon: float | None, noise_std: float | None, config: dict[str, Any]
+) -> Calibration:
+    """Return the noise of a link predictor, or the noise or the budget of a recommender."""
+    cls: Any = link_model_class(method)
+    check_names(cls, config)
+    if epsilon is None and method == LINKS:
+        raise ConfigError(
+            "noise_std (--noise-std) does not determine the budget of links: its queries have several kinds "
+            "of noise, in shares that change with epsilon. Set epsilon (--epsilon) instead; `graphveil "
+            "calibrate links --unit undirected-edge --epsilon 1 --delta 1e-6` prints the noise of each query."
+        )
+    if method == RECOMMENDER and config["delta"] == "auto" and config["unit"] == DirectedEdge.name:
+        raise ConfigError(
+            "delta='auto' needs a public bound on the number of entries of all lists, which the number of "
+            "users does not give. Pass delta (--delta)."
+        )
+
+    def plan_at(at: float) -> ReleasePlan:
+        plan: ReleasePlan = cls(epsilon=at, **config).plan()
+        return plan
+
+    if epsilon is None:
+        assert noise_std is not None
+        epsilon = _epsilon_of(noise_std, plan_at, sampled=False)
+    plan = plan_at(epsilon)
+    return _calibration_of(method, plan.unit, plan, plan.delta)
 
 
 def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
@@ -432,11 +470,16 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
 
 def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
     plan, unit = _plan_of(model, sizes), model.protected_unit
+    delta = check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta
+    return _calibration_of(model.method, unit, plan, delta)
+
+
+def _calibration_of(method: str, unit: Unit, plan: ReleasePlan | None, delta: float) -> Calibration:
     queries = () if plan is None else plan.queries
     guarantee = Guarantee.from_event(
         unit,
         Composed(()) if plan is None else plan.event,
-        delta=check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta,
+        delta=delta,
         releases=0 if plan is None else 1,
         slack=0.0 if plan is None else plan.slack,
     )
@@ -450,7 +493,7 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
     else:
         bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta)
     return Calibration(
-        method=model.method,
+        method=method,
         unit=unit.name,
         epsilon=guarantee.epsilon,
         epsilon_renyi=bound,

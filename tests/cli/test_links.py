@@ -86,6 +86,21 @@ def test_a_run_explains_and_reports_its_guarantee(folder: Path, invoke: Invoke) 
     )
 
 
+def test_calibrate_prints_the_noise_of_every_query(invoke: Invoke) -> None:
+    flags = ("--unit", "undirected-edge", "--delta", "1e-6")
+    found = invoke("calibrate", "links", *flags, "--epsilon", "1", "--set", "held_out=0", "--json")
+    assert found.code == 0 and len(found.json["stages"]) == 4, found.err
+    assert "edge products" in invoke("calibrate", "links", *flags, "--epsilon", "1").out
+    for extra, words in (
+        (("--noise-std", "4"), "Set epsilon (--epsilon)"),
+        (("--epsilon", "1", "--classes-count", "4"), "does not use --classes-count"),
+    ):
+        answer = invoke("calibrate", "links", *flags, *extra)
+        assert answer.code == 2 and words in answer.err
+    lists = ("--unit", "node-record", "--delta", "1e-6", "--noise-std", "4")
+    assert "epsilon" in invoke("calibrate", "recommender", *lists).out
+
+
 def test_a_report_compares_budgets_of_links(folder: Path, invoke: Invoke) -> None:
     one = json.loads(invoke("train", *LINKS, "--out", "one", "--json").out)
     flags = (*LINKS[:-3], "4", *LINKS[-2:], "--runs", "2")

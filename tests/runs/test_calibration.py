@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphveil as gv
@@ -113,3 +114,41 @@ def test_sizes_that_are_assumed_are_named() -> None:
     known = gv.calibrate("mlp", "node-record", 4.0, nodes=10_000, classes=3, dim=8, training=200, **sampled)
     assert known.assumed == {}
     assert known.noise_std[0] > 1.2 * found.noise_std[0]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_the_noise_of_links_is_that_of_a_fit(epsilon: float) -> None:
+    found = gv.calibrate("links", "undirected-edge", epsilon, 1e-7)
+    plan = (
+        gv.LinkPredictor(unit="undirected-edge", epsilon=epsilon, delta=1e-7)
+        .preview(gv.data.synthetic("tiny"))
+        .plan
+    )
+    assert plan is not None
+    assert found.noise_std == tuple(plan.noise_std)
+    assert found.epsilon == plan.epsilon <= epsilon and found.releases == 1 and not found.assumed
+    assert [stage.kind for stage in found.stages][:2] == ["neighbor counts", "edge products"]
+    assert gv.calibrate("links", "undirected-edge", epsilon, 1e-7, held_out=0).noise_std != found.noise_std
+
+
+def test_links_have_no_single_noise() -> None:
+    with pytest.raises(ConfigError, match="--epsilon 1"):
+        gv.calibrate("links", "undirected-edge", delta=1e-7, noise_std=4.0)
+    with pytest.raises(ConfigError, match="dim does not affect"):
+        gv.calibrate("links", "undirected-edge", 1.0, 1e-7, dim=10)
+
+
+@pytest.mark.parametrize("unit", ["node-record", "directed-edge"])
+def test_the_two_directions_are_inverse_for_a_recommender(unit: str) -> None:
+    there = gv.calibrate("recommender", unit, 2.0, 1e-6)
+    table = gv.Interactions.from_matrix(np.eye(30))
+    plan = gv.Recommender(unit=unit, epsilon=2.0, delta=1e-6).preview(table).plan
+    assert plan is not None and there.noise_std == tuple(plan.noise_std)
+    back = gv.calibrate("recommender", unit, delta=1e-6, noise_std=there.noise_std[0])
+    assert back.epsilon == pytest.approx(2, rel=1e-5) and back.epsilon <= 2 * (1 + 1e-5)
+
+
+def test_the_default_delta_of_a_recommender_needs_a_bound_on_what_is_protected() -> None:
+    assert gv.calibrate("recommender", "node-record", 2.0, nodes=1000).delta <= 1e-4
+    with pytest.raises(ConfigError, match="entries"):
+        gv.calibrate("recommender", "directed-edge", 2.0, nodes=1000)
