@@ -55,6 +55,12 @@ def test_outputs_are_compared(text: str, differences: list[tuple[str, str]]) -> 
     assert loaded(DOCS / "site" / "blocks.py").differences(text) == differences
 
 
+def test_outputs_are_written_in_their_places() -> None:
+    page = "```python\nprint({0})\n```\n\n```text\n{1}```\n"
+    found = loaded(DOCS / "site" / "blocks.py").with_outputs(page.format(1, "") + page.format(2, "3\n"))
+    assert found == page.format(1, "1\n") + page.format(2, "2\n")
+
+
 def test_a_block_that_fails_is_noticed() -> None:
     with pytest.raises(AssertionError):
         loaded(DOCS / "site" / "blocks.py").differences("```python\nassert False\n```\n")

@@ -59,16 +59,24 @@ def wrapped(printed: str, width: int = 80) -> str:
     )
 
 
+def with_outputs(text: str) -> str:
+    """Return a page with the output of each Python block in the text block that follows."""
+    changed, longer = text, 0
+    for block, printed in run(text):
+        if block["output"] is not None:
+            start, end = (place + longer for place in block.span("output"))
+            shown = textwrap.indent(wrapped(printed), block["indent"])
+            changed = changed[:start] + shown + changed[end:]
+            longer += len(shown) - (end - start)
+    return changed
+
+
 def main() -> None:
     """Write outputs into pages that have a text block after a Python block."""
     pages = [Path(name) for name in sys.argv[1:]] or sorted(DOCS.rglob("*.md"))
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        changed = text
-        for block, printed in run(text):
-            if block["output"] is not None:
-                shown = textwrap.indent(wrapped(printed), block["indent"])
-                changed = changed.replace(block[0], block[0].replace(block["output"], shown, 1), 1)
+        changed = with_outputs(text)
         if changed != text:
             page.write_text(changed, encoding="utf-8")
             sys.stdout.write(f"{page}\n")

@@ -37,7 +37,7 @@ from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_j
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
-NO_METRICS = "No metrics were released."
+NO_METRICS = "No metrics were released. Add --private-metrics to release some."
 
 LinkData: TypeAlias = Graph | Interactions
 LinkModel: TypeAlias = LinkPredictor | Recommender

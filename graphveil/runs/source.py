@@ -94,8 +94,12 @@ class Source:
                 "FILE --id COLUMN --label COLUMN --source COLUMN --target COLUMN."
             )
         if missing:
+            tables = f"--nodes {self.nodes} --edges {self.edges}"
+            both = self.nodes is not None and self.edges is not None
+            advice = f" `graphveil check {tables}` suggests the columns." if both else ""
             raise ConfigError(
-                f"a graph from files needs two files and the names of their columns: add {', '.join(missing)}"
+                "A graph from files needs two tables and the names of their columns. "
+                f"Add {', '.join(missing)}.{advice}"
             )
 
     @property
