@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.stats import binom
 
 from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum
@@ -221,6 +220,8 @@ class PureCurve(Curve):
     @classmethod
     def from_epsilon_counts(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
         """Return the curve of releases with these epsilons and counts."""
+        from scipy.stats import binom  # slow to import, and not used by Gaussian noise
+
         masses = {0.0: 1.0}
         for epsilon, count in releases:
             if not epsilon:

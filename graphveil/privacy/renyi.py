@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
-from scipy.stats import hypergeom
 
 from graphveil.errors import CalibrationError, PrivacyError
 from graphveil.privacy.accountant import CanonicalComposition, worst_case_compositions
@@ -126,6 +125,8 @@ def subgraph_multiplier_of(
     >>> 0.7 < z < 0.75
     True
     """
+    from scipy.stats import hypergeom  # slow to import
+
     roots = reach + 1
     rho = np.arange(min(roots, batch) + 1)
     chances = hypergeom.logpmf(rho, records, roots, batch)

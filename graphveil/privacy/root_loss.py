@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom
 
 from graphveil.privacy.events import PoissonRoots
 from graphveil.privacy.gaussian import normal_interval_probability
@@ -46,6 +45,8 @@ class RootPair:
     @classmethod
     def from_event(cls, event: PoissonRoots) -> "RootPair":
         """Return the pair of an event, for any number of steps."""
+        from scipy.stats import binom  # slow to import
+
         rate, most = max(event.sampling_rate, MIN_RATE), event.roots
         others = most if event.relation == "replace" else most - 1
         above, below = (binom.logpmf(np.arange(count + 1), count, rate) for count in (most, others))

@@ -18,7 +18,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from scipy.stats import binom
 from torch import Tensor
 
 from graphveil import _kernels
@@ -240,6 +239,8 @@ def touched_steps(steps: int, leaves: int, failure: float) -> int:
     >>> touched_steps(5000, 1000, 1e-7), touched_steps(50_000, 1000, 1e-7), touched_steps(54_160, 2708, 1e-7)
     (39, 218, 104)
     """
+    from scipy.stats import binom  # slow to import
+
     return int(binom.isf(failure, steps, min(1.0, 3 / max(1, leaves - 2))))
 
 
