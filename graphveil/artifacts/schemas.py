@@ -111,7 +111,7 @@ QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables an
     "chosen": "the queries of the chosen method together",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
-    "neighbor_counts": "counts of neighbors by class",
+    "neighbor_counts": "neighbor counts",
     "edge_products": "the sum of products of feature vectors over edges",
     "pair_sums": "sums of pair features over edges",
     "pair_histogram": "a histogram of scores of held-out edges",

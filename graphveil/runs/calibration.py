@@ -47,7 +47,6 @@ _STAGES = {
     "hop": "sum over neighbors",
     "edge counts": "counts of edges by class pair",
     "graph": "noisy graph",
-    "neighbor counts": "counts of neighbors by class",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
     "histogram": "histogram of predictions by class",
