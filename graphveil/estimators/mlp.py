@@ -190,10 +190,11 @@ class PrivateMLP(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedMLP(FeatureModel):
-    """A trained network."""
+    """A trained network. ``candidate`` is its number if it was chosen from several."""
 
     network: FeedForward
     head: TaskHead = MULTICLASS
+    candidate: int | None = None
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
@@ -202,11 +203,12 @@ class TrainedMLP(FeatureModel):
         return self.head.proba(finite_rows(logits)).cpu()
 
     def state(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return dict(self.network.state_dict()) | self.head.state()
+        """Return the parameters, and the candidate's number."""
+        chosen = {} if self.candidate is None else {_CANDIDATE: torch.tensor(self.candidate)}
+        return dict(self.network.state_dict()) | self.head.state() | chosen
 
 
-_FEATURES, _UNIT_ROWS = "features", "unit_rows"
+_FEATURES, _UNIT_ROWS, _CANDIDATE = "features", "unit_rows", "candidate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,9 +275,6 @@ class TrainedFoldEnsemble(FeatureModel):
         return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
 
 
-_CANDIDATE = "candidate"
-
-
 def regression_candidates(privacy_config: PrivacyConfig) -> tuple[MLPArchitecture, ...]:
     """Return the networks that ``TunedRegression`` chooses from: linear, small, and wide with dropout."""
     small, wide = NetworkKeywords(), NetworkKeywords(hidden=64, dropout=0.5, weight_decay=1e-3)
@@ -330,10 +329,10 @@ class TunedRegression(Method):
                 )
                 found.append(network)
         best = max(range(len(found)), key=lambda number: score(found[number]))
-        trained = TrainedCandidate(found[best], head, best)
+        trained = TrainedMLP(found[best], head, best)
         return FitResult(trained=trained, proba=trained.proba(graph))
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedCandidate":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedMLP:
         """Return the network with these parameters.
 
         Raises:
@@ -344,18 +343,7 @@ class TunedRegression(Method):
             raise ArtifactError("the weights are of no known network; take them from the original run")
         kept = {name: part for name, part in state.items() if name != _CANDIDATE}
         restored = self.shapes[number].restore(kept, sizes, self.head)
-        return TrainedCandidate(restored.network, restored.head, number)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedCandidate(TrainedMLP):
-    """The network of one candidate, by its number."""
-
-    candidate: int = 0
-
-    def state(self) -> dict[str, Any]:
-        """Return the parameters and the candidate's number."""
-        return {**super().state(), _CANDIDATE: torch.tensor(self.candidate)}
+        return TrainedMLP(restored.network, restored.head, number)
 
 
 @dataclass(frozen=True, kw_only=True)
