@@ -73,6 +73,8 @@ from graphveil.release import (
     OutEdgeSumQuery,
     PairHistogramData,
     PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
     PairTerms,
     RecordHistogramData,
     RecordHistogramQuery,
@@ -87,6 +89,7 @@ from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.edge_products import MAX_PRODUCT_DIM
 from graphveil.release.keys import canonical
 from graphveil.release.list_products import MAX_COLUMNS, NO_COLUMN, unpack_products
+from graphveil.release.pair_sums import MAX_TERMS, contributions
 from graphveil.release.query import Query, QueryData
 
 Floats = npt.NDArray[np.float64]
@@ -132,9 +135,11 @@ class CanaryContext:
             return ReleaseKey.fresh()
         return ReleaseKey.from_seed(self.seed + int(self.rng.integers(1 << 30)), "audit")
 
-    def noisy(self, query: Query, edges: Adjacency, groups: Tensor | None, data: Any) -> Floats:
-        """Answer the query as the plan does."""
-        return _answer(single_query_plan(self.plan, query), edges, groups, data, self.key())
+    def noisy(
+        self, query: Query, edges: Adjacency, groups: Tensor | None, data: Any, count: int = 1
+    ) -> Floats:
+        """Answer the query as the plan does; several independent answers are stacked."""
+        return _answer(single_query_plan(self.plan, query, count), edges, groups, data, self.key())
 
     def rounds(self, count: int, mu: float) -> int:
         """Return the number of releases that a bound on mu needs, for a number of canaries."""
@@ -159,16 +164,18 @@ class CanaryContext:
 
 
 @lru_cache(maxsize=64)
-def single_query_plan(plan: ReleasePlan, query: Query) -> ReleasePlan:
-    """Return the plan that answers one query of a plan as that plan does."""
-    return replace(plan, queries=(query,), slack=0.0, alternatives=())
+def single_query_plan(plan: ReleasePlan, query: Query, count: int = 1) -> ReleasePlan:
+    """Return the plan that answers one query of a plan, ``count`` times, as that plan does."""
+    return replace(plan, queries=(query,) * count, slack=0.0, alternatives=())
 
 
 def _answer(
     plan: ReleasePlan, edges: Adjacency, groups: Tensor | None, data: Any, key: ReleaseKey | None
 ) -> Floats:
-    answer = Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit").answer(data)
-    return np.asarray(answer.to(dtype=torch.float64).numpy())
+    """Return the answer of a plan's query, or of its equal queries, stacked."""
+    release = Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit")
+    answers = [release.answer(data).to(dtype=torch.float64).numpy() for _ in plan.queries]
+    return np.asarray(answers[0] if len(answers) == 1 else np.stack(answers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -766,6 +773,50 @@ def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> Ca
     terms = PairTerms((table,), (ones,), torch.zeros(1).double(), one)
     data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
     return _of_disjoint_pairs(wide, context, first, data, np.asarray)
+
+
+_RELEASES, _ANSWERS = 1 << 7, 1 << 6  # with one canary in the features of pairs, and answers of each
+
+
+@insert_canaries.register
+def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> CanaryResult:
+    """Insert edges with a single feature of size one, which have the largest possible contribution.
+
+    It moves the feature, its square, and the number of edges by 1 / sqrt(3) each. Several canaries in a
+    release have separate features and share the number of edges. Their scores are the orthonormal
+    combinations of the answer that are closest to the contributions, so the noise of the scores is
+    independent, and a canary moves its own by part of its norm.
+    """
+    sigma, own = query.sigma[0], math.sqrt(2 / 3)
+
+    def releases_of(terms: int) -> int:
+        return int(_RELEASES / (1 + terms / 12))  # in about equal time
+
+    def expected(terms: int) -> float:
+        moved = own + (math.sqrt((2 + terms) / 3) - own) / terms
+        error = 2 * float(ndtri((1 + context.confidence) / 2)) * sigma
+        return moved - error / math.sqrt(terms * _ANSWERS * releases_of(terms))
+
+    terms = max(range(1, MAX_TERMS + 1), key=expected)
+    releases = releases_of(terms)
+    wide, first = replace(query, terms=terms), _pairs(query.held_out, terms, held=False)
+    nodes, directed = int(first[-1]) + 2, not query.symmetric
+    tables = [torch.zeros(nodes, 1) for _ in range(terms)]
+    for table, node in zip(tables, first, strict=True):
+        table[node : node + 2] = 1.0
+    ones = torch.ones(terms).double()
+    data = PairSumData(PairTerms(tuple(tables), tuple(tables), 0 * ones, ones))
+    directions = contributions(np.eye(terms)) / math.sqrt(3)  # of the canaries, each of norm one
+    left, _, right = np.linalg.svd(directions, full_matrices=False)
+    combined = left @ right
+    moved = combined @ directions.T  # of each score by each canary
+    present = context.coins(releases * terms).reshape(releases, 1, terms).repeat(_ANSWERS, axis=1)
+    scores = np.empty(present.shape)
+    for (coins, *_), score in zip(present, scores, strict=True):
+        edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=nodes, directed=directed)
+        seen = context.noisy(wide, edges, None, data, _ANSWERS) @ combined.T
+        score[:] = (seen - moved @ coins + np.diagonal(moved) * coins) / sigma  # the others are known
+    return of_scores(query, context, scores.ravel(), present.ravel())
 
 
 _LISTS = 256  # of a release
