@@ -1,4 +1,4 @@
-"""From events to a privacy curve: closed form for Gaussians, privacy-loss distributions for the rest.
+"""From events to a privacy curve: closed form for Gaussian and pure releases, else a distribution of losses.
 
 All accounting is exact or pessimistic; Renyi bounds appear in ``graphveil.privacy.renyi`` only, as the
 papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum
@@ -265,6 +265,44 @@ class PureCurve(Curve):
 
 
 @dataclass(frozen=True)
+class PureGaussianCurve(Curve):
+    """The exact curve of pure releases and Gaussian releases together.
+
+    Losses add up. With loss l of the pure releases of probability p_l,
+
+        delta(x) = sum over l of p_l delta(x - l; mu).
+
+    >>> both = PureGaussianCurve(PureCurve.from_epsilon_counts(((1.0, 1),)), 0.2)
+    >>> round(both.epsilon(1e-7), 4), round(both.tpr(0.01), 6)
+    (1.919, 0.041346)
+    """
+
+    pure: PureCurve
+    mu: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at this epsilon."""
+        found = gaussian.deltas_of(epsilon - np.asarray(self.pure.losses), self.mu)
+        return min(1.0, math.fsum(np.asarray(self.pure.masses) * found))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon, which is at most that of the Gaussian plus the largest loss."""
+        if delta <= 0:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        upper = self.pure.losses[0] + gaussian.epsilon_of(self.mu, delta)
+        if self.delta(upper) >= delta:
+            return upper
+        root = float(brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12, rtol=1e-14))
+        return min(upper, root + 1e-12 + 1e-14 * root)  # the tolerance keeps it on the safe side
+
+    def tpr(self, fpr: float) -> float:
+        """Return the least of e^epsilon FPR + delta(epsilon)."""
+        return _smallest_tpr(self, fpr)
+
+
+@dataclass(frozen=True)
 class WorstCurve(Curve):
     """The worst of several curves: the differing record is in one unknown group."""
 
@@ -312,15 +350,20 @@ class PldCurve(Curve):
         return max(loss.smallest_epsilon(direction, left) for direction in directions)
 
     def tpr(self, fpr: float) -> float:
-        """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
+        """Return the least of e^epsilon FPR + delta(epsilon)."""
+        return _smallest_tpr(self, fpr)
 
-        def bound(epsilon: float) -> float:
-            return math.exp(epsilon) * fpr + self.delta(epsilon)
 
-        # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound.
-        highest = max(1.0, math.log(1 / fpr))
-        best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
-        return min(1.0, float(best.fun))
+def _smallest_tpr(curve: Curve, fpr: float) -> float:
+    """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
+
+    def bound(epsilon: float) -> float:
+        return math.exp(epsilon) * fpr + curve.delta(epsilon)
+
+    # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound.
+    highest = max(1.0, math.log(1 / fpr))
+    best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
+    return min(1.0, float(best.fun))
 
 
 def total_mu(event: Event) -> float | None:
@@ -538,23 +581,26 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
     if bounded:
         sums, others = _local_curve(bounded), CanonicalComposition(total.mu_squared, total.rest - bounded)
         return ShiftedCurve(_curve(others, interval), sums.total, sums.least)
-    if all(isinstance(part, PureDP) for part in total.rest) and not total.mu_squared:
+    pure = all(isinstance(part, PureDP) for part in total.rest)
+    few = math.prod(count + 1 for count in total.rest.values()) <= MAX_LOSSES
+    if pure and not total.mu_squared:
         if _pure_epsilon(total) > MAX_LOSS:
             return LocalCurve(_pure_epsilon(total))  # their sum, at any delta
-        if math.prod(count + 1 for count in total.rest.values()) <= MAX_LOSSES:
+        if few:
             return PureCurve.from_epsilon_counts(_pure(total))
     for part in total.rest:
         if not isinstance(part, PoissonGaussian | PoissonRoots | PureDP | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
+    if pure and few:
+        return PureGaussianCurve(PureCurve.from_epsilon_counts(_pure(total)), math.sqrt(total.mu_squared))
     interval = _double_interval(interval or _display_interval(total), total)
     composed = _losses(tuple(total.rest.items()), interval)
     if total.mu_squared:
         composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
     # Likelihood ratios multiply, so losses of pure releases add up to at most the sum of their epsilons.
-    pure = not total.mu_squared and all(isinstance(part, PureDP) for part in total.rest)
-    largest_loss = _pure_epsilon(total) if pure else math.inf
+    largest_loss = _pure_epsilon(total) if pure and not total.mu_squared else math.inf
     return PldCurve(composed, _ROUNDING * sum(total.rest.values()), largest_loss)
 
 

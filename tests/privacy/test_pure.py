@@ -1,14 +1,16 @@
 """Pure releases: their exact curve, alone, repeated and next to Gaussians; and several edges together."""
 
 import math
+from functools import reduce
 from itertools import product
 
 import numpy as np
 import pytest
 
 from graphveil.privacy import Gaussian, Guarantee, PureDP, UndirectedEdge, compose, privacy_curve
-from graphveil.privacy.accountant import PldCurve, PureCurve
+from graphveil.privacy.accountant import PldCurve, PureCurve, PureGaussianCurve
 from graphveil.privacy.gaussian import delta_of
+from graphveil.privacy.loss import gaussian_loss, pure_loss
 
 
 def by_outcomes(epsilons: list[float], x: float) -> float:
@@ -61,12 +63,37 @@ def test_the_attack_bound_is_that_of_randomized_response() -> None:
 
 def test_losses_add_up_with_those_of_a_gaussian() -> None:
     mixed = privacy_curve(compose(PureDP(1.0), Gaussian(0.2)))
-    assert isinstance(mixed, PldCurve)
+    assert isinstance(mixed, PureGaussianCurve)
     # E over the pure loss l of the Gaussian's delta at x - l.
     kept = 1 / (1 + math.exp(-1.0))
     for x in (0.5, 1.0, 1.7):
         exact = kept * delta_of(x - 1, 0.2) + (1 - kept) * delta_of(x + 1, 0.2)
-        assert exact <= mixed.delta(x) <= exact + 1e-6
+        assert mixed.delta(x) == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-7, 1e-3])
+@pytest.mark.parametrize(
+    "events",
+    [
+        (PureDP(0.8), PureDP(0.2), Gaussian(0.23)),
+        (PureDP(8.0), Gaussian(2.3)),
+        (PureDP(1e-3), Gaussian(3.0)),
+        (*[PureDP(0.1)] * 40, Gaussian(0.5)),
+    ],
+)
+def test_the_mixed_curve_is_just_below_a_pessimistic_distribution(
+    events: tuple[PureDP | Gaussian, ...], delta: float
+) -> None:
+    exact = privacy_curve(compose(*events))
+    pure = [event.epsilon for event in events if isinstance(event, PureDP)]
+    (mu,) = (event.mu for event in events if isinstance(event, Gaussian))
+    composed = reduce(lambda one, other: one.compose(other), (pure_loss(each, 1e-4) for each in pure))
+    grid = PldCurve(composed.compose(gaussian_loss(mu, 1e-4)))
+    epsilon = exact.epsilon(delta)
+    assert grid.epsilon(delta) * (1 - 1e-4) - 1e-4 <= epsilon <= grid.epsilon(delta)
+    assert delta * (1 - 1e-6) <= exact.delta(epsilon) <= delta
+    assert grid.tpr(0.01) * (1 - 1e-3) <= exact.tpr(0.01) <= grid.tpr(0.01)
+    assert exact.epsilon(0.0) == math.inf
 
 
 def test_many_epsilons_are_put_on_a_grid() -> None:
