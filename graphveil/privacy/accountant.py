@@ -220,13 +220,17 @@ class PureCurve(Curve):
     @classmethod
     def from_epsilon_counts(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
         """Return the curve of releases with these epsilons and counts."""
-        from scipy.stats import binom  # slow to import, and not used by Gaussian noise
-
         masses = {0.0: 1.0}
         for epsilon, count in releases:
             if not epsilon:
                 continue
-            won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
+            kept = 1 / (1 + math.exp(-epsilon))
+            if count == 1:
+                won = [math.exp(-epsilon) * kept, kept]
+            else:
+                from scipy.stats import binom  # slow to import
+
+                won = binom.pmf(np.arange(count + 1), count, kept).tolist()
             spread: dict[float, float] = defaultdict(float)
             for loss_before, mass in masses.items():
                 for wins, share in enumerate(won):
