@@ -21,8 +21,8 @@ from graphveil.estimators.inference import RequestFactory, graph_requests
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.sage import SAGE
-from graphveil.local.evidence_choice import EvidenceChoice
-from graphveil.local.label_posterior import LabelPosterior, PosteriorLearner, TrainedLabelPosterior
+from graphveil.local.evidence_choice import AveragedModels, ChosenOnReports, EvidenceChoice
+from graphveil.local.label_posterior import LabelPosterior, PosteriorLearner
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod
 from graphveil.local.lpgnn import LPGNN, baseline_of
@@ -44,15 +44,15 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
       baseline and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
     * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
     * Unit ``local-attributes``: two versions of ``LabelPosterior``, ``LPGNN`` and ``SimGAT`` are fitted to
-      the same LDP reports. The simplest one is kept whose likelihood of held-out reports is at most one
-      standard error below the best. With ``eps_x=0`` nodes report labels only, and only the first two are
-      fitted.
+      the same LDP reports. Their predictions are averaged, with the weights that maximize the likelihood of
+      held-out reports. With ``eps_x=0`` nodes report labels only, and only the first two are fitted.
     * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by accuracy on validation labels.
 
     With ``metric`` it takes the place of accuracy. ``chosen_`` is the name of the chosen method.
     ``candidates_`` has the accuracy or metric of each candidate on validation nodes where labels are public,
     and None elsewhere. Under ``local-attributes`` it has the mean log-likelihood of a held-out report, above
-    that of class shares. ``mean_out_degree_`` is the noisy mean under unit ``node-record``.
+    that of class shares, and ``weights_`` has the weights of the average. ``mean_out_degree_`` is the noisy
+    mean under unit ``node-record``.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -95,6 +95,7 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
 
     chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).chosen_method, none_before_fit)
     candidates_ = FittedAttribute[dict[str, float | None]](lambda fit: _choice(fit).candidates, dict)
+    weights_ = FittedAttribute[dict[str, float]](lambda fit: _weights(fit), dict)
     mean_out_degree_ = FittedAttribute[float | None](
         lambda fit: _choice(fit).mean_out_degree, none_before_fit
     )
@@ -112,6 +113,7 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
             "chosen": self.chosen_,
             "candidates": self.candidates_,
             "metric": "log_likelihood" if local else self.fitted.method.objective.metric or "accuracy",
+            "weights": self.weights_,
             "mean_out_degree": self.mean_out_degree_,
         }
 
@@ -215,7 +217,8 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         """Return the factory of the chosen method's predictions of other graphs."""
         if not isinstance(self.fitted.method, LocalMethod):
             return graph_requests
-        if isinstance(_choice(self.fitted).model, TrainedLabelPosterior):
+        model = _choice(self.fitted).model
+        if isinstance(model, AveragedModels) and not model.networks:
             return lambda prediction_state, graph, options: ()  # no features are read or reported
         return LocalEstimator._request_factory(self)
 
@@ -228,3 +231,9 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
 def _choice(fit: FittedModel) -> ChosenModel:
     assert isinstance(fit.trained, ChosenModel)
     return fit.trained
+
+
+def _weights(fit: FittedModel) -> dict[str, float]:
+    """Return the weights of averaged methods by name; of a single chosen method, its own."""
+    choice = _choice(fit)
+    return choice.weights if isinstance(choice, ChosenOnReports) else {choice.chosen_method: 1.0}

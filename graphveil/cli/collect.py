@@ -189,7 +189,7 @@ LearnOut = Annotated[
 ]
 LearnMethod = Annotated[
     Literal["lpgnn", "simgat", "label-posterior", "auto"],
-    flag(_RUN, "--method", "Method to train; auto chooses one by the likelihood of held-out LDP reports."),
+    flag(_RUN, "--method", "Method to train; auto averages all by the likelihood of held-out LDP reports."),
 ]
 
 NoBaseline = Annotated[

@@ -1,33 +1,40 @@
-"""The choice between models under ``local-attributes``, by the likelihood of held-out LDP reports."""
+"""The average of models under ``local-attributes``, weighted by the likelihood of held-out LDP reports."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from graphveil.data import Graph
+from graphveil.errors import ArtifactError
 from graphveil.estimators.choice import ChosenModel, read_choice
 from graphveil.estimators.method import FitResult, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.label_posterior import PosteriorLearner, TrainedLabelPosterior
 from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
-from graphveil.local.network_learner import NetworkLearner, TrainedLpgnn
+from graphveil.local.network_learner import CachedReports, NetworkLearner, TrainedLpgnn
 from graphveil.local.noisy_labels import calibrated_log_likelihood, reported_shares
-from graphveil.local.randomized_records import known
+from graphveil.local.posterior_mixture import mixture_weights
+from graphveil.local.randomized_records import known, reported_nodes
 
 _MIN_LIKELIHOOD = 1e-9  # keeps logarithms finite
+_MAX_STANDARD_ERRORS = 2.0  # between the best option and one that is averaged with it
+_WEIGHTS, _MODEL = "auto/weights", "auto/model/"
+TrainedOption = TrainedLpgnn | TrainedLabelPosterior
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceChoice(Learner):
-    """Fits each option to the same reports, and keeps one by the one-standard-error rule.
+    """Fits each option to the same reports, and averages their predictions (stacking).
 
     Each option predicts the reports of three folds from those of the other two. The evidence is the
-    log-likelihood of these reports, after calibration by a mixture with class shares. The first option is
-    kept whose evidence is at most one standard error below the largest.
+    log-likelihood of these reports, after calibration by a mixture with class shares. ``stacking_weights``
+    chooses the weights of the average, and which options have none.
 
     Args:
         options: Options by name, from the simplest to the most complex.
@@ -43,7 +50,9 @@ class EvidenceChoice(Learner):
     def decision(self) -> str:
         """Describe the rule."""
         names = ", ".join(self.options)
-        return f"one of {names} by the likelihood of held-out LDP reports (post-processing)"
+        return (
+            f"an average of the best of {names} by the likelihood of held-out LDP reports (post-processing)"
+        )
 
     def check(self) -> None:
         """Reject an option that cannot be computed on this machine."""
@@ -51,7 +60,7 @@ class EvidenceChoice(Learner):
             option.check()
 
     def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
-        """Collect the reports once, fit each option to them, and choose."""
+        """Collect the reports once, fit each option to them, and average the best ones."""
         networks = {
             name: option.options(method, graph, session)  # before records are charged
             for name, option in self.options.items()
@@ -69,69 +78,199 @@ class EvidenceChoice(Learner):
                 with session.stage("evidence"):
                     fits.append(option.cross_fit(own, graph, records))
         noisy, labeled = method.noisy(graph, labels), known(labels)
-        chosen, gains = 0, [0.0] * len(fits)
+        weights, gains = [1.0, *[0.0] * (len(fits) - 1)], [0.0] * len(fits)
         if bool(labeled.any()):
             likelihood = noisy.likelihood[labeled]
             shares = likelihood @ reported_shares(noisy, method.transition(graph.num_classes))
-            evidence = [log_likelihoods(fit.held_out[labeled], likelihood, shares) for fit in fits]
-            chosen = one_standard_error_choice(evidence)
-            gains = [float((each - shares.log()).mean()) for each in evidence]
-        result = fits[chosen].result
-        trained = ChosenOnReports.from_choice(tuple(self.options), chosen, gains, result.trained)
-        learned = {**result.learned, "clipped": collected.clipped}
-        return replace(result, trained=trained, learned=learned)
+            ratios = torch.stack([(fit.held_out[labeled] * likelihood).sum(dim=1) for fit in fits], dim=1)
+            found, evidence = stacking_weights(ratios, shares)
+            weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()
+        models = list[TrainedOption]()
+        for fit, weight in zip(fits, weights, strict=True):
+            assert isinstance(fit.result.trained, TrainedLpgnn | TrainedLabelPosterior)
+            models += [fit.result.trained] if weight else []
+        trained = ChosenOnReports.from_weights(tuple(self.options), weights, gains, models)
+        learned: dict[str, Any] = {"clipped": collected.clipped}
+        if len(models) == 1:
+            learned = {**fits[trained.chosen].result.learned, **learned}
+        else:
+            held = weighted_sum([fit.held_out for fit in fits], weights)
+            parts = {part: reported_nodes(graph, labels, part) for part in ("train", "val")}
+            learned["agreement"] = {part: noisy.agreement(held, nodes) for part, nodes in parts.items()}
+        probas = [_proba(fit) for fit in fits]
+        return FitResult(
+            trained=trained,
+            proba=weighted_sum(probas, weights),
+            released=fits[0].result.released,
+            learned=learned,
+        )
 
     def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "ChosenOnReports":
-        """Return the model that was chosen, without reports, which are not stored with a model."""
-        chosen, evidence, rest = read_choice(state, len(self.options))
-        option = list(self.options.values())[chosen]
-        model = option.restore(replace(method, learner=option), rest, sizes)
-        return ChosenOnReports.from_choice(tuple(self.options), chosen, evidence, model)
+        """Return the averaged models, without reports, which are not stored with a model.
+
+        Raises:
+            ArtifactError: If the stored weights are not those of the options.
+        """
+        _, evidence, rest = read_choice(state, len(self.options))
+        weights = rest.pop(_WEIGHTS)
+        if weights.shape != (len(self.options),) or not bool((weights > 0).any()):
+            raise ArtifactError("the stored weights of methods are damaged; take them from the original run")
+        models = list[TrainedOption]()
+        for number in (weights > 0).nonzero()[:, 0].tolist():
+            option, prefix = list(self.options.values())[number], f"{_MODEL}{len(models)}/"
+            own = {name[len(prefix) :]: value for name, value in rest.items() if name.startswith(prefix)}
+            models.append(option.restore(replace(method, learner=option), own, sizes))
+        return ChosenOnReports.from_weights(tuple(self.options), weights.tolist(), evidence, models)
+
+
+def _proba(fit: HeldOutFit) -> Tensor:
+    assert fit.result.proba is not None  # all nodes are predicted from public edges and reports
+    return fit.result.proba
+
+
+def weighted_sum(probas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the sum of weighted probabilities; those of weight 0 are left out, so one alone is unchanged.
+
+    >>> weighted_sum([torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])], [0.5, 0.5])
+    tensor([0.7500, 0.2500])
+    """
+    used = [(weight, proba) for weight, proba in zip(weights, probas, strict=True) if weight]
+    if len(used) == 1:
+        return used[0][1]
+    return torch.stack([weight * proba for weight, proba in used]).sum(dim=0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AveragedModels(TrainedOnReports, TrainedModel):
+    """Several models of the same reports, whose probabilities are averaged.
+
+    A graph that did not grow from the fitted one has no reported labels. There only networks are averaged.
+
+    Args:
+        models: Models.
+        weights: Their weights, which sum to 1.
+    """
+
+    models: tuple[TrainedOption, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def networks(self) -> list[TrainedLpgnn]:
+        """The models that read features."""
+        return [model for model in self.models if isinstance(model, TrainedLpgnn)]
+
+    @property
+    def method(self) -> LocalMethod:
+        """Randomization of records, which is the same for all models."""
+        return self.models[0].method
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict by the averaged posteriors, if no model reads features."""
+        found = [model.answer(graph, session, kept).proba for model in self.models]
+        return CachedPrediction(None, (), weighted_sum(found, self.weights))
+
+    def collect(
+        self, graph: Graph, before: CachedReports | None, session: Session, collection_index: int
+    ) -> CachedReports:
+        """Randomize features once, charge the ledger, and average; see ``TrainedLpgnn.collect``."""
+        first = self.networks[0]
+        collected = first.collect(graph, before, session, collection_index)
+        probas, weights = list[Tensor](), list[float]()
+        for model, weight in zip(self.models, self.weights, strict=True):
+            if model is first:
+                probas.append(collected.proba)
+            elif isinstance(model, TrainedLpgnn):
+                probas.append(model.predicted(graph, collected.records, session))
+            elif model.is_fitted_on(graph):
+                probas.append(model.answer(graph, session, None).proba)
+            else:
+                continue
+            weights.append(weight)
+        shares = [weight / sum(weights) for weight in weights]
+        return replace(collected, proba=weighted_sum(probas, shares))
+
+    def state(self) -> State:
+        """Return the parameters of all models."""
+        return {
+            f"{_MODEL}{number}/{name}": value
+            for number, model in enumerate(self.models)
+            for name, value in model.state().items()
+        }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChosenOnReports(TrainedOnReports, ChosenModel):
-    """The model of the chosen option, with the reports that all options were fitted to."""
+    """The average of the kept options, with the reports that all options were fitted to.
+
+    Args:
+        option_weights: Weight of each option; 0 if it is not kept.
+    """
+
+    option_weights: tuple[float, ...]
 
     @classmethod
-    def from_choice(
-        cls, names: tuple[str, ...], chosen: int, evidence: list[float], model: TrainedModel
+    def from_weights(
+        cls, names: tuple[str, ...], weights: list[float], evidence: list[float], models: list[TrainedOption]
     ) -> Self:
-        """Return the choice of a model, which holds the reports."""
-        assert isinstance(model, TrainedLpgnn | TrainedLabelPosterior)
-        return cls(names=names, chosen=chosen, evidence=tuple(evidence), model=model, reports=model.reports)
+        """Return the average of the models of the options with a positive weight."""
+        reports = models[0].reports
+        shares = tuple(weight for weight in weights if weight)
+        return cls(
+            names=names,
+            chosen=weights.index(max(weights)),
+            evidence=tuple(evidence),
+            model=AveragedModels(models=tuple(models), weights=shares, reports=reports),
+            reports=reports,
+            option_weights=tuple(weights),
+        )
+
+    @property
+    def chosen_method(self) -> str:
+        """Name of the kept method, or the names of the averaged ones."""
+        kept = [name for name, weight in self.weights.items() if weight]
+        return kept[0] if len(kept) == 1 else f"average of {', '.join(kept)}"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each option by name."""
+        return dict(zip(self.names, self.option_weights, strict=True))
+
+    def state(self) -> State:
+        """Return the parameters of all averaged models, and the weights."""
+        return {**super().state(), _WEIGHTS: torch.tensor(self.option_weights, dtype=torch.float64)}
 
 
-def log_likelihoods(proba: Tensor, likelihood: Tensor, shares: Tensor) -> Tensor:
-    """Return the calibrated log-likelihood of each held-out report, float32 (reports).
+def stacking_weights(ratios: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weight of each option, (K), and the log-likelihood of each report by each option.
+
+    The weights of all options maximize the likelihood of the held-out reports, as in stacking of predictive
+    distributions (Yao et al. 2018). Likelihoods are calibrated first, so that an overconfident option does
+    not lose its weight. If the average is not more likely than the best option by more than one standard
+    error, only the options are averaged that are at most two standard errors below the best one. Standard
+    errors are those of paired differences.
 
     Args:
-        proba: Predictions without the report, (reports, C).
-        likelihood: Likelihood of each report for each class, (reports, C).
-        shares: Likelihood of each report by class shares, (reports).
+        ratios: Likelihood of each held-out report by each option, relative to a uniform report, (reports, K).
+        shares: The same by class shares, (reports).
+
+    >>> ratios = torch.tensor([[1.5, 0.5], [1.4, 0.6], [1.6, 0.4], [1.5, 0.7]])
+    >>> stacking_weights(ratios, torch.ones(4))[0]
+    tensor([1., 0.])
     """
-    ratios = (proba * likelihood).sum(dim=1).clamp(min=_MIN_LIKELIHOOD)
-    return calibrated_log_likelihood(ratios, shares)
-
-
-def one_standard_error_choice(evidence: list[Tensor]) -> int:
-    """Return the first option whose sum is at most one standard error below the largest.
-
-    The standard error is that of the paired differences.
-
-    Args:
-        evidence: Log-likelihood of each report by each option.
-
-    >>> import torch
-    >>> one_standard_error_choice([torch.tensor([0.0, 1.0, 0.0]), torch.tensor([0.5, 0.0, 1.0])])
-    0
-    >>> one_standard_error_choice([torch.zeros(3), torch.tensor([0.9, 1.0, 1.1])])
-    1
-    """
+    evidence = [calibrated_log_likelihood(each.clamp(min=_MIN_LIKELIHOOD), shares) for each in ratios.t()]
     best = max(evidence, key=lambda each: float(each.sum()))
-    for number, each in enumerate(evidence):
-        below = best - each
-        error = float(below.std(correction=0)) * math.sqrt(len(below))
-        if float(below.sum()) <= error:
-            return number
-    raise AssertionError("the best option is not below itself")
+    calibrated = torch.stack(evidence, dim=1).exp()
+    weights = mixture_weights(calibrated)
+    average = calibrated_log_likelihood((ratios @ weights).clamp(min=_MIN_LIKELIHOOD), shares)
+    if _standard_errors(average - best) <= 1:
+        kept = [k for k, each in enumerate(evidence) if _standard_errors(best - each) <= _MAX_STANDARD_ERRORS]
+        weights = torch.zeros(len(evidence))
+        weights[kept] = mixture_weights(calibrated[:, kept])
+    return weights, torch.stack(evidence, dim=1)
+
+
+def _standard_errors(differences: Tensor) -> float:
+    """Return a sum of paired differences in its standard errors; 0 if it is 0."""
+    total = float(differences.sum())
+    error = float(differences.std(correction=0)) * math.sqrt(len(differences))
+    return total / max(error, _MIN_LIKELIHOOD) if total else 0.0

@@ -189,9 +189,7 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
         Raises:
             ConfigError: No node of this graph has reported a label.
         """
-        versions = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
-        fitted = None if self.version is None else self.version()
-        if self.reports is None or fitted not in versions:
+        if self.reports is None or not self.is_fitted_on(graph):
             raise ConfigError(
                 f"{self.method.name} predicts a class from labels reported near a node, and no node of this "
                 "graph reported one: fit it there, which is a collection with a budget of its own. Graphs "
@@ -202,6 +200,11 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
         new = torch.full((graph.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label
         found = self.learner.inferred(self.method, graph, torch.cat([labels, new]))
         return CachedPrediction(None, (), found.log_proba.exp())
+
+    def is_fitted_on(self, graph: Graph) -> bool:
+        """Return whether the graph is the fitted one or has grown from it, and its reports are in memory."""
+        versions = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
+        return self.reports is not None and self.version is not None and self.version() in versions
 
     def state(self) -> State:
         """Return an empty state, because there are no parameters."""

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -618,10 +618,17 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
                 records.release_id,
                 old.reproducible or records.reproducible,
             )
+        return CachedReports(None, (), self._predicted(graph, records, propagation), records)
+
+    def predicted(self, graph: Graph, records: RandomizedRecords, session: Session) -> Tensor:
+        """Return probabilities (N, C) from reports that are already charged."""
+        return self._predicted(graph, records, self.learner.propagation.along(graph, session))
+
+    def _predicted(self, graph: Graph, records: RandomizedRecords, propagation: Propagation) -> Tensor:
         proba = self.proba(graph, records.features, propagation)
         if bool(known(records.labels).any()):  # use labels if any were reported
             proba = self.learner.apply_posterior(self.method, proba, graph, records.labels, self.rule)
-        return CachedReports(None, (), proba, records)
+        return proba
 
     @torch.no_grad()
     def proba(self, graph: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
@@ -685,7 +692,7 @@ class CollectionRequest:
     def execute(self, prediction_state: PredictionState) -> None:
         """Randomize features, charge the ledger, and store the result in the cache."""
         index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
-        collected = _trained_network(prediction_state).collect(self.graph, self.before, session, index)
+        collected = _collecting_model(prediction_state).collect(self.graph, self.before, session, index)
         prediction_state.cache.keep(self.graph.adjacency.version, self.graph.x, collected)
 
 
@@ -706,7 +713,7 @@ def collection_requests(
             "Collect LDP reports of the nodes of the other graph, and learn from all LDP reports "
             "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
         )
-    privacy_cost = _trained_network(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
+    privacy_cost = _collecting_model(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
     steps, before = _growth(prediction_state.cache, graph)
     found = CollectionRequest(graph, privacy_cost, steps, before, options.assume_disjoint_nodes)
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
@@ -717,11 +724,24 @@ def collection_requests(
     return [found]
 
 
-def _trained_network(prediction_state: PredictionState) -> TrainedLpgnn:
+class CollectingModel(Protocol):
+    """A model that nodes of another graph report their features to."""
+
+    @property
+    def method(self) -> LocalMethod:
+        """Randomization of records."""
+
+    def collect(
+        self, graph: Graph, before: CachedReports | None, session: Session, collection_index: int
+    ) -> CachedReports:
+        """Randomize features, charge the ledger, and predict; see ``TrainedLpgnn.collect``."""
+
+
+def _collecting_model(prediction_state: PredictionState) -> CollectingModel:
     trained = prediction_state.fitted.trained
-    network = trained.model if isinstance(trained, ChosenModel) else trained
-    assert isinstance(network, TrainedLpgnn)  # the only model that nodes of another graph report to
-    return network
+    model: Any = trained.model if isinstance(trained, ChosenModel) else trained
+    collecting: CollectingModel = model  # other models request no collection
+    return collecting
 
 
 def _growth(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:

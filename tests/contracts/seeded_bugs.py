@@ -365,7 +365,6 @@ BUGS = [
                 "likelihood = noisy.likelihood[labeled]",
                 "likelihood = torch.eye(graph.num_classes)[graph.y[labeled]]",
             ),
-            ("graphveil.local.evidence_choice:", "import math\n", "import math\n\nimport torch\n"),
         ],
         test="tests/estimators/test_auto_local.py::test_nothing_but_reports_and_edges_is_read_after_the_collection",
     ),
@@ -380,6 +379,17 @@ BUGS = [
             )
         ],
         test="tests/estimators/test_auto_local.py::test_all_options_are_fitted_to_one_collection[1.0]",
+    ),
+    dict(
+        name="each_averaged_network_collects_features_again",
+        edits=[
+            (
+                "graphveil.local.evidence_choice:AveragedModels.collect",
+                "model.predicted(graph, collected.records, session)",
+                "model.collect(graph, before, session, collection_index).proba",
+            )
+        ],
+        test="tests/estimators/test_auto_local.py::test_a_graph_that_has_grown_is_predicted_by_all_averaged_methods",
     ),
     dict(
         name="an_undirected_edge_is_charged_for_one_row",

@@ -14,7 +14,7 @@ from graphveil.auto import AutoClassifier
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.local.collect import CollectionProtocol
-from graphveil.local.evidence_choice import one_standard_error_choice
+from graphveil.local.evidence_choice import stacking_weights
 from graphveil.mechanisms import LabelRR
 from graphveil.runs.run_audit import audit_run
 from tests.estimators.conftest import CLASSES, grouped
@@ -54,7 +54,8 @@ def test_all_options_are_fitted_to_one_collection(eps_x: float) -> None:
     assert model.guarantee.local_budgets == (eps_x, 2.0)
     networks = [] if eps_x == 0 else ["lpgnn", "simgat"]
     assert list(model.candidates_) == [DIFFUSION, *networks, MIXTURE]
-    assert model.chosen_ in model.candidates_
+    assert list(model.weights_) == list(model.candidates_)
+    assert sum(model.weights_.values()) == pytest.approx(1)
     assert all(value is not None and math.isfinite(value) for value in model.candidates_.values())
     for kind in (gv.LPGNN(**BOTH), gv.SimGAT(**BOTH)) if eps_x else ():
         assert kind.preview(grouped()).guarantee.event == model.guarantee.event
@@ -64,21 +65,43 @@ def test_all_options_are_fitted_to_one_collection(eps_x: float) -> None:
     assert len(gv.ledger_of(graph.edge_set).entries) == 1
 
 
-def test_the_chosen_method_predicts_as_it_does_alone() -> None:
+def test_predictions_are_the_weighted_average_of_the_methods_alone() -> None:
     graph = grouped()
-    model = AutoClassifier(**BOTH).fit(graph)
-    assert model.chosen_ in FIXED  # features of one bit per node say less than edges here
-    alone = FIXED[model.chosen_].fit_same_reports(model, graph)
-    assert torch.equal(model.predict_proba(), alone.predict_proba())
-    assert model.score(graph, "val") == alone.score(graph, "val")
+    model = AutoClassifier(**LOCAL, eps_x=0.0, eps_y=2.0).fit(graph)
+    expected = torch.zeros(graph.num_nodes, graph.num_classes)
+    for name, weight in model.weights_.items():
+        assert (name in model.chosen_) == (weight > 0)
+        expected += weight * FIXED[name].fit_same_reports(model, graph).predict_proba()
+    assert torch.allclose(model.predict_proba(), expected, atol=1e-6)
+    reported = model.aggregates_["labels"].reshape(-1)
+    for part in ("train", "val"):
+        own = graph.mask(part)
+        assert model.score(graph, part) == float((model.predict()[own] == reported[own]).float().mean())
+
+
+def test_a_graph_that_has_grown_is_predicted_by_all_averaged_methods() -> None:
+    graph = grouped()
+    graph = graph.replace(x=torch.eye(CLASSES)[graph.y])
+    model = AutoClassifier(**LOCAL, eps_x=4.0, eps_y=2.0, unsafe_noise_seed=3).fit(graph)
+    assert min(model.weights_.values()) > 0  # all options
+    friends = (graph.y == 1).nonzero()[:8, 0].tolist()
+    larger = graph.grow(torch.eye(CLASSES)[1:2], None, [graph.num_nodes] * 8, friends)
+    proba = model.predict_proba(larger)
+    assert proba.shape == (graph.num_nodes + 1, CLASSES)
+    assert torch.allclose(proba.sum(dim=1), torch.ones(len(proba)), atol=1e-5)
+    assert int(proba[-1].argmax()) == 1
+    networks = model.fitted.trained.model.networks
+    assert len(networks) == 2
+    added = larger.adjacency.history[-1].added.edge_set
+    assert [len(gv.ledger_of(edges).entries) for edges in (graph.edge_set, added)] == [1, 1]
 
 
 def test_features_decide_if_edges_say_nothing() -> None:
     graph = told_by_features()
     model = features_decide().fit(graph)
-    assert model.chosen_ in ("lpgnn", "simgat")
+    assert model.weights_["lpgnn"] + model.weights_["simgat"] > 0.9
     assert model.score(graph) > 0.5
-    assert model.candidates_[model.chosen_] > model.candidates_[MIXTURE] + 0.1
+    assert model.candidates_["lpgnn"] > model.candidates_[MIXTURE] + 0.1
 
 
 def test_nothing_but_reports_and_edges_is_read_after_the_collection() -> None:
@@ -95,13 +118,26 @@ def test_nothing_but_reports_and_edges_is_read_after_the_collection() -> None:
         assert len(gv.ledger_of(other.edge_set).entries) == 1
 
 
-def test_the_simplest_option_within_one_standard_error_is_kept() -> None:
-    noise = torch.from_numpy(np.random.default_rng(0).normal(size=400)).float()
-    best = torch.zeros(400)
-    close, far = best - 0.2 * noise.abs() * noise.sign() - 0.001, best - 0.5
-    assert one_standard_error_choice([far, close, best]) == 1
-    assert one_standard_error_choice([far, best, close]) == 1
-    assert one_standard_error_choice([best, best]) == 0
+def test_options_far_below_the_best_have_no_weight() -> None:
+    rng = np.random.default_rng(0)
+    right = torch.from_numpy(rng.random(400) < 0.8)
+    best = torch.where(right, 1.6, 0.4)
+    other = torch.where(torch.from_numpy(rng.random(400) < 0.5), 1.3, 0.7)  # tells nothing about the reports
+    shares = torch.ones(400)
+    weights, evidence = stacking_weights(torch.stack([other, best], dim=1), shares)
+    assert weights.tolist() == [0, 1]
+    assert evidence.shape == (400, 2) and evidence[:, 1].sum() > evidence[:, 0].sum()
+    weights, _ = stacking_weights(torch.stack([best, best], dim=1), shares)
+    assert weights.tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_options_that_are_right_on_different_nodes_are_averaged() -> None:
+    # Each option is right on one half of the nodes, and the second one is the better one by far.
+    one, two = torch.full((400,), 0.2), torch.full((400,), 0.6)
+    one[:200], two[200:] = 1.8, 1.9
+    weights, evidence = stacking_weights(torch.stack([one, two], dim=1), torch.ones(400))
+    assert evidence[:, 1].sum() > evidence[:, 0].sum()
+    assert (weights > 0.1).all()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +181,7 @@ def test_another_graph_reports_to_a_chosen_network() -> None:
     model = features_decide().fit(graph)
     cost = model.privacy_cost(other)
     assert cost is not None and cost.local_budgets == (30.0, 0.0)
-    accuracy = float((model.predict(other) == other.y).float().mean())
+    accuracy = float((model.predict(other) == other.y).float().mean())  # one collection for all networks
     assert accuracy > 0.45
     assert model.guarantee_with_predictions.local_budgets == (60.0, 6.0)
 
