@@ -301,6 +301,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         )
     if runs == 1 and predicts_numbers(metrics):
         yield "Single run, without an interval. Use --runs 3 to add variation."
+    elif runs == 1 and metrics.get("private_metrics"):
+        yield "Single run: intervals reflect the noise of the counts only. Use --runs 3 to add variation."
     elif runs == 1:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
     if choice := metrics.get("choice"):

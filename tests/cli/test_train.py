@@ -474,6 +474,7 @@ def test_private_metrics_are_in_the_table_the_report_and_the_card(invoke: Invoke
     assert answer.code == 0, answer.err
     assert re.search(r"^metric from noisy counts \[95 % CI\]", answer.out, re.MULTILINE)
     assert re.search(r"^macro F1 +\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]", answer.out, re.MULTILINE)
+    assert "Single run: intervals reflect the noise of the counts only" in answer.out
     (found,) = json.loads(Path("a/internal/metrics.json").read_text())["private_metrics"]
     assert set(found) == {"metrics", "classes", "confusion_matrix", "noise_std", "confidence"}
     assert "macro F1" in Path("a/internal/report.html").read_text()

@@ -184,7 +184,7 @@ def check_objective(
     if metric is not None and on_records:
         raise ConfigError(
             f"metric={metric!r} (--metric) would select models by validation labels, which unit {unit!r} "
-            "protects. Leave it out, or use private_metrics=True (--private-metrics) to release metrics."
+            "protects. Leave it out. private_metrics=True (--private-metrics) releases noisy metrics."
         )
     if metric is not None and not selects:
         raise ConfigError(
