@@ -148,7 +148,7 @@ def figures(results: Results, stem: str) -> dict[str, bytes]:
     """Return the figures of results by file name."""
     if not results.target.figure:
         return {}
-    drawn = figures_of(results.target, results.points, ("svg",))
+    drawn = figures_of(results.target, results.plotted, ("svg",))
     return {f"{stem}.{name}": content for name, content in drawn.items()}
 
 

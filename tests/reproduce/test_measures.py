@@ -49,6 +49,14 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert mean_auc(sets, proba) == pytest.approx(roc_auc_score(sets, proba, average="macro"))
 
 
+def test_ranking_is_measured_on_test_nodes() -> None:
+    parameters = {"unit": "none", "epochs": 2, "tuned": False}
+    values, accuracies = (found(name, "mlp", parameters).values for name in ("ranking", "fit"))
+    assert set(values) == {"roc_auc", "average_precision", "test", "val"}
+    assert all(0 <= value <= 1 for value in values.values())
+    assert {name: values[name] for name in ("test", "val")} == accuracies
+
+
 @pytest.mark.parametrize("hops", [2, 5])
 def test_one_hop_has_the_noise_of_several(hops: int) -> None:
     sizes = PublicSizes(nodes=1000, classes=5)

@@ -165,6 +165,17 @@ def test_single_place_of_an_axis_is_drawn_as_rows() -> None:
     assert b"test accuracy, %, at epsilon 4" in drawn
 
 
+def test_each_metric_has_a_panel() -> None:
+    labels = {"test": "test accuracy, %", "val": "validation accuracy, %"}
+    target = replace(SMALL, metrics=labels, plots_all_metrics=True)
+    for shown in (target, target.at((4.0,))):  # curves, and rows of the first metric
+        grid = Results(shown, OPTIONS, tuple(found(cell, 0.7, 0.6) for cell in cells_of(shown, OPTIONS)))
+        assert {point.metric for point in grid.plotted} == set(labels)
+        (drawn,) = figures_of(shown, grid.plotted, ("svg",)).values()
+        assert labels["test"].encode() in drawn
+        assert (labels["val"].encode() in drawn) == (shown is target)
+
+
 def test_rejects_the_csv_of_another_target() -> None:
     text = results().csv().replace("GAP", "GAPP")
     with pytest.raises(ArtifactError, match="12 of 15 rows"):

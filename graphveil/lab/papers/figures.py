@@ -49,7 +49,8 @@ def figures_of(
             continue
         with chart_style(_STYLE):
             places = {point.place[3] for point in there} - {None}
-            figure = _panels(target, there) if len(places) > 1 else _table(target, there)
+            one_metric = [point for point in there if point.metric == target.metric]
+            figure = _panels(target, there) if len(places) > 1 else _table(target, one_metric)
             reference = target.published_dataset(dataset)
             where = "the same data" if reference == dataset else reference
             known = "" if reference is None else f"; hollow marks: published, on {where}"
@@ -62,25 +63,30 @@ def figures_of(
     return found
 
 
-def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
+def _figure(
+    columns: int, rows: int, width: float, height: float, *, same_scale: bool = True
+) -> tuple["Figure", list["Axes"]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=same_scale)
     return figure, list(axes.flat)
 
 
 def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    """Return curves, with one panel for each panel of the target."""
-    panels = list(dict.fromkeys(point.place[1] for point in points))
-    columns = min(2, len(panels))
-    figure, axes = _figure(columns, -(-len(panels) // columns), _WIDTH, _HEIGHT)
+    """Return curves, with one panel for each panel of the target and each plotted metric."""
+    panels = list(dict.fromkeys((point.place[1], point.metric) for point in points))
+    metrics = list(dict.fromkeys(metric for _, metric in panels))
+    columns = min(2, len(panels)) if len(metrics) == 1 else len(metrics)
+    rows, same_scale = -(-len(panels) // columns), len(metrics) == 1
+    figure, axes = _figure(columns, rows, _WIDTH, _HEIGHT, same_scale=same_scale)
     names = list(dict.fromkeys(line.name for line in target.lines))  # of one color on all data sets
     for place, panel in zip(axes, panels, strict=False):
-        _curves(place, target, [point for point in points if point.place[1] == panel], names)
-        place.set_title(panel)
-    for place in axes[::columns]:
-        place.set_ylabel(target.metrics[target.metric])
+        own = [point for point in points if (point.place[1], point.metric) == panel]
+        _curves(place, target, own, names)
+        place.set_title(panel[0])
+        if panel in panels[::columns] or not same_scale:
+            place.set_ylabel(target.metrics[panel[1]])
     for spare in axes[len(panels) :]:
         spare.set_visible(False)
     legends = [zip(*place.get_legend_handles_labels(), strict=True) for place in axes]

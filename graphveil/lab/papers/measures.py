@@ -23,6 +23,7 @@ from graphveil.perturb import sample_public_edges
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.source import Source
+from graphveil.training.metrics import RANKING_METRICS
 
 MAX_DEGREE = 100  # one-hot degrees: larger ones share a column
 LINK_NODES = 500
@@ -106,6 +107,15 @@ def measure_scores(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return accuracy (of label sets micro F1), macro F1 and ROC-AUC, and validation accuracy."""
     graph, model = _fitted(work, paths)
     return Measurement.from_guarantee(_scores(model, graph), model.guarantee)
+
+
+def measure_ranking(work: Work, paths: MeasurementPaths) -> Measurement:
+    """Return ROC-AUC, average precision and accuracy of test nodes, and validation accuracy."""
+    graph, model = _fitted(work, paths)
+    found = model.evaluate(graph)
+    values = {name: found[name] for name in RANKING_METRICS}
+    values |= {TEST: model.score(graph), VAL: model.score(graph, VAL)}
+    return Measurement.from_guarantee(values, model.guarantee)
 
 
 def measure_one_hop(work: Work, paths: MeasurementPaths) -> Measurement:
@@ -266,6 +276,7 @@ MEASURES: Mapping[str, Callable[[Work, MeasurementPaths], Measurement]] = {
     "membership": measure_membership,
     "plain_features": measure_plain_features,
     "private_share": measure_private_share,
+    "ranking": measure_ranking,
     "scores": measure_scores,
     "links": measure_links,
     "records": measure_records,

@@ -56,6 +56,14 @@ class Results:
         return comparisons_of(self.target, self.points)
 
     @property
+    def plotted(self) -> tuple[Point, ...]:
+        """The points of the figures: of one metric, or of each one."""
+        if not self.target.plots_all_metrics:
+            return self.points
+        metrics = self.target.metrics
+        return tuple(p for name in metrics for p in points_of(self.target, self.run_options, self.runs, name))
+
+    @property
     def tables(self) -> list["ReportTable"]:
         """All tables, the tested differences last."""
         found = list[ReportTable]()
@@ -96,7 +104,7 @@ class Results:
             "table.tex": render("reproduction.tex", tables=self.tables),
             "verdict.json": json.dumps(self.verdict(), indent=1, allow_nan=False) + "\n",
         }
-        drawn = figures_of(self.target, self.points) if self.target.figure else {}
+        drawn = figures_of(self.target, self.plotted) if self.target.figure else {}
         content = {**{name: text.encode() for name, text in files.items()}, **drawn}
         for name, data in content.items():
             write_atomic(folder / name, data, private=False)
@@ -154,7 +162,7 @@ class Results:
             runs="one run" if run_options.runs == 1 else f"{run_options.runs} runs",
             seed=run_options.seed,
             description=" ".join(sentences),
-            metric=f"{target.metrics[target.metric].capitalize()}.",
+            metric=_sentence(target.metrics[target.metric]),
             remarks=[_sentence(words) for words in target.remarks],
             tables=self.tables,
             rejections=self.rejections,

@@ -159,6 +159,7 @@ class ReproductionTarget:
         minutes: Approximate duration with three runs and two jobs: complete in paper mode, quick there, and
             in strict mode.
         figure: Whether it is plotted, in addition to its table.
+        plots_all_metrics: Whether the figure has a panel for each metric.
     """
 
     name: str
@@ -178,6 +179,7 @@ class ReproductionTarget:
     needs: str = ""
     minutes: tuple[float, float, float] = (0, 0, 0)
     figure: bool = True
+    plots_all_metrics: bool = False
 
     def __post_init__(self) -> None:
         """Check that lines have different names, and comparisons name lines."""
