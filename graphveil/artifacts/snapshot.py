@@ -13,6 +13,7 @@ from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import ByGroup, Event, Guarantee, NodeUnit, Unit, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release.steps.held_out import PAIR_PARTS
 
 if TYPE_CHECKING:
     from graphveil.release import ReleasePlan
@@ -156,19 +157,21 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
 
 
 def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
-    """Return the names of the public groups of records that an event affects; edges have none.
+    """Return the names of the public groups of records, or parts of node pairs, that an event affects.
+
+    It is empty for edges that are not divided into parts.
 
     >>> from graphveil.privacy import Composed, Gaussian, NodeRecord
     >>> charged_groups(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeRecord())
     ('train',)
     """
-    if not isinstance(unit, NodeUnit):
-        return ()
     if not isinstance(event, ByGroup):
-        return ("all",)
+        return ("all",) if isinstance(unit, NodeUnit) else ()
     count = len(event.events)
     names: Sequence[str] = event.partition.split("/")
-    if len(names) != count:  # the partition's own name does not list its groups
+    if not isinstance(unit, NodeUnit):
+        names = PAIR_PARTS.split("/")
+    elif len(names) != count:  # the partition's own name does not list its groups
         names = _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
     paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
     return ("all",) if len(paying) == count else paying

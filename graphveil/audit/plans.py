@@ -11,9 +11,10 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, _check_confidence
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
-from graphveil.privacy import PairwiseGaussian, compose, privacy_curve
+from graphveil.privacy import ByGroup, Composed, Event, PairwiseGaussian, Unit, compose, privacy_curve
 from graphveil.privacy.unit import NodeUnit
 from graphveil.release import ReleasePlan
+from graphveil.release.query import Query, by_group
 
 
 @checked
@@ -126,7 +127,11 @@ def audit_plan(
         certified = [found[query] for query in plan.queries]  # equal queries have canaries once
         bounds = [0.0]
         for path in plan.paths:  # a release answers one of the alternatives, so the worst one counts
-            events = [one.certified for k in path if isinstance(one := certified[k], CanaryResult)]
+            events = [
+                _charged(one.certified, plan.queries[k], plan.unit)
+                for k in path
+                if isinstance(one := certified[k], CanaryResult)
+            ]
             bounds += [privacy_curve(compose(*events)).epsilon(plan.delta)] if events else []
         audit = PlanAudit(
             epsilon=max(bounds),
@@ -138,6 +143,14 @@ def audit_plan(
         )
         audits.append(audit)
     return max(audits, key=lambda audit: audit.epsilon)
+
+
+def _charged(certified: Event, query: Query, unit: Unit) -> Event:
+    """Return a certified event for the parts of node pairs that the query is charged to."""
+    charged = query.event(unit)
+    if isinstance(unit, NodeUnit) or not isinstance(charged, ByGroup):
+        return certified  # of the group of records that is audited
+    return by_group(charged.partition, tuple(part != Composed(()) for part in charged.events), certified)
 
 
 def _worst_pair(plan: ReleasePlan) -> tuple[int, int]:

@@ -412,7 +412,8 @@ class _Comparison:
             if pair.before.drawn != pair.after.drawn:
                 self._note("noise scale", LossLowerBound(certain=1.0), pair)
             differing = tuple(int(groups[node]) for node in pair.place)
-            privacy_cost, loss = self._privacy_cost(differing, drawn.public.nodes), pair.loss()
+            privacy_cost = self._privacy_cost(differing, drawn.public.nodes, pair.place)
+            loss = pair.loss()
             if privacy_cost.mu > self._charged_mu * (1 + ROUNDING):
                 self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
             if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
@@ -438,14 +439,23 @@ class _Comparison:
         release = Release.open(self._plan, edges, view.groups, budget=MemoryLedger(), label="audit")
         return _Answers([release.answer(one).double().numpy() for one in data], self._sampler.drawn.copy())
 
-    def _privacy_cost(self, groups: tuple[int, ...], nodes: int) -> "ChargedLoss":
-        """Return the charged loss of a difference whose nodes are in these groups."""
+    def _privacy_cost(
+        self, groups: tuple[int, ...], nodes: int, place: tuple[int, ...] = (), part: int = 0
+    ) -> "ChargedLoss":
+        """Return the charged loss of a difference at these nodes, or in this part, of these groups."""
         if self._mutual:
             pushes = [query for query in self._queries if isinstance(query, OutEdgeSumQuery)]
             return sum(
                 (ChargedLoss(query.edge_shift(nodes) / query.sigma) for query in pushes), ChargedLoss()
             )
-        return sum((charged_loss(event, groups) for event in self._events), ChargedLoss())
+        total = ChargedLoss()
+        for query, event in zip(self._queries, self._events, strict=True):
+            own, held_out = groups, getattr(query, "held_out", None)
+            if isinstance(event, ByGroup) and held_out is not None:
+                ends = (np.array([end]) for end in place)
+                own = (int(held_out.contains(*ends)[0]) if place else part,)
+            total += charged_loss(event, own)
+        return total
 
     def _note(self, kind: str, loss: LossLowerBound, pair: "_Pair") -> None:
         first, second = pair.views[0].graph, pair.others[0].graph
@@ -453,7 +463,8 @@ class _Comparison:
 
     def _result(self, seconds: float) -> NeighborTestResult:
         every = product(range(self._groups), repeat=1 if isinstance(self._unit, NodeUnit) else 2)
-        worst = max((self._privacy_cost(groups, FAMILY_NODES) for groups in every), key=lambda one: one.at[0])
+        costs = (self._privacy_cost(groups, FAMILY_NODES, part=part) for groups in every for part in (0, 1))
+        worst = max(costs, key=lambda one: one.at[0])
         return NeighborTestResult(
             unit=self._unit.name,
             claim=worst.claim,

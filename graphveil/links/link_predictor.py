@@ -90,7 +90,7 @@ COUNT_SHARES = (
     CountShares(0.0, 0.5, ()),  # clusters would have more noise than edges
 )
 _LEAST_COUNT, _CLEAR_COUNT = 0.05, 1.0  # mean counts, over their noise, to use clusters and to refine them
-SUM_SHARE, HISTOGRAM_SHARE = 0.1, 0.1  # of the remaining mu^2
+SUM_SHARE = 0.1  # of the remaining mu^2, and products have the rest
 _COARSE_EPSILON = 0.25  # below, the noise of products needs a coarser grid
 _SAMPLE = 100_000  # public random pairs
 _LARGE, _LARGE_DIM = 500_000, 64  # nodes, and columns above
@@ -101,7 +101,7 @@ _LIMITS = (
     "Lists of candidates contain existing edges, since leaving them out would reveal them.",
     "Metrics compare held-out edges with random pairs. Accuracy on other data is unknown.",
 )
-_VERSION = 2  # of the folder: version 1 has three features, and sums without products
+_VERSION = 3  # of the folder: version 2 has other noise, and version 1 three features
 _MARGIN = 16  # places beyond the best that are compared by exact scores
 
 
@@ -154,7 +154,8 @@ class LinkPredictor:
         recorded in the graph's ledger before the edges are read. A differing edge moves one or two noisy
         counts of each query by one, the sum of products by a matrix of Frobenius norm at most one, and the
         sums of features by a vector of norm at most one. If it is held out, it moves one number of a
-        histogram instead (``docs/privacy/proofs/links.md``). Public: the fitted model, its scores, and
+        histogram instead, so the guarantee is the maximum of both parts
+        (``docs/privacy/proofs/links.md``). Public: the fitted model, its scores, and
         ``private_metrics_``.
 
     >>> from graphveil.data import synthetic
@@ -358,23 +359,22 @@ class LinkPredictor:
         degrees = counted(shares.degrees, 1)
         clusters = [counted(one.share, one.clusters, both_ends=one.both_ends) for one in shares.clusters]
         bits = PRODUCT_GRID_BITS if epsilon >= _COARSE_EPSILON else PRODUCT_GRID_BITS - 2
-        measured = HISTOGRAM_SHARE if held_out.share else 0.0
         terms = TERMS + len(clusters)
 
         def queries(mu: float) -> tuple[Query, ...]:
             def sigma(share: float) -> tuple[float, ...]:
                 return (1 / (mu * share**0.5),)
 
-            products = sigma(1 - SUM_SHARE - measured)
+            products = sigma(1 - SUM_SHARE)
             found: list[Query] = [
                 degrees,
                 EdgeProductQuery(width, products, symmetric, held_out, bits),
                 *clusters,
                 PairSumQuery(terms, sigma(SUM_SHARE), symmetric, held_out),
             ]
-            if measured:
+            if held_out.share:  # a held-out edge is in no other sum
                 cells = len(QUANTILES) + 1
-                found.append(PairHistogramQuery(terms, cells, sigma(measured), symmetric, held_out))
+                found.append(PairHistogramQuery(terms, cells, sigma(1.0), symmetric, held_out))
             return tuple(found)
 
         delta = self._config.delta_for(nodes)

@@ -14,7 +14,7 @@ from graphveil._util.random import RowStream
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import UnitError
 from graphveil.mechanisms import IntegerNoise
-from graphveil.privacy import DirectedEdge, Gaussian, Unit
+from graphveil.privacy import DirectedEdge, Event, Gaussian, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
@@ -68,9 +68,9 @@ class EdgeProductQuery(Query):
         ConfigError: If a field is outside its range.
 
     Privacy:
-        Unit: edge-level. Reads: the in-edges. A differing edge moves W by a matrix of Frobenius norm at most
-        |x_u| |x_v| <= 1. The distance of two symmetric matrices in units of this noise is their Frobenius
-        distance over sigma, so mu = 1 / sigma (``docs/privacy/proofs/links.md``).
+        Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves W by a matrix of
+        Frobenius norm at most |x_u| |x_v| <= 1. The distance of two symmetric matrices in units of this noise
+        is their Frobenius distance over sigma, so mu = 1 / sigma (``docs/privacy/proofs/links.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.1, 0)).event(UndirectedEdge())
@@ -95,13 +95,13 @@ class EdgeProductQuery(Query):
         checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
         check_noise(self.sigma, 1, self.grid_bits)
 
-    def event(self, unit: Unit) -> Gaussian:
-        """Return the event of the sum.
+    def event(self, unit: Unit) -> Event:
+        """Return the event of the sum, which charges pairs that are not held out.
 
         Raises:
             UnitError: If the unit is node-level, or the edges are not stored as the query sums them.
         """
-        return Gaussian(self.sensitivity(unit) / self.sigma[0])
+        return self.held_out.charged(Gaussian(self.sensitivity(unit) / self.sigma[0]))
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1: the Frobenius norm of the product of two vectors of norm at most one."""

@@ -14,7 +14,7 @@ from graphveil._util.random import RowStream
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.privacy import PureDP, UndirectedEdge, Unit
+from graphveil.privacy import Event, PureDP, UndirectedEdge, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
@@ -110,14 +110,15 @@ class NeighborCountQuery(Query):
         """The law of the noise."""
         return DiscreteLaplace(self.epsilon)
 
-    def event(self, unit: Unit) -> PureDP:
-        """Return the pure epsilon of one edge.
+    def event(self, unit: Unit) -> Event:
+        """Return the pure epsilon of one edge, which charges pairs that are not held out.
 
         Raises:
             UnitError: If the unit is node-level: one record may be in every count.
         """
         require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
-        return PureDP(self.changed(unit) * self.epsilon)
+        event = PureDP(self.changed(unit) * self.epsilon)
+        return event if self.held_out is None else self.held_out.charged(event)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity: an edge changes every count that it affects by one."""

@@ -13,7 +13,7 @@ from graphveil._util import checks
 from graphveil._util.random import RowStream
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ReleaseError
-from graphveil.privacy import Gaussian, Unit
+from graphveil.privacy import Event, Gaussian, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.edge_products import UNBOUNDED, check_symmetry
 from graphveil.release.private_edges import PrivateEdges
@@ -174,18 +174,22 @@ def contributions(features: Floats) -> Floats:
 class _PairQuery(Query):
     """What queries over features of edges share."""
 
+    reads_held_out: ClassVar[bool] = False  # instead of all other pairs
+
     sigma: tuple[float, ...]
     symmetric: bool
     held_out: HeldOutPairs
     grid_bits: int
 
-    def event(self, unit: Unit) -> Gaussian:
-        """Return the event of the answer.
+    def event(self, unit: Unit) -> Event:
+        """Return the event of the answer: its part of the pairs is charged, and no other.
 
         Raises:
             UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
         """
-        return Gaussian(self.sensitivity(unit) / self.sigma[0])
+        return self.held_out.charged(
+            Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
+        )
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1: an edge is read once."""
@@ -228,9 +232,9 @@ class PairSumQuery(_PairQuery):
         ConfigError: If a field is outside its range.
 
     Privacy:
-        Unit: edge-level. Reads: the in-edges. A differing edge moves the answer by its contribution, of norm
-        at most one: features, products and the number 1 have norm at most one each before the division. So
-        mu = 1 / sigma (``docs/privacy/proofs/links.md``).
+        Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves the answer by its
+        contribution, of norm at most one: features, products and the number 1 have norm at most one each
+        before the division. So mu = 1 / sigma (``docs/privacy/proofs/links.md``).
     """
 
     kind: ClassVar[str] = "pair_sums"
@@ -310,12 +314,14 @@ class PairHistogramQuery(_PairQuery):
         ConfigError: If a field is outside its range.
 
     Privacy:
-        Unit: edge-level. Reads: the in-edges. A differing edge moves one number by one: mu = 1 / sigma.
+        Unit: edge-level. Reads: the held-out in-edges. A differing edge moves one number by one, so
+        mu = 1 / sigma.
     """
 
     kind: ClassVar[str] = "pair_histogram"
     wire_name: ClassVar[str] = "PairHistogramQuery"
     stage: ClassVar[str] = "held-out edges"
+    reads_held_out: ClassVar[bool] = True
     data: ClassVar[type[PairHistogramData]] = PairHistogramData
     linear_group_scaling: ClassVar[bool] = True  # all edges of one node may be in one cell
 

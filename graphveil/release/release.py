@@ -27,6 +27,7 @@ from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import PublicInputs, Query, QueryData, are_numbers, outside
+from graphveil.release.steps.held_out import within_release
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -272,8 +273,7 @@ class Release:
 
     def _entry(self, label: str) -> Entry:
         """Return the ledger entry of the whole plan."""
-        event = self._plan.event
-        groups = self._public.groups
+        event, groups = within_release(self._plan.event, self.release_id), self._public.groups
         if groups is not None:  # public, like the split it is derived from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)

@@ -231,7 +231,7 @@ class _Cost:
 
 def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
     """Return each stage's share: for the records that meet most stages, or else for those that it meets."""
-    if not isinstance(plan.unit, NodeUnit):
+    if not isinstance(plan.unit, NodeUnit) and max(map(len, costs)) == 1:
         worst = [max(cost.mu_squared for cost in stage) for stage in costs]
         whole = plan.mu**2 or sum(worst)  # no mu is exact where steps are sampled
         return [stage / whole if whole else 0.0 for stage in worst]

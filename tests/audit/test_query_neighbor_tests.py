@@ -82,6 +82,14 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
         (EDGE, STORED),
         lambda unit: (PairHistogramQuery(2, 3, (4.0,), unit == EDGE, HELD_OUT),),
     ),
+    "both parts of the pairs": (
+        (EDGE, STORED),
+        lambda unit: (
+            EdgeProductQuery(2, (4.0,), unit == EDGE, HELD_OUT),
+            PairHistogramQuery(2, 3, (3.0,), unit == EDGE, HELD_OUT),
+            NeighborCountQuery("s", (0,), 1.0, 3, HELD_OUT),
+        ),
+    ),
     "out-edge sums": (
         (OWNER, REPLACED),
         lambda unit: (

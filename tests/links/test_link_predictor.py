@@ -19,6 +19,7 @@ from graphveil.data.conversion import load_pyg
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.ledger import MemoryLedger
 from graphveil.links.link_predictor import LinkPredictor
+from graphveil.privacy import Guarantee
 from graphveil.release import (
     EdgeProductData,
     EdgeProductQuery,
@@ -26,6 +27,7 @@ from graphveil.release import (
     NeighborCountQuery,
     PairSumQuery,
     Release,
+    ReleasePlan,
 )
 
 Data, RandomLinkSplit = load_pyg("data").Data, load_pyg("transforms").RandomLinkSplit
@@ -135,6 +137,19 @@ def test_every_fitted_sum_leaves_out_the_same_held_out_pairs() -> None:
     assert len(chosen) == 4  # degrees, products, counts by cluster, and sums of features
     for one in chosen:
         assert np.array_equal(one.contains(*pairs), model.is_held_out(pairs))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_held_out_edges_cost_no_more_than_fitted_edges(epsilon: float) -> None:
+    plan = LinkPredictor(**EDGE | {"epsilon": epsilon}).preview(GRAPH).plan
+    assert plan is not None
+    *fitted, histogram = plan.queries
+    parts = [ReleasePlan(plan.unit, queries, plan.delta) for queries in (tuple(fitted), (histogram,))]
+    costs = [part.epsilon for part in parts]
+    assert costs[1] <= costs[0] == pytest.approx(plan.epsilon, rel=1e-9)
+    both = LinkPredictor(**EDGE | {"epsilon": epsilon}).preview(GRAPH).guarantee
+    alone = Guarantee.from_event(plan.unit, parts[0].event, delta=plan.delta, releases=1, slack=plan.slack)
+    assert both.group_epsilon(10) == pytest.approx(alone.group_epsilon(10), rel=1e-9)
 
 
 def test_scores_do_not_depend_on_held_out_edges() -> None:

@@ -10,7 +10,8 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
 from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, Gaussian, PureDP, UndirectedEdge, Unit, compose, privacy_curve
+from graphveil.privacy.accountant import total_mu
 from graphveil.release import (
     HeldOutPairs,
     NeighborCountData,
@@ -114,3 +115,40 @@ def test_numbers_that_are_not_whole_are_rejected() -> None:
     for terms in bad:
         with pytest.raises(ReleaseError, match="whole numbers"):
             answer(plan, edges, PairSumData(terms))
+
+
+def parts_of(fitted: HeldOutPairs, held_out: HeldOutPairs) -> ReleasePlan:
+    """Return a plan of sums over fitted edges, of mu 0.3, and a histogram of held-out edges, of mu 0.4."""
+    queries = (
+        PairSumQuery(2, (1 / 0.3,), True, fitted),
+        PairHistogramQuery(2, 3, (1 / 0.4,), True, held_out),
+    )
+    return ReleasePlan(EDGE, queries, 1e-5)
+
+
+def test_both_parts_of_the_pairs_cost_the_maximum() -> None:
+    assert parts_of(HALF, HALF).mu == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("other", [HeldOutPairs(0.5, 6), HeldOutPairs(0.4, 5), HeldOutPairs(0.0, 5)])
+def test_parts_of_different_choices_add_up(other: HeldOutPairs) -> None:
+    assert parts_of(HALF, other).mu == parts_of(other, HALF).mu == pytest.approx(0.5)
+
+
+def test_queries_of_one_part_add_up() -> None:
+    plan = parts_of(HALF, HALF)
+    counts = NeighborCountQuery("all", (0,), 1.0, 2, HALF)
+    events = [query.event(EDGE) for query in (counts, plan.queries[0], plan.queries[1])]
+    assert privacy_curve(compose(*events)).epsilon(0.0) == np.inf
+    expected = privacy_curve(compose(PureDP(1.0), Gaussian(0.3))).epsilon(1e-5)
+    assert privacy_curve(compose(*events)).epsilon(1e-5) == pytest.approx(expected, rel=1e-9)
+
+
+def test_parts_of_two_releases_may_contain_one_edge() -> None:
+    # The second release may number the nodes otherwise: an edge can be in the more expensive part of both.
+    edges, ledger = edges_of(EDGE)[0], MemoryLedger()
+    for part in (0, 1):
+        plan = replace(parts_of(HALF, HALF), queries=parts_of(HALF, HALF).queries[part : part + 1])
+        Release.open(plan, edges, budget=ledger)
+    assert total_mu(compose(*(entry.event for entry in ledger.entries))) == pytest.approx(0.5)
+    assert total_mu(compose(*(query.event(EDGE) for query in parts_of(HALF, HALF).queries))) < 0.5
