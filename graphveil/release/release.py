@@ -273,7 +273,8 @@ class Release:
 
     def _entry(self, label: str) -> Entry:
         """Return the ledger entry of the whole plan."""
-        event, groups = within_release(self._plan.event, self.release_id), self._public.groups
+        event = self._plan.event
+        event, groups = within_release(event, self.release_id), self._public.groups
         if groups is not None:  # public, like the split it is derived from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)

@@ -22,6 +22,7 @@ from graphveil.lab.attacks import (
     theoretical_bound_of,
 )
 from graphveil.lab.attacks.linkteller import BY_PRODUCTS, BY_SCORE, LINKTELLER
+from graphveil.privacy.accountant import total_mu
 from graphveil.release import EdgeProductQuery
 
 FITS = 24
@@ -59,7 +60,7 @@ def charged_mu(graph: Graph) -> float:
     """Return the privacy cost of the products that a fit is charged."""
     model = fitted(gv.LinkPredictor, graph, 0)
     query = next(one for one in model.plan_.queries if isinstance(one, EdgeProductQuery))
-    return query.event(model.plan_.unit).mu
+    return total_mu(query.event(model.plan_.unit))
 
 
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
