@@ -73,8 +73,10 @@ class EdgeProductQuery(Query):
         is their Frobenius distance over sigma, so mu = 1 / sigma (``docs/privacy/proofs/links.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.1, 0)).event(UndirectedEdge())
+    >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.0, 0)).event(UndirectedEdge())
     Gaussian(mu=0.2)
+    >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.1, 0)).event(UndirectedEdge()).events
+    (Gaussian(mu=0.2), Composed(events=()))
     """
 
     kind: ClassVar[str] = "edge_products"
