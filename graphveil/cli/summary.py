@@ -307,11 +307,12 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
     if choice := metrics.get("choice"):
         yield choice_text(choice)
-    balanced = (metrics.get("test_metrics") or {}).get("balanced_accuracy")
-    if balanced is not None and set(balanced["values"]) == {round(1 / metrics["classes"], 6)}:
+    predicted = [one for one in metrics.get("per_class") or [] if one["precision"] is not None]
+    if metrics.get("test_metrics") and len(predicted) == 1:
+        first = " of the first run" if runs > 1 else ""
         yield (
-            "All test nodes are predicted as one class. Use --class-weight balanced to find the others; "
-            "predicted probabilities rank them (ROC-AUC)."
+            f"All test nodes{first} are predicted as one class. Use --class-weight balanced to find the "
+            "others; predicted probabilities rank them (ROC-AUC)."
         )
     found = metrics.get("homophily")
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
