@@ -43,9 +43,10 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
     * Unit ``node-record``: a noisy mean out-degree, with at most 2 % of mu^2, decides between the no-graph
       baseline and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
     * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
-    * Unit ``local-attributes``: two versions of ``LabelPosterior``, ``LPGNN`` and ``SimGAT`` are fitted to
+    * Unit ``local-attributes``: three versions of ``LabelPosterior``, ``LPGNN`` and ``SimGAT`` are fitted to
       the same LDP reports. Their predictions are averaged, with the weights that maximize the likelihood of
-      held-out reports. With ``eps_x=0`` nodes report labels only, and only the first two are fitted.
+      held-out reports. With ``eps_x=0`` nodes report labels only, and only the first three are fitted. One
+      of these predicts class shares, for graphs where neither edges nor features are informative.
     * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by accuracy on validation labels.
 
     With ``metric`` it takes the place of accuracy. ``chosen_`` is the name of the chosen method.
@@ -179,16 +180,17 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         features = None if self.eps_x == 0 else self
         reports = ReportConfig.from_keywords(self, self.privacy_config, self.method, features)
+        class_shares = self._label_posterior(prior="nothing")
         few_hops = self._label_posterior(prior="diffusion", posterior_steps=8)
         mixture = self._label_posterior()
-        models: dict[str, Estimator] = {f"{few_hops.method} (diffusion)": few_hops}
+        models: dict[str, Estimator] = {"class-shares": class_shares, "label-posterior (diffusion)": few_hops}
         if features is not None:
             own = {part.name for part in (*fields(FeatureKeywords), *fields(LabelKeywords))}
             own |= {"unit", "delta", "missing_labels"}
             shared = {name: value for name, value in self.get_params().items() if name in own}
             # Without a posterior, which is an option of its own.
             models |= {kind.method: kind(**shared, posterior_steps=0) for kind in (LPGNN, SimGAT)}
-        models[f"{mixture.method} (mixture)"] = mixture
+        models["label-posterior (mixture)"] = mixture
         learners = dict[str, PosteriorLearner | NetworkLearner]()
         for name, model in models.items():
             method = model.config

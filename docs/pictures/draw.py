@@ -338,9 +338,9 @@ def auto() -> Figure:
             ),
             ("Unit node-bounded-degree?", "yes", "mlp"),
             (
-                "Unit local-attributes: which one\nexplains held-out LDP reports?",
+                "Unit local-attributes: which ones\nexplain held-out LDP reports?",
                 "yes",
-                "label-posterior,\nlpgnn or simgat",
+                "their average\n(weighted)",
             ),
             ("Unit none: which one is best\non validation labels?", "yes", "gcn, sage, gat\nor mlp"),
             ("Edge-level: is mlp better\non public validation labels?", "yes", "mlp"),

@@ -22,8 +22,9 @@ from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 LOCAL: dict[str, Any] = {"unit": "local-attributes", "seed": 0}
 BOTH: dict[str, Any] = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
-DIFFUSION, MIXTURE = "label-posterior (diffusion)", "label-posterior (mixture)"
+SHARES, DIFFUSION, MIXTURE = "class-shares", "label-posterior (diffusion)", "label-posterior (mixture)"
 FIXED: dict[str, gv.Estimator] = {
+    SHARES: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="nothing"),
     DIFFUSION: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="diffusion", posterior_steps=8),
     MIXTURE: gv.LabelPosterior(**LOCAL, eps_y=2.0),
 }
@@ -53,7 +54,7 @@ def test_all_options_are_fitted_to_one_collection(eps_x: float) -> None:
     assert model.guarantee.epsilon == eps_x + 2.0 and model.guarantee.valid
     assert model.guarantee.local_budgets == (eps_x, 2.0)
     networks = [] if eps_x == 0 else ["lpgnn", "simgat"]
-    assert list(model.candidates_) == [DIFFUSION, *networks, MIXTURE]
+    assert list(model.candidates_) == [SHARES, DIFFUSION, *networks, MIXTURE]
     assert list(model.weights_) == list(model.candidates_)
     assert sum(model.weights_.values()) == pytest.approx(1)
     assert all(value is not None and math.isfinite(value) for value in model.candidates_.values())
@@ -83,7 +84,7 @@ def test_a_graph_that_has_grown_is_predicted_by_all_averaged_methods() -> None:
     graph = grouped()
     graph = graph.replace(x=torch.eye(CLASSES)[graph.y])
     model = AutoClassifier(**LOCAL, eps_x=4.0, eps_y=2.0, unsafe_noise_seed=3).fit(graph)
-    assert min(model.weights_.values()) > 0  # all options
+    assert [name for name, weight in model.weights_.items() if not weight] == [SHARES]
     friends = (graph.y == 1).nonzero()[:8, 0].tolist()
     larger = graph.grow(torch.eye(CLASSES)[1:2], None, [graph.num_nodes] * 8, friends)
     proba = model.predict_proba(larger)
@@ -102,6 +103,19 @@ def test_features_decide_if_edges_say_nothing() -> None:
     assert model.weights_["lpgnn"] + model.weights_["simgat"] > 0.9
     assert model.score(graph) > 0.5
     assert model.candidates_["lpgnn"] > model.candidates_[MIXTURE] + 0.1
+
+
+@pytest.mark.parametrize("noise", range(3))
+def test_the_largest_class_is_predicted_if_nothing_is_informative(noise: int) -> None:
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy((rng.random(2000) < 0.2).astype(np.int64))
+    source, target = rng.integers(2000, size=(2, 8000))
+    graph = Graph.from_edges(torch.ones(2000, 1), y, source, target, directed=False, num_classes=2)
+    rank = torch.from_numpy(rng.permutation(2000)) / 2000
+    graph = graph.with_split(rank < 0.5, (rank >= 0.5) & (rank < 0.75), rank >= 0.75)
+    model = AutoClassifier(**LOCAL, eps_x=0.0, eps_y=1.0, unsafe_noise_seed=noise).fit(graph)
+    largest = float((y[graph.test_mask] == 0).float().mean())
+    assert model.evaluate(graph)["accuracy"] >= largest - 0.01
 
 
 def test_nothing_but_reports_and_edges_is_read_after_the_collection() -> None:
