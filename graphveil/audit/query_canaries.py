@@ -44,6 +44,7 @@ from graphveil.privacy import (
     privacy_curve,
 )
 from graphveil.privacy.events import Relation
+from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.unit import NodeUnit
 from graphveil.release import (
     AccuracyCountData,
@@ -86,10 +87,8 @@ from graphveil.release import (
     TreeStepsQuery,
 )
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.release.edge_products import MAX_PRODUCT_DIM
 from graphveil.release.keys import canonical
 from graphveil.release.list_products import MAX_COLUMNS, NO_COLUMN, unpack_products
-from graphveil.release.pair_sums import MAX_TERMS, contributions
 from graphveil.release.query import Query, QueryData
 
 Floats = npt.NDArray[np.float64]
@@ -150,11 +149,16 @@ class CanaryContext:
         """Answer it without noise."""
         return _answer(zero_noise_plan(self.unit, (query,)), edges, groups, data, None)
 
-    def gaussian(self, scores: Floats, present: Coins) -> LowerBound:
-        """Return the bound from scores of canaries; ``present`` are included."""
-        return summed_gaussian(
+    def gaussian(self, scores: Floats, present: Coins, edges: int = 1) -> LowerBound:
+        """Return the bound from scores of canaries; ``present`` are included.
+
+        A canary may have several edges: if mu bounds the loss of one edge, k mu bounds that of k edges.
+        """
+        bound = summed_gaussian(
             scores[present], scores[~present], delta=self.plan.delta, confidence=self.confidence
         )
+        mu = (bound.mu or 0.0) / edges
+        return replace(bound, mu=mu, epsilon=epsilon_of(mu, self.plan.delta))
 
     def counted(self, detected: Coins, present: Coins) -> LowerBound:
         """Return the bound from detected canaries; ``present`` are included."""
@@ -216,25 +220,32 @@ def planted(
     return CanaryResult(query.stage, count, certified, claimed, bound)
 
 
-def of_scores(query: Query, context: CanaryContext, scores: Floats, present: Coins) -> CanaryResult:
-    """Return the result of canaries with Gaussian scores."""
-    bound = context.gaussian(scores, present)
+def of_scores(
+    query: Query, context: CanaryContext, scores: Floats, present: Coins, edges: int = 1
+) -> CanaryResult:
+    """Return the result of canaries with Gaussian scores, which have one or several edges each."""
+    bound = context.gaussian(scores, present, edges)
     return planted(query, context, len(scores), Gaussian(bound.mu or 0.0), bound)
 
 
 def of_rounds(
-    query: Query, context: CanaryContext, count: int, mu: float, score: Callable[[Coins], Floats]
+    query: Query,
+    context: CanaryContext,
+    count: int,
+    rounds: int,
+    score: Callable[[Coins], Floats],
+    edges: int = 1,
 ) -> CanaryResult:
-    """Return the result of as many releases as a bound on mu needs.
+    """Return the result of several releases with ``count`` canaries.
 
     ``score`` makes a release with the canaries that are in, and returns one score per canary.
     """
     scores, present = [], []
-    for _ in range(context.rounds(count, mu)):
+    for _ in range(rounds):
         coins = context.coins(count)
         scores.append(score(coins))
         present.append(coins)
-    return of_scores(query, context, np.concatenate(scores), np.concatenate(present))
+    return of_scores(query, context, np.concatenate(scores), np.concatenate(present), edges)
 
 
 # -- any query with example data: one pair of small graphs, and one canary in each release ------------------
@@ -416,7 +427,8 @@ def _of_rows(
         seen = query_rows(context.noisy, coins) - none
         return np.asarray(np.bincount(owner, (moved * seen).sum(axis=1)) / np.sqrt(squares))
 
-    return of_rounds(query, context, count, float(np.sqrt(squares.mean())), score)
+    rounds = context.rounds(count, float(np.sqrt(squares.mean())))
+    return of_rounds(query, context, count, rounds, score)
 
 
 # -- counts: each canary moves a count, a cell or a candidate of its own -----------------------------------
@@ -468,7 +480,7 @@ def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> CanaryResu
         seen = context.noisy(wide, edges, groups, EdgeCountData(labels))
         return np.asarray(seen[cells[0], cells[1]] / query.sigma[0])
 
-    return of_rounds(query, context, count, 1 / query.sigma[0], score)
+    return of_rounds(query, context, count, context.rounds(count, 1 / query.sigma[0]), score)
 
 
 @insert_canaries.register
@@ -485,7 +497,7 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResu
         seen = context.noisy(wide, graph, groups, AccuracyCountData(correct))
         return np.asarray(seen.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)))
 
-    return of_rounds(query, context, count, math.sqrt(each) / query.sigma, score)
+    return of_rounds(query, context, count, context.rounds(count, math.sqrt(each) / query.sigma), score)
 
 
 @insert_canaries.register
@@ -720,7 +732,11 @@ def _step_scores(
     return scores, present
 
 
-_PRODUCT_DIM, _CELLS = MAX_PRODUCT_DIM, 1 << 12
+# -- features of node pairs: a canary is a group of edges, each of which has an equal part in its score -----
+
+_SHIFT, _MAX_EDGES = 4.0, 1 << 13  # of a score, in standard deviations of the noise, and edges of a release
+_DIM, _CELLS, _SCORES = 1 << 6, 1 << 8, 1 << 14  # canaries in a release, and in all of them
+_RELEASES, _ANSWERS = 1 << 6, 1 << 6  # with one canary, and answers of each
 
 
 def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> npt.NDArray[np.int64]:
@@ -731,92 +747,80 @@ def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> npt.NDArray[np.
     return chosen
 
 
-def _of_disjoint_pairs(
+def _pair_groups(
+    query: EdgeProductQuery | PairHistogramQuery | PairSumQuery, count: int, *, held: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return the smaller ids of the pairs of each group, shape (count, edges of a group).
+
+    The group moves its score by a few standard deviations, so large noise needs no more canaries than small.
+    """
+    each = min(math.ceil(_SHIFT * query.sigma[0]), _MAX_EDGES // count)
+    return _pairs(query.held_out, count * each, held=held).reshape(count, each)
+
+
+def _of_pair_groups(
     query: EdgeProductQuery | PairHistogramQuery,
     context: CanaryContext,
     first: npt.NDArray[np.int64],
     data: QueryData[Tensor],
     score: Callable[[Floats], Floats],
 ) -> CanaryResult:
-    """Insert an edge between the nodes of each pair, or none; ``score`` has one number per canary."""
-    nodes, directed = int(first[-1]) + 2, not query.symmetric
+    """Insert the edges of each group, or none of them; ``score`` has one number per group."""
+    (count, each), nodes, directed = first.shape, int(first.max()) + 2, not query.symmetric
 
     def released(coins: Coins) -> Floats:
-        edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=nodes, directed=directed)
+        ends = first[coins].ravel()
+        edges = Adjacency.from_edges(ends, ends + 1, num_nodes=nodes, directed=directed)
         return score(context.noisy(query, edges, None, data)) / query.sigma[0]
 
-    return of_rounds(query, context, len(first), 1 / query.sigma[0], released)
+    return of_rounds(query, context, count, _SCORES // count, released, each)
 
 
 @insert_canaries.register
 def _of_edge_products(query: EdgeProductQuery, context: CanaryContext) -> CanaryResult:
-    """Edges between nodes with equal unit vectors, each in a column of its own, in wider vectors."""
-    first, wide = _pairs(query.held_out, _PRODUCT_DIM, held=False), replace(query, dim=_PRODUCT_DIM)
-    vectors = torch.zeros(int(first[-1]) + 2, _PRODUCT_DIM)
-    for node in (first, first + 1):
-        vectors[torch.from_numpy(node), torch.arange(_PRODUCT_DIM)] = 1.0
-    data = EdgeProductData(vectors)
-    return _of_disjoint_pairs(wide, context, first, data, np.diagonal)
+    """Edges between nodes with equal unit vectors; those of each group have a column of their own."""
+    first, wide = _pair_groups(query, _DIM), replace(query, dim=_DIM)
+    vectors = torch.zeros(int(first.max()) + 2, _DIM)
+    for column, group in enumerate(torch.from_numpy(first)):
+        vectors[group, column] = vectors[group + 1, column] = 1.0
+    return _of_pair_groups(wide, context, first, EdgeProductData(vectors), np.diagonal)
 
 
 @insert_canaries.register
 def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> CanaryResult | str:
-    """Held-out edges, each in a cell of its own."""
+    """Held-out edges; those of each group have a cell of their own."""
     if not query.held_out.share:
         return "no pair is held out"
-    wide = replace(query, terms=1, cells=_CELLS)
-    first = _pairs(query.held_out, _CELLS, held=True)
-    table = torch.zeros(int(first[-1]) + 2, 1)
-    for node in (first, first + 1):
-        table[torch.from_numpy(node), 0] = torch.arange(_CELLS).float()
+    first, wide = _pair_groups(query, _CELLS, held=True), replace(query, terms=1, cells=_CELLS)
+    table = torch.zeros(int(first.max()) + 2, 1)
+    for cell, group in enumerate(torch.from_numpy(first)):
+        table[group] = table[group + 1] = cell
     one, ones = torch.ones(1).double(), torch.ones(len(table), 1)
     terms = PairTerms((table,), (ones,), torch.zeros(1).double(), one)
     data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
-    return _of_disjoint_pairs(wide, context, first, data, np.asarray)
-
-
-_RELEASES, _ANSWERS = 1 << 7, 1 << 6  # with one canary in the features of pairs, and answers of each
+    return _of_pair_groups(wide, context, first, data, np.asarray)
 
 
 @insert_canaries.register
 def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> CanaryResult:
-    """Insert edges with a single feature of size one, which have the largest possible contribution.
+    """One group of edges, or none, with a single feature of size one: the largest possible contribution.
 
-    It moves the feature, its square, and the number of edges by 1 / sqrt(3) each. Several canaries in a
-    release have separate features and share the number of edges. Their scores are the orthonormal
-    combinations of the answer that are closest to the contributions, so the noise of the scores is
-    independent, and a canary moves its own by part of its norm.
+    Each moves the feature, its square, and the number of edges by 1 / sqrt(3).
     """
-    sigma, own = query.sigma[0], math.sqrt(2 / 3)
+    first, wide = _pair_groups(query, 1)[0], replace(query, terms=1)
+    nodes, directed = int(first.max()) + 2, not query.symmetric
+    table, one = torch.ones(nodes, 1), torch.ones(1).double()
+    data = PairSumData(PairTerms((table,), (table,), 0 * one, one))
 
-    def releases_of(terms: int) -> int:
-        return int(_RELEASES / (1 + terms / 12))  # in about equal time
+    def released(inside: bool) -> Floats:
+        ends = first if inside else first[:0]
+        edges = Adjacency.from_edges(ends, ends + 1, num_nodes=nodes, directed=directed)
+        seen = context.noisy(wide, edges, None, data, _ANSWERS)
+        return np.asarray(seen.sum(axis=1) / (math.sqrt(3) * query.sigma[0]))
 
-    def expected(terms: int) -> float:
-        moved = own + (math.sqrt((2 + terms) / 3) - own) / terms
-        error = 2 * float(ndtri((1 + context.confidence) / 2)) * sigma
-        return moved - error / math.sqrt(terms * _ANSWERS * releases_of(terms))
-
-    terms = max(range(1, MAX_TERMS + 1), key=expected)
-    releases = releases_of(terms)
-    wide, first = replace(query, terms=terms), _pairs(query.held_out, terms, held=False)
-    nodes, directed = int(first[-1]) + 2, not query.symmetric
-    tables = [torch.zeros(nodes, 1) for _ in range(terms)]
-    for table, node in zip(tables, first, strict=True):
-        table[node : node + 2] = 1.0
-    ones = torch.ones(terms).double()
-    data = PairSumData(PairTerms(tuple(tables), tuple(tables), 0 * ones, ones))
-    directions = contributions(np.eye(terms)) / math.sqrt(3)  # of the canaries, each of norm one
-    left, _, right = np.linalg.svd(directions, full_matrices=False)
-    combined = left @ right
-    moved = combined @ directions.T  # of each score by each canary
-    present = context.coins(releases * terms).reshape(releases, 1, terms).repeat(_ANSWERS, axis=1)
-    scores = np.empty(present.shape)
-    for (coins, *_), score in zip(present, scores, strict=True):
-        edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=nodes, directed=directed)
-        seen = context.noisy(wide, edges, None, data, _ANSWERS) @ combined.T
-        score[:] = (seen - moved @ coins + np.diagonal(moved) * coins) / sigma  # the others are known
-    return of_scores(query, context, scores.ravel(), present.ravel())
+    present = context.coins(_RELEASES)
+    scores = np.concatenate([released(bool(inside)) for inside in present])
+    return of_scores(query, context, scores, present.repeat(_ANSWERS), len(first))
 
 
 _LISTS = 256  # of a release
@@ -859,4 +863,5 @@ def _of_list_products(query: ListProductQuery, context: CanaryContext) -> Canary
         return np.concatenate([released(part) for part in coins.reshape(_LIST_RELEASES, users)])
 
     shift = math.sqrt(2) if replaced else math.sqrt(2 * shared + 1) / length
-    return of_rounds(query, context, _LIST_RELEASES * users, shift / query.sigma, several)
+    count = _LIST_RELEASES * users
+    return of_rounds(query, context, count, context.rounds(count, shift / query.sigma), several)

@@ -189,11 +189,12 @@ def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: 
 
 
 def test_an_audit_certifies_most_of_the_claim_and_no_more(folder: Path, invoke: Invoke) -> None:
-    assert invoke("train", *LINKS, "--out", "run").code == 0
+    flags = (*LINKS[:-3], "1", *LINKS[-2:])
+    assert invoke("train", *flags, "--out", "run").code == 0
     audited = invoke("audit", "run", "--pairs", "20", "--json")
     assert audited.code == 0, audited.err
     found = json.loads(audited.out)
-    assert 0.7 * found["claimed"] < found["canaries"]["epsilon_at_least"] <= found["claimed"]
+    assert 0.8 * found["claimed"] < found["canaries"]["epsilon_at_least"] <= found["claimed"]
     assert not found["faults"]
 
 
