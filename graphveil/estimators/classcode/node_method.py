@@ -28,7 +28,6 @@ from graphveil.estimators.classcode.node_plan import (
     FLAT_LEVELS,
     LEVELS,
     WEIGHTS,
-    WEIGHTS_CLIP,
     NodeLevelReleasePlan,
 )
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
@@ -68,8 +67,8 @@ _FLAT, _PREFERRED = 1, 8  # level of weight one, and levels up to four times tha
 _LATER = 64.0  # squared factor of prioritized aggregates from the second aggregation on
 _UNCERTAINTY_FLOOR = 0.05
 _WEIGHTS_RATE, _MAX_WEIGHT = 1.0, 2.5
-_MAX_NOISE_STEP = 0.25  # standard deviation of the noise in a weight: with fewer records steps are smaller
-COMBINER_RATE = 8.0
+_COMBINER_RATE, _COMBINER_MOMENTUM = 8.0, 0.9
+_MAX_NOISE_STEP = 0.25  # standard deviation of the noise in a parameter: with fewer records steps are smaller
 _TINY = 1e-12
 _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
 _FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # initial weights of the sums and of the log-likelihoods
@@ -311,25 +310,28 @@ def fit_evidence_weights(
         release: Open release.
     """
     gradients = LogitWeightsClippedSum((log_posteriors, log_likelihoods), labels)
-    schedule = evidence_weights_schedule(query.steps, query.noise_multiplier, len(labels))
+    schedule = limited_schedule(query, len(labels), rate=_WEIGHTS_RATE, momentum=0.0)
     weights = release.answer(DPSGDData(gradients=gradients, schedule=schedule))
     return EvidenceWeights(weights.clamp(0, _MAX_WEIGHT))
 
 
-def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
-    """Return the schedule: step size one, or less if the noise would change a weight by more than 0.25.
+def limited_schedule(query: DPSGDQuery, records: int, *, rate: float, momentum: float) -> PrivateSchedule:
+    """Return a schedule with this step size, or less if noise would change a parameter by more than 0.25.
 
-    Both are in clipping norms.
+    Both are in clipping norms. The step size is a function of the noise multiplier and public sizes.
 
-    >>> schedules = [evidence_weights_schedule(20, 118.0, records) for records in (14000, 300)]
-    >>> [round(WEIGHTS_CLIP * schedule.learning_rate, 2) for schedule in schedules]
+    >>> query = DPSGDQuery(parameters=2, steps=20, noise_multiplier=118.0, clip=2.0)
+    >>> schedules = [limited_schedule(query, records, rate=1.0, momentum=0.0) for records in (14000, 300)]
+    >>> [round(query.clip * schedule.learning_rate, 2) for schedule in schedules]
     [1.0, 0.17]
     """
-    unit = PrivateSchedule.full_batch(steps=steps, learning_rate=1.0, momentum=0.0)
-    wide = unit.averaged_noise * noise_multiplier / records
-    rate = min(_WEIGHTS_RATE, _MAX_NOISE_STEP / wide)
+    unit = PrivateSchedule.full_batch(steps=query.steps, learning_rate=1.0, momentum=momentum)
+    wide = unit.averaged_noise * query.noise_multiplier / records
     return PrivateSchedule.full_batch(
-        steps=steps, learning_rate=rate / WEIGHTS_CLIP, momentum=0.0, clip=WEIGHTS_CLIP
+        steps=query.steps,
+        learning_rate=min(rate, _MAX_NOISE_STEP / wide) / query.clip,
+        momentum=momentum,
+        clip=query.clip,
     )
 
 
@@ -402,17 +404,17 @@ class Combiner:
         return (inputs @ self.weights[:-1] + self.weights[-1]).log_softmax(dim=1)
 
 
-def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -> Combiner:
+def fit_combiner(inputs: Tensor, labels: Tensor, query: DPSGDQuery, release: Release) -> Combiner:
     """Train on labeled nodes from the public start, as the release's next query.
 
     Args:
         inputs: Combiner inputs of the training nodes, (n, 4 C - 2).
         labels: Their classes (n); a member without a label (-1) is a null record.
-        steps: Steps of the query.
+        query: The steps.
         release: Open release.
     """
     start = prior_combiner_weights((inputs.shape[1] + 2) // 4)
-    schedule = PrivateSchedule.full_batch(steps=steps, learning_rate=COMBINER_RATE)
+    schedule = limited_schedule(query, len(labels), rate=_COMBINER_RATE, momentum=_COMBINER_MOMENTUM)
     return Combiner(descend_softmax(release, inputs, labels, start, schedule))
 
 
@@ -532,7 +534,7 @@ class NodeLevelClassCode(Method):
                     pushes[0].out_degree_bound,
                 )
                 inputs = combiner_inputs(log_posteriors, neighborhood_sum, likelihoods)
-                decider = fit_combiner(inputs[labeled], labels, last.steps, release)
+                decider = fit_combiner(inputs[labeled], labels, last, release)
                 decided = decider.log_posteriors(inputs)
             else:
                 decider = EvidenceWeights(torch.ones(WEIGHTS, dtype=torch.float64))

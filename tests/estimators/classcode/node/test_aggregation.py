@@ -13,8 +13,10 @@ from graphveil.estimators.classcode.node_method import (
     NodeMessages,
     aggregate_and_decode,
     allocate_levels,
-    evidence_weights_schedule,
+    combiner_inputs,
+    fit_combiner,
     fit_evidence_weights,
+    limited_schedule,
 )
 from graphveil.estimators.classcode.node_plan import LEVELS, WEIGHTS_CLIP
 from graphveil.mechanisms import StepNoise
@@ -197,6 +199,19 @@ def test_overconfident_aggregates_have_less_weight_and_useless_ones_hardly_any()
 
 def test_few_records_change_the_weights_by_a_quarter_at_most() -> None:
     assert np.abs(np.array(fitted_weights(60, 1.0, z=118.0, noise=118.0)) - 1).max() < 0.9
-    descent = evidence_weights_schedule(20, 118.0, 30)
-    assert WEIGHTS_CLIP * descent.averaged_noise * 118.0 / 30 == pytest.approx(0.25)
-    assert WEIGHTS_CLIP * evidence_weights_schedule(20, 118.0, 14000).learning_rate == 1.0
+    for clip, rate, momentum in ((WEIGHTS_CLIP, 1.0, 0.0), (1.0, 8.0, 0.9)):  # evidence weights, combiner
+        query = DPSGDQuery(parameters=2, steps=20, noise_multiplier=118.0, clip=clip)
+        few, many = (limited_schedule(query, n, rate=rate, momentum=momentum) for n in (30, 140_000))
+        assert few.clip * few.averaged_noise * 118.0 / 30 == pytest.approx(0.25)
+        assert many.clip * many.learning_rate == rate
+
+
+def test_few_records_keep_the_prior_of_the_combiner() -> None:
+    y = torch.arange(300) % 3
+    generator = torch.Generator().manual_seed(0)
+    sums = simplex_codes(3)[y] * 3 + torch.randn(300, 2, generator=generator).double()
+    flat = torch.zeros(300, 3).double()
+    inputs = combiner_inputs(flat, sums, flat)
+    query = DPSGDQuery(parameters=33, steps=40, noise_multiplier=75.0)
+    fitted = fit_combiner(inputs[:90], y[:90], query, NoisyRelease(75.0))  # type: ignore[arg-type]
+    assert (fitted.log_posteriors(inputs[90:]).argmax(dim=1) == y[90:]).float().mean() > 0.85

@@ -14,6 +14,7 @@ from graphveil.estimators.classcode.node_method import (
     prior_combiner_weights,
     row_shrinkage,
 )
+from graphveil.release import DPSGDQuery
 from graphveil.release.codes import simplex_codes
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
@@ -137,11 +138,12 @@ def test_training_corrects_a_wrong_prior() -> None:
     wrong = simplex_codes(3)[(y + 1) % 3] * 2 + 0.1 * torch.randn(600, 2, generator=generator).double()
     flat = torch.zeros(600, 3).double()
     inputs, labeled = combiner_inputs(flat, wrong, flat), torch.arange(600) < 400
+    query = DPSGDQuery(parameters=33, steps=40, noise_multiplier=1.0)
     start, fitted = (
         combiner.log_posteriors(inputs).argmax(dim=1) == y
         for combiner in (
             Combiner(prior_combiner_weights(3)),
-            fit_combiner(inputs[labeled], y[labeled], 40, SilentRelease()),  # type: ignore[arg-type]
+            fit_combiner(inputs[labeled], y[labeled], query, SilentRelease()),  # type: ignore[arg-type]
         )
     )
     assert start.float().mean() < 0.1 and fitted[~labeled].float().mean() > 0.9
