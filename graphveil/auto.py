@@ -39,7 +39,7 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
     You give a unit and a budget. The total privacy cost is that budget, also for the decision:
 
     * Edge-level units: ``ClassCode`` with the whole budget, and the no-graph baseline. The one with the
-      higher accuracy on public validation labels is chosen.
+      higher likelihood of public validation labels is chosen.
     * Unit ``node-record``: a noisy mean out-degree, with at most 2 % of mu^2, decides between the no-graph
       baseline and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
     * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
@@ -47,13 +47,13 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
       the same LDP reports. Their predictions are averaged, with the weights that maximize the likelihood of
       held-out reports. With ``eps_x=0`` nodes report labels only, and only the first three are fitted. One
       of these predicts class shares, for graphs where neither edges nor features are informative.
-    * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by accuracy on validation labels.
+    * Unit ``none``: ``GCN``, ``SAGE``, ``GAT`` or ``MLP``, by the likelihood of validation labels.
 
-    With ``metric`` it takes the place of accuracy. ``chosen_`` is the name of the chosen method.
-    ``candidates_`` has the accuracy or metric of each candidate on validation nodes where labels are public,
-    and None elsewhere. Under ``local-attributes`` it has the mean log-likelihood of a held-out report, above
-    that of class shares, and ``weights_`` has the weights of the average. ``mean_out_degree_`` is the noisy
-    mean under unit ``node-record``.
+    With ``metric`` it takes the place of the likelihood. ``chosen_`` is the name of the chosen method.
+    ``candidates_`` has the mean log-likelihood or metric of each candidate on validation nodes where labels
+    are public, and None elsewhere. Under ``local-attributes`` it has the mean log-likelihood of a held-out
+    report, above that of class shares, and ``weights_`` has the weights of the average.
+    ``mean_out_degree_`` is the noisy mean under unit ``node-record``.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -110,10 +110,11 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         if self._fit is None:
             return None
         local = isinstance(self.fitted.method, LocalMethod)
+        metric = self.fitted.method.objective.metric or "validation_log_likelihood"
         return {
             "chosen": self.chosen_,
             "candidates": self.candidates_,
-            "metric": "log_likelihood" if local else self.fitted.method.objective.metric or "accuracy",
+            "metric": "log_likelihood" if local else metric,
             "weights": self.weights_,
             "mean_out_degree": self.mean_out_degree_,
         }

@@ -345,7 +345,8 @@ def choice_text(choice: dict[str, Any]) -> str:
         evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
         return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
     if known:
-        metric = METRIC_NAMES.get(choice["metric"], choice["metric"])
+        names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
+        metric = names.get(choice["metric"], choice["metric"])
         scores = ", ".join(
             f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
             for name, value in known.items()

@@ -3,7 +3,8 @@
 Three rules decide here, and each is private for its own reason:
 
 * Unit ``none`` and edge-level units (``ValidationChoice``): labels are public, so all candidates are fitted
-  and validation labels decide. At most one candidate queries edges. The choice is post-processing.
+  and the likelihood of validation labels decides, or a metric. At most one candidate queries edges. The
+  choice is post-processing.
 * Unit ``node-record`` (``OutDegreeChoice``): a noisy mean out-degree decides between two methods. Both cost
   the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
 * Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
@@ -27,15 +28,16 @@ from graphveil.estimators.mlp import NodeLevelSoftmax
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.objective import Score
 from graphveil.privacy import NodeUnit
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan, calibrate_plan
-from graphveil.training.metrics import metric_value
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
 _PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
 _THRESHOLD = 8.0  # fitted to eight public graphs at epsilon 1 to 8; 6.4 to 11.6 decide alike on them
+_MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _CHOSEN, _EVIDENCE = "auto/chosen", "auto/evidence"
 
 
@@ -46,8 +48,8 @@ class ChosenModel(TrainedModel):
     Args:
         names: Candidates, in order.
         chosen: Index of the chosen one.
-        evidence: Metric of validation nodes of each candidate (under ``local-attributes`` the log-likelihood
-            of held-out LDP reports), or the noisy mean out-degree (1).
+        evidence: Of each candidate the mean log-likelihood or metric of validation nodes, or under
+            ``local-attributes`` of held-out LDP reports. Otherwise the noisy mean out-degree (1).
         model: Its trained model.
     """
 
@@ -148,17 +150,15 @@ class Choice(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationChoice(Choice):
-    """All candidates are fitted, and public validation labels decide.
+    """All candidates are fitted, and the likelihood of public validation labels decides, or a metric.
 
-    The first candidate is the only one that may query edges, so a fit is charged for it alone.
+    Accuracy is too coarse: a few validation nodes differ by chance, and on imbalanced classes all candidates
+    may predict the largest class. The first candidate is the only one that may query edges, so a fit is
+    charged for it alone.
     """
 
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
-
-    @property
-    def _metric(self) -> str:
-        return self.objective.metric or "accuracy"
 
     @property
     def _first(self) -> Method:
@@ -167,7 +167,8 @@ class ValidationChoice(Choice):
     @property
     def decision(self) -> str:
         """Describe the rule."""
-        rule = f"one of {', '.join(self.options)} by {self._metric} on validation labels"
+        measure = self.objective.metric or "likelihood"
+        rule = f"one of {', '.join(self.options)} by {measure} on validation labels"
         return f"{rule}, after the release (post-processing)" if self.privacy_config.protects else rule
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
@@ -181,7 +182,8 @@ class ValidationChoice(Choice):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
         nodes = graph.mask("val").nonzero()[:, 0]
-        results, scores = list[FitResult](), list[float]()
+        targets = self.objective.targets(graph)[nodes]
+        results, scores = list[FitResult](), list[Score]()
         for number, (name, option) in enumerate(self.options.items()):
             own = session if not number else replace(session, plan=None, guarantee=None)
             if session.plan is None and session.workspace is not None:
@@ -191,11 +193,13 @@ class ValidationChoice(Choice):
             result = option.fit(graph, own)
             assert result.proba is not None  # features and labels are public, so predictions are, too
             results.append(result)
-            scores.append(metric_value(self._metric, graph.y[nodes], result.proba[nodes]))
+            log_posteriors = result.proba[nodes].to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
+            scores.append(self.objective.score(log_posteriors, targets))
         best = scores.index(max(scores))
+        evidence = [likelihood if self.objective.metric is None else found for found, likelihood in scores]
         return replace(
             results[best],
-            trained=self._model(best, scores, results[best].trained),
+            trained=self._model(best, evidence, results[best].trained),
             released=dict(results[0].released),
             learned=dict(results[0].learned),
         )

@@ -1,8 +1,9 @@
 """Auto: the choice of a method, its privacy cost, and everything after a fit."""
 
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,14 @@ import torch
 from command import Invoke
 
 import graphveil as gv
+from graphveil._util.random import PublicStreams
 from graphveil.auto import AutoClassifier
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.choice import OutDegreeChoice
+from graphveil.estimators.choice import ChosenModel, OutDegreeChoice, ValidationChoice
+from graphveil.estimators.method import FitResult, Method, State
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.session import Session
 from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.runs.calibration import stages_of
@@ -64,13 +68,51 @@ def test_edges_classcode_with_the_whole_budget_or_the_baseline() -> None:
     assert model.guarantee.epsilon == alone.guarantee.epsilon <= 1.0
     assert len(gv.ledger_of(tiny.edge_set)) == 2  # one release of each
     assert list(model.candidates_) == ["classcode", "mlp"]
-    assert model.candidates_["mlp"] == pytest.approx(baseline.score(tiny, "val"))
-    assert model.candidates_["classcode"] == pytest.approx(model.score(tiny, "val"))
+    nodes = tiny.mask("val")
+    for name, fitted in (("mlp", baseline), ("classcode", model)):
+        of_labels = fitted.predict_proba()[nodes].gather(1, tiny.y[nodes, None])
+        assert model.candidates_[name] == pytest.approx(float(of_labels.log().mean()))
     assert model.chosen_ == "classcode"
     assert model.homophily_ is not None
 
 
-def test_a_metric_takes_the_place_of_accuracy() -> None:
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Method):
+    """Predicts class 1 with probability ``sure`` where it is right, and with ``doubted`` elsewhere."""
+
+    sure: float
+    doubted: float
+
+    def plan(self, sizes: PublicSizes) -> None:
+        """Query nothing."""
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Return the probabilities, and no model."""
+        of_one = torch.where(graph.y == 1, self.sure, self.doubted)
+        proba = torch.stack([1 - of_one, of_one], dim=1)
+        return FitResult(trained=None, proba=proba)  # type: ignore[arg-type]
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> NoReturn:
+        """Restore nothing."""
+        raise NotImplementedError
+
+
+def test_likelihood_chooses_between_methods_that_predict_the_largest_class() -> None:
+    y = (torch.arange(100) % 5 == 0).long()
+    graph = Graph.from_edges(torch.eye(100), y, [0], [1], directed=False)
+    graph = RECIPES["gap"].split(graph, seed=0)
+    config = gv.MLP(unit="none").config.privacy_config
+    shares, better = ({"sure": sure, "doubted": doubted} for sure, doubted in ((0.2, 0.2), (0.4, 0.1)))
+    options = {
+        name: Fixed(name=name, privacy_config=config, **values)
+        for name, values in (("shares", shares), ("better", better))
+    }
+    method = ValidationChoice(name="auto", privacy_config=config, options=options)
+    fitted = method.fit(graph, Session(streams=PublicStreams(0))).trained
+    assert isinstance(fitted, ChosenModel) and fitted.chosen_method == "better"  # the accuracies are equal
+
+
+def test_a_metric_takes_the_place_of_the_likelihood() -> None:
     graph = fresh()
     model = AutoClassifier(**EDGE, metric="macro_f1", class_weight="balanced").fit(graph)
     assert "macro_f1" in model.config.decision
