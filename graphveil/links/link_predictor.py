@@ -103,6 +103,8 @@ _LIMITS = (
 )
 _VERSION = 3  # of the folder: version 2 has other noise, and version 1 three features
 _MARGIN = 16  # places beyond the best that are compared by exact scores
+_PROJECTED = 8  # nodes per column, above which fewer columns take less time
+_NEGLIGIBLE, _ROWS = 1e-6, 1 << 14  # share of the largest eigenvalue, and rows at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -772,8 +774,41 @@ def _score_tables(fit: _Fit, nodes: Ids) -> tuple[Tensor, Tensor, Tensor]:
     factors = fit.weights * terms.scale.numpy()
     parts = [table[rows] * float(factor) for table, factor in zip(terms.left, factors, strict=True)]
     left, right = torch.cat(parts, dim=1), torch.cat(terms.right, dim=1)
-    unit = 2.0**-23 * (left.shape[1] + 2)  # of a sum of rounded products, for two of them
-    return left, right, 2 * unit * left.norm(dim=1) * right.norm(dim=1).max()
+    # Columns of equal norm in both tables: the bound is a product of norms.
+    balance = ((left.norm(dim=0) + 1e-30) / (right.norm(dim=0) + 1e-30)).sqrt()
+    left, right = left.div_(balance), right.mul_(balance)
+    unit = 2.0**-23 * (left.shape[1] + 4)  # of a sum of rounded products, for two of them
+    error = unit * left.norm(dim=1) * right.norm(dim=1).max()
+    if len(nodes) > _PROJECTED * left.shape[1]:
+        left, right, rest = _projected(left, right)
+        error += rest.float()
+    return left, right, 2 * error
+
+
+def _projected(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tables with fewer columns, and a bound on the change of a dot product for each row of the left.
+
+    The cosine and the interaction of a pair are products of the same vectors, so about half of the columns of
+    their tables depend on the others.
+    """
+    gram = torch.zeros(right.shape[1], right.shape[1], dtype=torch.float64)
+    for first in range(0, len(right), _ROWS):
+        part = right[first : first + _ROWS].double()
+        gram += part.T @ part
+    values, basis = torch.linalg.eigh(gram)
+    basis = basis[:, values > _NEGLIGIBLE * values[-1]]
+
+    def onto_basis(table: Tensor) -> tuple[Tensor, Tensor]:
+        parts, rest = [], []
+        for first in range(0, len(table), _ROWS):
+            part = table[first : first + _ROWS].double()
+            inside = part @ basis
+            parts.append(inside.float())
+            rest.append((part.square().sum(dim=1) - inside.square().sum(dim=1)).clamp(min=0).sqrt())
+        return torch.cat(parts), torch.cat(rest)
+
+    (left, rest), (right, others) = onto_basis(left), onto_basis(right)
+    return left, right, rest * others.max()
 
 
 def _candidates(rounded: Tensor, k: int, error: Tensor) -> tuple[Ids, Ids]:
