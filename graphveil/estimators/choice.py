@@ -36,7 +36,7 @@ from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, Releas
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
 _PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
-_THRESHOLD = 8.0  # fitted to eight public graphs at epsilon 1 to 8; 6.4 to 11.6 decide alike on them
+_THRESHOLD = 5.0  # fitted to eleven public graphs at epsilon 1 to 8
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _CHOSEN, _EVIDENCE = "auto/chosen", "auto/evidence"
 
@@ -212,9 +212,9 @@ class OutDegreeChoice(Choice):
     ClassCode predicts a node from the sum of its out-neighbors' noisy aggregates. With D the noisy mean and
     mu the budget, their signal-to-noise ratio is about D mu. Its feature encoder has a fifth of mu^2, which
     costs the more, the larger q = sqrt(p) / (mu n) is, for p parameters of a linear classifier and n training
-    records. ClassCode is chosen if D mu > 8 sqrt(q). The constant was fitted to test accuracies of eight
+    records. ClassCode is chosen if D mu > 5 sqrt(q). The constant was fitted to test accuracies of eleven
     public graphs (``docs/decisions/110-auto.md``). The noise of D has a standard deviation of a tenth of this
-    threshold, but at most 2 % of mu^2. On graphs with thousands of nodes this is less than 0.2 % of mu^2.
+    threshold, but at most 2 % of mu^2. On graphs with thousands of nodes this is at most 0.5 % of mu^2.
 
     Guarantee: for a record of any group the first query is Gaussian with mu_1^2 = s mu^2, and each candidate
     is at most Gaussian with (1 - s) mu^2, whatever the first answer is.
@@ -276,7 +276,7 @@ class OutDegreeChoice(Choice):
         return int(mean_out_degree > self.threshold(sizes, plan.mu / unit.change))
 
     def threshold(self, sizes: PublicSizes, mu: float) -> float:
-        """Return the mean out-degree above which ClassCode is chosen, 8 sqrt(q) / mu."""
+        """Return the mean out-degree above which ClassCode is chosen, 5 sqrt(q) / mu."""
         noise_of_features = math.sqrt((sizes.width + 1) * sizes.classes) / (mu * sizes.records)
         return _THRESHOLD * math.sqrt(noise_of_features) / mu
 
