@@ -38,6 +38,7 @@ MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
 _PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
 _THRESHOLD = 5.0  # fitted to eleven public graphs at epsilon 1 to 8
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
+_INVERSE_TEMPERATURES = tuple(2.0 ** (step / 4) for step in range(-12, 9))
 _CHOSEN, _EVIDENCE = "auto/chosen", "auto/evidence"
 
 
@@ -153,8 +154,9 @@ class ValidationChoice(Choice):
     """All candidates are fitted, and the likelihood of public validation labels decides, or a metric.
 
     Accuracy is too coarse: a few validation nodes differ by chance, and on imbalanced classes all candidates
-    may predict the largest class. The first candidate is the only one that may query edges, so a fit is
-    charged for it alone.
+    may predict the largest class. The likelihood is that of calibrated probabilities, with the best of some
+    temperatures, so that an overconfident candidate is not rejected for that. The first candidate is the only
+    one that may query edges, so a fit is charged for it alone.
     """
 
     supports_growing_graphs: ClassVar[bool] = True
@@ -183,6 +185,7 @@ class ValidationChoice(Choice):
         """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
         nodes = graph.mask("val").nonzero()[:, 0]
         targets = self.objective.targets(graph)[nodes]
+        factors = _INVERSE_TEMPERATURES if self.objective.metric is None else (1.0,)
         results, scores = list[FitResult](), list[Score]()
         for number, (name, option) in enumerate(self.options.items()):
             own = session if not number else replace(session, plan=None, guarantee=None)
@@ -194,7 +197,8 @@ class ValidationChoice(Choice):
             assert result.proba is not None  # features and labels are public, so predictions are, too
             results.append(result)
             log_posteriors = result.proba[nodes].to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
-            scores.append(self.objective.score(log_posteriors, targets))
+            calibrated = ((factor * log_posteriors).log_softmax(dim=1) for factor in factors)
+            scores.append(max(self.objective.score(each, targets) for each in calibrated))
         best = scores.index(max(scores))
         evidence = [likelihood if self.objective.metric is None else found for found, likelihood in scores]
         return replace(
