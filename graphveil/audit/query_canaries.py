@@ -217,7 +217,7 @@ def planted(
 ) -> CanaryResult:
     """Return the result of a number of canaries, with the query's own privacy cost as the claim."""
     claimed = privacy_curve(query.event(context.unit)).epsilon(context.plan.delta)
-    return CanaryResult(query.stage, count, certified, claimed, bound)
+    return CanaryResult(query.describe().stage, count, certified, claimed, bound)
 
 
 def of_scores(
@@ -440,10 +440,11 @@ _CLASSES, _CANDIDATES = 64, 1 << 12
 @insert_canaries.register
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
     """Undirected edges of disjoint pairs: the count that one moves is at least one, or not."""
-    count = canaries_per_release(query.classes, 2)
+    query = replace(query, classes=1)  # the law of a count is the same
+    count, moved = canaries_per_release(1, 2), query.sensitivity(context.unit) * query.epsilon
     open_pairs = HeldOutPairs(0.0, 0) if query.held_out is None else query.held_out
     first = _pairs(open_pairs, count, held=False)
-    nodes, present = int(first[-1]) + 2, context.coins(count)
+    nodes, rounds = int(first[-1]) + 2, context.rounds(count, moved)
     data = NeighborCountData(torch.zeros(nodes, dtype=torch.int64))
     groups = torch.zeros(nodes, dtype=torch.int64) if query.needs_groups else None
     directed = isinstance(context.unit, DirectedEdge)
@@ -451,13 +452,16 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
     def edges(who: Coins) -> Adjacency:
         return Adjacency.from_edges(first[who], first[who] + 1, num_nodes=nodes, directed=directed)
 
-    moved = context.exact(query, edges(np.ones(count, dtype=bool)), groups, data)
-    seen = context.noisy(query, edges(present), groups, data)
     ends = np.stack([first, first + 1], axis=1)
-    reached = (moved > 0.5)[ends].reshape(count, -1)
-    detected = (seen > 0.5)[ends].reshape(count, -1) | ~reached
-    bound = context.counted(np.all(detected, axis=1), present)  # in every count that it moves
-    return planted(query, context, count, PureDP(bound.epsilon), bound)
+    reached = (context.exact(query, edges(np.ones(count, dtype=bool)), groups, data) > 0.5)[ends]
+    present = context.coins(rounds * count).reshape(rounds, count)
+    detected = np.empty_like(present)
+    for number, coins in enumerate(present):
+        seen = context.noisy(query, edges(coins), groups, data)
+        above = (seen > 0.5)[ends] | ~reached
+        detected[number] = above.reshape(count, -1).all(axis=1)  # in every count that it moves
+    bound = context.counted(detected.ravel(), present.ravel())
+    return planted(query, context, present.size, PureDP(bound.epsilon), bound)
 
 
 @insert_canaries.register

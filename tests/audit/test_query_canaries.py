@@ -216,6 +216,16 @@ def test_groups_of_edges_certify_most_of_a_small_claim(query: Any) -> None:
     assert privacy_curve(found.certified).epsilon(DELTA) == found.bound.epsilon <= found.claimed
 
 
+@pytest.mark.parametrize(
+    "query", [NeighborCountQuery("all", (0,), 0.1, 16), NeighborCountQuery("all", None, 0.05, 16)]
+)
+def test_counts_certify_most_of_a_small_claim(query: Any) -> None:
+    plan = ReleasePlan(EDGE, (query,), DELTA)
+    found = insert_canaries(query, CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5))
+    assert isinstance(found, CanaryResult)
+    assert 0.8 * found.claimed < found.bound.epsilon <= found.claimed
+
+
 def test_feature_mechanism_with_too_rare_an_event_has_no_bound() -> None:
     assert (
         audit_feature_mechanism(
