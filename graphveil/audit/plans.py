@@ -139,7 +139,9 @@ def audit_plan(
             delta=plan.delta,
             confidence=confidence,
             planted=tuple(one for one in found.values() if isinstance(one, CanaryResult)),
-            without_canaries={query.stage: one for query, one in found.items() if isinstance(one, str)},
+            without_canaries={
+                query.describe().stage: one for query, one in found.items() if isinstance(one, str)
+            },
         )
         audits.append(audit)
     return max(audits, key=lambda audit: audit.epsilon)

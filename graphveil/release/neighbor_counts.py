@@ -134,7 +134,8 @@ class NeighborCountQuery(Query):
 
     def describe(self) -> QueryDescription:
         """Return the public description of the query."""
-        return replace(super().describe(), values_per_node=self.classes)
+        stage = f"{self.stage} ({self.classes} per node)"  # a plan may have several of them
+        return replace(super().describe(), stage=stage, values_per_node=self.classes)
 
     def _parameters(self) -> dict[str, object]:
         fields = super()._parameters()

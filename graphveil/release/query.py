@@ -123,7 +123,7 @@ class Query(ABC):
 
     kind: ClassVar[str]  # kind of its answer
     wire_name: ClassVar[str]  # its name in key derivation: it must not change if the class is renamed
-    stage: ClassVar[str]  # its name in a budget
+    stage: ClassVar[str]  # its name in a budget, which ``describe`` may complete
     data: ClassVar[type[QueryData[Any]]]  # class of its input data
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws its own exact noise, without the plan's sampler

@@ -169,7 +169,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     shares = _shares(costs, plan)
     return tuple(
         Stage(
-            kind=run[0].stage,
+            kind=run[0].describe().stage,
             count=len(run),
             **_noise_of(run[0]),
             sensitivity=run[0].sensitivity(plan.unit),

@@ -140,9 +140,11 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         for query in dict.fromkeys(plan.queries):
             report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
             if report is None:
-                unseen.append(f"neighbor test of {stage_text(query.stage)}: {reason_without_example(query)}")
+                unseen.append(
+                    f"neighbor test of {stage_text(query.describe().stage)}: {reason_without_example(query)}"
+                )
             else:
-                replays.append((query.stage, report))
+                replays.append((query.describe().stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
     if canaries is not None:
         unseen += [
