@@ -67,13 +67,15 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan."""
     from graphveil.artifacts.cards import all_deviations, attack_bound_text
-    from graphveil.cli.summary import stage_fact
+    from graphveil.cli.summary import encoding_facts, stage_fact
     from graphveil.privacy.statements import counted, format_epsilon_delta
     from graphveil.runs.calibration import stages_of
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
+    encoding = plan.graph.encoding
     return [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
+        *([] if encoding is None else encoding_facts(encoding)),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),

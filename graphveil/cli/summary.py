@@ -7,6 +7,7 @@ from graphveil.cli.console import Screen
 from graphveil.data.tables.labels import REGRESSION
 
 if TYPE_CHECKING:
+    from graphveil.data.tables.encoding import Encoding
     from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
     from graphveil.runs.calibration import Stage
@@ -42,17 +43,7 @@ def plan_facts(
     if encoding is not None:
         if plan.class_names:
             rows.append(("classes", listed(plan.class_names)))
-        rows.append(("features", encoding.words()))
-        rows += [("note", note) for note in encoding.notes]
-        ignored = [
-            f"{', '.join(names)} (of the {table})"
-            for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
-            if names
-        ]
-        if ignored:
-            rows.append(("ignored", "; ".join(ignored)))
-        if encoding.unknown_ids == "drop":
-            rows.append(("unknown ids", "edges to unknown node ids are dropped"))
+        rows += encoding_facts(encoding)
     runs = counted(experiment.runs, "run")
     rows += [
         *([("scaling", plan.scaled)] if plan.scaled else []),
@@ -71,6 +62,21 @@ def plan_facts(
     if account is not None:
         rows.append(("ledger", account.before(resumed=resumed)))
     return [*rows, ("folder", str(folder.root))]
+
+
+def encoding_facts(encoding: "Encoding") -> list[Fact]:
+    """Return how the columns of tables are used."""
+    rows = [("features", encoding.words()), *(("note", note) for note in encoding.notes)]
+    ignored = [
+        f"{', '.join(names)} (of the {table})"
+        for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
+        if names
+    ]
+    if ignored:
+        rows.append(("ignored", "; ".join(ignored)))
+    if encoding.unknown_ids == "drop":
+        rows.append(("unknown ids", "edges to unknown node ids are dropped"))
+    return rows
 
 
 def _budget(plan: "Preview") -> list[Fact]:

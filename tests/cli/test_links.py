@@ -53,6 +53,7 @@ def test_two_commands_lead_from_tables_to_the_best_candidates(folder: Path, invo
     metrics = json.loads(trained.out)
     assert set(metrics["private_metrics"]) == {"roc_auc", "average_precision"}
     assert metrics["guarantee"]["epsilon"] <= 2 and metrics["ledger"]["releases"] == 1
+    assert "features      likes" in trained.err  # the plan shows how columns are used
     assert "ROC-AUC of held-out edges" in trained.err and "epsilon 2 at delta 1e-06" in trained.err
     assert {path.name for path in (folder / "run/release").iterdir()} == {
         "links.json",
