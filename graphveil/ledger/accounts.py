@@ -203,7 +203,9 @@ class RunAccount:
 
     @property
     def _about(self) -> str:
-        return "people" if self.unit.startswith("node") else "edges"
+        if self.unit.startswith("node"):
+            return "people"
+        return "records" if self.unit.startswith("local") else "edges"
 
     def _spent(self) -> tuple[Account, float]:
         spent = account_under(self.ledger, self.unit)

@@ -71,7 +71,8 @@ def test_reconstruction_and_poisoning_of_ldp_reports(invoke: Invoke, files: File
     out = tmp_path / "local"
     settings = ["eps_x=2", "eps_y=3", "low=-4", "high=6", "epochs=10", "x_steps=2", "y_steps=2", "labels=rr"]
     budget = ["--unit", "local-attributes", *(word for one in settings for word in ("--set", one))]
-    assert invoke("train lpgnn", *files.flags, *budget, "--out", out, "--no-baseline").code == 0
+    trained = invoke("train lpgnn", *files.flags, *budget, "--out", out, "--no-baseline")
+    assert trained.code == 0 and "this is the first release on these records" in trained.out + trained.err
     found = invoke("attack reconstruction", out, "--json").json
     assert found["epsilon"] == 2.0 and len(found["attackers"]) == 4
     done = invoke("attack poisoning", out, "--strategy", "label", "--share", 0.1)
