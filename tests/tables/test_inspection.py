@@ -121,6 +121,7 @@ def test_only_text_with_few_repeated_values_is_suggested_as_categories(
     with pytest.raises(TableError) as error:
         Graph.from_frames(columns, {"a": [0], "b": [1]}, id="id", label="team", source="a", target="b")
     assert error.value.flags == (f"--{suggested}", "note")
+    assert ("has one value only" in str(error.value)) == (len(set(values)) == 1)
 
 
 # -- features ----

@@ -228,6 +228,8 @@ class FeatureRuleBuilder:
                 self.mended += 1
             else:
                 self._drop(name)
+                if distinct < 2:
+                    return f"column {name!r} has one value only, which adds nothing; drop it (--drop)"
                 return (
                     f"column {name!r} is of type {what}, not a number; drop it (--drop), or encode it as "
                     f"numbers: hashed (--categories {name}=hash:32), since few of its values repeat"
