@@ -503,12 +503,11 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Train a model on LDP reports and public edges."""
-    from graphveil.cli.summary import choice_text
     from graphveil.data.tables import id_array
     from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges
     from graphveil.runs.parameters import method_class, parse_settings
-    from graphveil.runs.results import SAME_REPORTS
+    from graphveil.runs.results import SAME_REPORTS, choice_text
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     check_not_existing(out, "Choose another --out.")

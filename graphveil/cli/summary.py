@@ -287,7 +287,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield what the table leaves open: intervals, other guarantees, totals, and what is not covered."""
     from graphveil.estimators.classcode.edge_rows import Homophily
     from graphveil.privacy.statements import format_upper_bound, percent_up
-    from graphveil.runs.results import Cost, cost_remarks, predicts_numbers
+    from graphveil.runs.results import Cost, choice_text, cost_remarks, predicts_numbers
 
     runs = metrics["runs"]
     for one, total in zip(
@@ -339,28 +339,6 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         return
     remedy = " --private-metrics releases noisy accuracies that are." if metrics["mode"] == "strict" else ""
     yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")
-
-
-def choice_text(choice: dict[str, Any]) -> str:
-    """Return the method that was chosen in the first run, and the evidence."""
-    from graphveil.runs.results import METRIC_NAMES
-
-    known = {name: value for name, value in choice["candidates"].items() if value is not None}
-    if choice["metric"] == "log_likelihood":
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-        evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
-        return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
-    if known:
-        names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
-        metric = names.get(choice["metric"], choice["metric"])
-        scores = ", ".join(
-            f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
-            for name, value in known.items()
-        )
-        return f"Chosen method: {choice['chosen']}. Validation {metric}: {scores}."
-    mean = choice["mean_out_degree"]
-    evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
-    return f"Chosen method: {choice['chosen']}.{evidence}"
 
 
 def _total_cost(metrics: dict[str, Any]) -> list[str]:

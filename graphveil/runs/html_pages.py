@@ -49,6 +49,7 @@ from graphveil.runs.results import (
     FinishedRun,
     Summary,
     baseline_cost,
+    choice_text,
     cost_remarks,
     interval,
     metric_summary,
@@ -211,6 +212,8 @@ def _remarks(metrics: Mapping[str, Any]) -> list[str]:
     single, notes = metrics["runs"] == 1, list[str]()
     if single and metrics.get("tested"):
         notes.append("Single run: the interval reflects test-set size only, not variation between runs.")
+    if choice := metrics.get("choice"):
+        notes.append(choice_text(choice))
     notes += cost_remarks(metrics)
     notes += [NO_FEATURES] if metrics.get("constant_feature") else []
     baseline = metrics["baseline_guarantee"]

@@ -268,6 +268,26 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
     return Cost(0.0, FALSE_POSITIVE_RATE)
 
 
+def choice_text(choice: Mapping[str, Any]) -> str:
+    """Return the method that was chosen in the first run, and the evidence."""
+    known = {name: value for name, value in choice["candidates"].items() if value is not None}
+    if choice["metric"] == "log_likelihood":
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+        evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
+        return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
+    if known:
+        names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
+        metric = names.get(choice["metric"], choice["metric"])
+        scores = ", ".join(
+            f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
+            for name, value in known.items()
+        )
+        return f"Chosen method: {choice['chosen']}. Validation {metric}: {scores}."
+    mean = choice["mean_out_degree"]
+    evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
+    return f"Chosen method: {choice['chosen']}.{evidence}"
+
+
 def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
     """Return the notes on the table of privacy losses.
 

@@ -193,3 +193,10 @@ def test_colors_are_those_of_the_page_on_light_and_dark_screens() -> None:
     assert not re.search(r"#[0-9a-f]{6}\b", "".join(charts))
     for name in used:
         assert len(re.findall(rf"{name}: #", page)) == 2, name
+
+
+def test_the_report_names_the_chosen_method() -> None:
+    guarantee = private()
+    choice = {"chosen": "mlp", "metric": "roc_auc", "candidates": {"mlp": 0.75, "classcode": 0.7}}
+    page = report_page(metrics(guarantee, choice=choice), HISTORY, guarantee, notice(guarantee))
+    assert "Chosen method: mlp. Validation ROC-AUC: mlp 0.750, classcode 0.700." in page
