@@ -237,7 +237,8 @@ class Graph:
         members: Tensor | None = getattr(self, f"{split}_mask")
         if members is None:
             raise GraphError(
-                f"graph {self.name!r} has no split; call with_split(train, val, test) or name a split column"
+                f"graph {self.name!r} has no split; call gv.split(graph, unit='undirected-edge'), with your "
+                "unit, or graph.with_split(train, val, test)"
             )
         return members & self.labeled
 
