@@ -18,9 +18,10 @@ from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.estimators.method import FitPreview
+from graphveil.estimators.training.private_metrics import Interval
 from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
-from graphveil.links import find_link_folder, link_model_class
+from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
 from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
@@ -37,7 +38,10 @@ from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_j
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
-NO_METRICS = "No metrics were released. Add --private-metrics to release some."
+NO_METRICS = {
+    LINKS: "No metrics were released, because no pairs are held out (held_out=0).",
+    RECOMMENDER: "No metrics were released. Add --private-metrics to release some.",
+}
 
 LinkData: TypeAlias = Graph | Interactions
 LinkModel: TypeAlias = LinkPredictor | Recommender
@@ -240,7 +244,7 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "covered": True,
         "private_metrics": {name: one.as_dict() for name, one in private.items()},
         "metric_values": {name: [one[name].as_dict()["value"] for one in released] for name in private},
-        "remarks": METRIC_NOTES[experiment.method] if private else NO_METRICS,
+        "remarks": _remarks(experiment.method, private),
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
         "guarantee_all_runs": total,
@@ -251,6 +255,19 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "statement": guarantee.formal_statement(),
         "seconds_wall": round(seconds, 3),
     }
+
+
+def _remarks(method: str, private: Mapping[str, Interval]) -> str:
+    """Return what the released metrics mean."""
+    if not private:
+        return NO_METRICS[method]
+    area = private.get("roc_auc")
+    if area is None or not area.low <= 0.5 <= area.high:
+        return METRIC_NOTES[method]
+    return (
+        f"{METRIC_NOTES[method]} The interval of ROC-AUC contains 0.5, which random scores have: with this "
+        "noise the metrics do not show whether the scores are informative."
+    )
 
 
 def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

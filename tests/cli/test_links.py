@@ -181,6 +181,16 @@ def test_unusable_options_are_rejected_before_a_charge(
     assert not (folder / "run").exists()
 
 
+def test_remarks_describe_the_released_metrics(folder: Path, invoke: Invoke) -> None:
+    clear = invoke("train", *LINKS[:-3], "40", *LINKS[-2:], "--out", "run", "--json")
+    assert "contains 0.5" not in json.loads(clear.out)["remarks"]
+    (folder / "edges.csv").write_text("a,b\nu0,u1\n")  # too few to measure
+    weak = invoke("train", *LINKS, "--out", "weak", "--json")
+    assert "contains 0.5" in json.loads(weak.out)["remarks"]
+    none = invoke("train", *LINKS, "--set", "held_out=0", "--out", "none", "--json")
+    assert "held_out=0" in json.loads(none.out)["remarks"] and "--private-metrics" not in none.err
+
+
 def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: Invoke) -> None:
     assert invoke("train", *LINKS, "--out", "run").code == 0
     for wrong in ((), ("--top-k", "2", "--pairs", "pairs.csv")):
