@@ -65,7 +65,8 @@ def _columns(graph: Graph, *, labeled: bool) -> Any:
         if not labeled or not (known >= 0).any():
             raise GraphError(
                 "all nodes have the same features and there are no labels, so pairs of nodes do not differ; "
-                "give features, or public labels: Graph.from_edges(x=..., y=...). No budget was spent."
+                "give features (--features), or public labels (--label): Graph.from_edges(x=..., y=...). No "
+                "privacy budget was spent."
             )
         return np.eye(graph.num_classes)[known] * (known >= 0)[:, None]
     values: Any = x.numpy() if isinstance(x, Tensor) else x
