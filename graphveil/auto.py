@@ -182,9 +182,8 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         features = None if self.eps_x == 0 else self
         reports = ReportConfig.from_keywords(self, self.privacy_config, self.method, features)
         class_shares = self._label_posterior(prior="nothing")
-        few_hops = self._label_posterior(prior="diffusion", posterior_steps=8)
-        mixture = self._label_posterior()
-        models: dict[str, Estimator] = {"class-shares": class_shares, "label-posterior (diffusion)": few_hops}
+        diffusion, mixture = self._label_posterior(prior="diffusion"), self._label_posterior()
+        models: dict[str, Estimator] = {"class-shares": class_shares, "label-posterior (diffusion)": diffusion}
         if features is not None:
             own = {part.name for part in (*fields(FeatureKeywords), *fields(LabelKeywords))}
             own |= {"unit", "delta", "missing_labels"}

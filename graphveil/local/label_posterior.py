@@ -1,6 +1,6 @@
 """Label posterior: infer classes from public edges and one noisy label per node, without features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import ReferenceType, ref
 
@@ -22,14 +22,19 @@ from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import (
+    AUTO,
     PRIORS,
     GraphContext,
     PosteriorMixture,
     Prior,
+    Steps,
+    check_steps,
+    diffusion_hops,
     mixed_posterior,
 )
 from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, reported_nodes
 from graphveil.local.report_config import LabelKeywords
+from graphveil.local.structure import PublicEdges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,7 +59,8 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
         prior: How reported labels around a node are used. ``"mixture"`` mixes all candidates. ``"robust"``
             also corrects class shares for malicious clients (poisoning). ``"diffusion"`` uses diffusion and
             direct neighbors only. ``"nothing"`` uses only the node's own label, as a no-graph baseline.
-        posterior_steps: Number of diffusion hops: 16 for sparse graphs, 8 for denser ones.
+        posterior_steps: Number of diffusion hops. ``"auto"`` is 64 / mean degree of the public edges, between
+            2 and 16, because few hops reach many reports on dense graphs.
         missing_labels: Share of training and validation nodes without a label, which report a random class.
             A public parameter, because it cannot be estimated from the reports.
 
@@ -79,7 +85,7 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
 
     eps_x: float | None = 0.0
     prior: Prior = "mixture"
-    posterior_steps: int = 16
+    posterior_steps: Steps = AUTO
     missing_labels: float = 0.0
 
     weights_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("weights", {})), dict)
@@ -100,7 +106,7 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
 
     def _build_method(self) -> LocalMethod:
         checks.one_of(tuple(PRIORS), prior=self.prior)
-        checks.integer_at_least(1, posterior_steps=self.posterior_steps)
+        check_steps(1, posterior_steps=self.posterior_steps)
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         if self.eps_x not in (None, 0):
             raise ConfigError(
@@ -121,11 +127,11 @@ class PosteriorLearner(Learner):
 
     Args:
         prior: Candidate posteriors to mix, a name in ``PRIORS``.
-        steps: Number of diffusion hops.
+        steps: Number of diffusion hops; ``"auto"`` becomes a number when it is fitted.
     """
 
     prior: Prior
-    steps: int
+    steps: Steps
 
     def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
         """Randomize labels, and infer classes from the reported labels."""
@@ -136,14 +142,17 @@ class PosteriorLearner(Learner):
 
     def cross_fit(self, method: LocalMethod, graph: Graph, records: RandomizedRecords) -> HeldOutFit:
         """Infer classes from reported labels, and without those of each fold."""
-        labels = records.labels
-        mixture = self.inferred(method, graph, labels)
+        labels, learner = records.labels, self
+        if self.steps == AUTO:  # predictions of a graph that has grown have the same number of hops
+            edges = PublicEdges(graph.adjacency, basis="the unit does not protect edges")
+            learner = replace(self, steps=diffusion_hops(edges))
+        mixture = learner.inferred(method, graph, labels)
         agreement = {
             part: method.noisy(graph, labels).agreement(mixture.held_out, reported_nodes(graph, labels, part))
             for part in ("train", "val")
         }
         trained = TrainedLabelPosterior(
-            reports=records, method=method, learner=self, version=ref(graph.adjacency.version)
+            reports=records, method=method, learner=learner, version=ref(graph.adjacency.version)
         )
         result = FitResult(
             trained=trained,
@@ -155,6 +164,7 @@ class PosteriorLearner(Learner):
 
     def inferred(self, method: LocalMethod, graph: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""
+        assert isinstance(self.steps, int)  # ``cross_fit`` has resolved it
         return mixed_posterior(
             method.noisy(graph, labels),
             method.transition(graph.num_classes),

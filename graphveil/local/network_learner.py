@@ -44,13 +44,17 @@ from graphveil.local.noisy_labels import (
     reported_shares,
 )
 from graphveil.local.posterior_mixture import (
+    AUTO,
     PRIORS,
     GraphContext,
     PosteriorMixture,
     PredictionRule,
     Prior,
+    Steps,
+    check_steps,
     choose_prediction_rule,
     combine_predictions,
+    diffusion_hops,
     held_out_folds,
     mixed_posterior,
     without_labels,
@@ -68,8 +72,6 @@ from graphveil.training import EpochRecord, TrainingSchedule
 
 PosteriorUse = Literal["product", "evidence", "validation"]
 POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence", "validation")
-Steps = int | Literal["auto"]
-AUTO: Literal["auto"] = "auto"
 CANDIDATE_STEPS = ((2, 1), (4, 2), (16, 8))  # (x_steps, y_steps) for "auto": few, some and many hops
 EXACT_CANDIDATE_STEPS = ((2, 0), (4, 0), (16, 0))  # the same if labels are exact
 SPARSE_DEGREE = 8.0  # mean degree up to which a graph is sparse, for "auto"
@@ -105,7 +107,7 @@ class LpgnnKeywords:
             A public parameter, because it cannot be estimated from the reports. It is part of T. A wrong
             value reduces accuracy and does not affect the guarantee.
         posterior_steps: If above 0, multiply the network's probabilities by a posterior from the reported
-            labels around each node, over this many hops. ``"auto"`` is 16 up to a mean degree of 8, else 8.
+            labels around each node, over this many hops. ``"auto"`` is 64 / mean degree, between 2 and 16.
         prior: Candidates for that posterior. ``"diffusion"`` uses diffusion and direct neighbors.
             ``"mixture"`` adds belief propagation and communities, as in ``LabelPosterior``. ``"robust"`` also
             corrects class shares for malicious clients (poisoning). None is ``"mixture"`` if
@@ -145,17 +147,6 @@ class LpgnnKeywords:
     epochs: int = 100
     learning_rate: float = 0.01
     weight_decay: float = 0.01
-
-
-def _check_steps(**named: Steps) -> None:
-    """Require numbers of hops, or ``"auto"``."""
-    for name, value in named.items():
-        if isinstance(value, str) and value != AUTO:
-            raise ConfigError(
-                f"{name}={value!r} must be 'auto' or a whole number of at least 0, such as {name}=4"
-            )
-        if not isinstance(value, str):
-            checks.integer_at_least(0, **{name: value})
 
 
 class PropagationConfig(ABC):
@@ -200,7 +191,7 @@ class KPropConfig(PropagationConfig):
         """Check the keywords and return the configuration for ``steps`` hops."""
         checks.one_of(AGGREGATORS, aggregator=given.aggregator)
         checks.one_of(ISOLATED, isolated=given.isolated)
-        _check_steps(x_steps=given.x_steps, y_steps=given.y_steps)
+        check_steps(0, x_steps=given.x_steps, y_steps=given.y_steps)
         return cls(
             steps=steps, aggregator=given.aggregator, self_loops=given.self_loops, isolated=given.isolated
         )
@@ -261,12 +252,12 @@ class NetworkLearner(Learner):
             checks.one_of(tuple(PRIORS), prior=given.prior)
         if given.posterior_use is not None:
             checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
-        _check_steps(posterior_steps=given.posterior_steps)
+        check_steps(0, posterior_steps=given.posterior_steps)
         plain = given.prior in (None, "diffusion") and given.posterior_use in (None, "product")
         if not given.posterior_steps and not plain:
             raise ConfigError(
                 "prior and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
-                "set it (16 for sparse graphs, 8 for denser ones), or drop them"
+                "set it, such as posterior_steps=4, or drop them"
             )
         checks.width(hidden=given.hidden)
         checks.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
@@ -326,7 +317,7 @@ class NetworkLearner(Learner):
         sparse = edges.mean_degree <= SPARSE_DEGREE
         fixed = replace(
             self,
-            posterior_steps=(16 if sparse else 8) if automatic else self.posterior_steps,
+            posterior_steps=diffusion_hops(edges) if automatic else self.posterior_steps,
             prior=self.prior or ("mixture" if automatic and sparse else "diffusion"),
             posterior_use=self.posterior_use or ("validation" if automatic else "product"),
         )

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._util import checks
 from graphveil.data import Adjacency
+from graphveil.errors import ConfigError
 from graphveil.local.noisy_labels import (
     NoisyLabels,
     calibrated_log_likelihood,
@@ -32,6 +34,9 @@ PREDICTION_RULES: tuple[PredictionRule, ...] = ("network", "posterior", "product
 HOMOPHILY_LEVELS = (0.45, 0.65)  # two candidate levels; mixture weights select between them
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FOLDS = 3
+Steps = int | Literal["auto"]  # number of hops
+AUTO: Literal["auto"] = "auto"
+_REACH, _HOPS_RANGE = 64.0, (2, 16)  # of automatic hops
 _PRIOR_NODES = 5.0  # prior strength of the overall class shares, in nodes
 _TRUST = 0.5  # weight of community evidence, which partly repeats that of edges
 _ROUNDS = 15
@@ -131,6 +136,31 @@ def _centered(messages: Tensor) -> Tensor:
 
 
 # -- the mixture ----
+
+
+def check_steps(least: int, **named: Steps) -> None:
+    """Require numbers of hops of at least ``least``, or ``"auto"``."""
+    for name, value in named.items():
+        if isinstance(value, str) and value != AUTO:
+            raise ConfigError(
+                f"{name}={value!r} must be 'auto' or a whole number of at least {least}, such as {name}=4"
+            )
+        if not isinstance(value, str):
+            checks.integer_at_least(least, **{name: value})
+
+
+def diffusion_hops(edges: PublicEdges) -> int:
+    """Return the number of hops of the diffusion: 64 / mean degree, at least 2 and at most 16.
+
+    On a dense graph two hops reach many reports, and more hops average over nodes of other classes. The
+    constants were fitted to eight public graphs. Edges and sizes are public.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> diffusion_hops(PublicEdges(path, basis="drawn here"))
+    16
+    """
+    fewest, most = _HOPS_RANGE
+    return min(max(round(_REACH / max(edges.mean_degree, 1.0)), fewest), most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +304,7 @@ def choose_prediction_rule(
     Another rule than the posterior needs a gain of more than one standard error and more than one nat. One
     percentage point of accuracy is only a few nats, and the posterior has no network that noise can train
     badly. A product counts evidence twice that both use; held-out reports show this. A rule that gains at
-    most one nat over class shares has found nothing in the graph, and class shares are the prediction.
+    most two nats over class shares has found nothing in the graph, and class shares are the prediction.
 
     Args:
         network: Probabilities (N, C); those of each fold are from a network that was trained without it.
@@ -298,7 +328,7 @@ def choose_prediction_rule(
     if baseline is None:
         return chosen
     above = {rule: float((log_evidence[rule] - baseline.log()).sum()) for rule in (chosen, best)}
-    return next((rule for rule in above if above[rule] > 1.0), "shares")
+    return next((rule for rule in above if above[rule] > 2.0), "shares")
 
 
 def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ BOTH: dict[str, Any] = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
 SHARES, DIFFUSION, MIXTURE = "class-shares", "label-posterior (diffusion)", "label-posterior (mixture)"
 FIXED: dict[str, gv.Estimator] = {
     SHARES: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="nothing"),
-    DIFFUSION: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="diffusion", posterior_steps=8),
+    DIFFUSION: gv.LabelPosterior(**LOCAL, eps_y=2.0, prior="diffusion"),
     MIXTURE: gv.LabelPosterior(**LOCAL, eps_y=2.0),
 }
 
