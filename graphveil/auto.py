@@ -181,16 +181,17 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         features = None if self.eps_x == 0 else self
         reports = ReportConfig.from_keywords(self, self.privacy_config, self.method, features)
-        class_shares = self._label_posterior(prior="nothing")
-        diffusion, mixture = self._label_posterior(prior="diffusion"), self._label_posterior()
-        models: dict[str, Estimator] = {"class-shares": class_shares, "label-posterior (diffusion)": diffusion}
+        models: dict[str, Estimator] = {
+            "class-shares": self._label_posterior(prior="nothing"),
+            "label-posterior (diffusion)": self._label_posterior(prior="diffusion"),
+        }
         if features is not None:
             own = {part.name for part in (*fields(FeatureKeywords), *fields(LabelKeywords))}
             own |= {"unit", "delta", "missing_labels"}
             shared = {name: value for name, value in self.get_params().items() if name in own}
             # Without a posterior, which is an option of its own.
             models |= {kind.method: kind(**shared, posterior_steps=0) for kind in (LPGNN, SimGAT)}
-        models["label-posterior (mixture)"] = mixture
+        models["label-posterior (mixture)"] = self._label_posterior()
         learners = dict[str, PosteriorLearner | NetworkLearner]()
         for name, model in models.items():
             method = model.config

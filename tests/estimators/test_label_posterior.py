@@ -11,8 +11,9 @@ import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
 from graphveil.ledger import ledger_of
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
-from graphveil.local.posterior_mixture import PRIORS
+from graphveil.local.posterior_mixture import PRIORS, diffusion_hops
 from graphveil.local.randomized_records import label_report_nodes
+from graphveil.local.structure import PublicEdges
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from tests.estimators.conftest import CLASSES, grouped
 
@@ -81,6 +82,38 @@ def test_every_prior_has_its_accuracy(prior: str, labels: str) -> None:
     kept = found.label_mechanism(CLASSES).keep
     assert found.agreement_["val"] == pytest.approx(kept if prior != "nothing" else 1 / 3, abs=0.15)
     assert found.score(graph, "val") <= 1
+
+
+def test_few_hops_are_more_accurate_on_dense_graphs() -> None:
+    nodes, degree, rng = 1000, 40, np.random.default_rng(0)
+    y = rng.integers(CLASSES, size=nodes)
+    source, target = rng.integers(nodes, size=(2, 2 * degree * nodes))
+    kept = rng.random(len(source)) < np.where(y[source] == y[target], 0.35, 0.25)
+    edges = source[kept], target[kept]
+    graph = gv.Graph.from_edges(
+        torch.ones(nodes, 1), torch.from_numpy(y), *edges, directed=False, num_classes=CLASSES
+    )
+    rank = torch.from_numpy(rng.permutation(nodes)) / nodes
+    graph = graph.with_split(rank < 0.5, (rank >= 0.5) & (rank < 0.75), rank >= 0.75)
+    edges_known = PublicEdges(graph.adjacency, basis="drawn here")
+    assert edges_known.mean_degree > 32 and diffusion_hops(edges_known) == 2
+    chosen, two, many = (
+        model(eps_y=1.0, prior="diffusion", posterior_steps=steps).fit(graph) for steps in ("auto", 2, 16)
+    )
+    assert torch.equal(chosen.predict_proba(), two.predict_proba())
+    assert chosen.score(graph) > many.score(graph) + 0.05
+
+
+def test_a_grown_graph_keeps_the_number_of_hops() -> None:
+    graph = grouped()
+    found = model(prior="diffusion").fit(graph)
+    hops = diffusion_hops(PublicEdges(graph.adjacency, basis="drawn here"))
+    friends = (graph.y == 1).nonzero()[:, 0].tolist()
+    new = graph.num_nodes + np.repeat(np.arange(40), len(friends))
+    larger = graph.grow(torch.zeros(40, graph.num_features), None, new.tolist(), friends * 40)
+    assert diffusion_hops(PublicEdges(larger.adjacency, basis="drawn here")) < hops
+    fixed = model(prior="diffusion", posterior_steps=hops).fit_same_reports(found, graph)
+    assert torch.equal(found.predict_proba(larger), fixed.predict_proba(larger))
 
 
 def test_uninformative_edges_give_chance_accuracy() -> None:
