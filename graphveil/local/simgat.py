@@ -17,8 +17,8 @@ from graphveil.local.network_learner import (
     LpgnnKeywords,
     NetworkLearner,
     PropagationConfig,
-    Steps,
 )
+from graphveil.local.posterior_mixture import Steps
 from graphveil.local.report_config import FeatureKeywords, LabelKeywords
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity, union
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
