@@ -73,7 +73,10 @@ class FeatureRuleBuilder:
             if name not in names:
                 raise GraphError(files.no_column(title, name, names))
             if name in roles or wanted.count(name) > 1:
-                raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+                raise GraphError(
+                    f"column {name!r} is named for two roles: twice among features and dropped columns, or "
+                    "also as id, label or split; remove it from one of them"
+                )
         wanted += [name for name in categories if name not in wanted] if self._given is None else []
         self._wanted = wanted
         return wanted
