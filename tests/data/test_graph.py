@@ -121,7 +121,7 @@ def test_mask_omits_unlabeled_members_and_rejects_unknown_parts() -> None:
     graph = path().with_split(*SPLIT)
     assert graph.test_mask is not None and graph.test_mask.tolist() == [False, False, False, True, True]
     assert graph.mask("test").tolist() == [False, False, False, True, False]
-    with pytest.raises(GraphError, match=r"no split; call with_split\(train, val, test\) or name a split"):
+    with pytest.raises(GraphError, match=r"no split; call gv\.split\(graph, unit='undirected-edge'\)"):
         path().mask("train")
     with pytest.raises(GraphError, match="split='holdout' is not one of train, val, test"):
         graph.mask("holdout")
