@@ -273,7 +273,8 @@ exhausted in each run. "classcode, own edges" has `read_own_edges=True`, which i
 Known causes of cells below:
 
 * **Other noise.** On Reed98 at edge level and on Cora under `node-record` auto chose the best fixed method in
-  all splits. On the same release the difference is zero (`notes/110-auto.md`).
+  all splits. On the same release the difference is zero (`notes/110-auto.md`), and so it is on Photo under
+  `local-attributes` on the same reports.
 * **Chance.** On Minesweeper under node-level units all methods have a ROC-AUC near 50.
 * **Noise in features.** On Squirrel under `node-record` both candidates are below the largest class (34 %).
 * **Low homophily** is not detected under `node-record`: Twitch ES at ε = 1.
