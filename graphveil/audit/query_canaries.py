@@ -440,7 +440,7 @@ _CLASSES, _CANDIDATES = 64, 1 << 12
 @insert_canaries.register
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
     """Undirected edges of disjoint pairs: the count that one moves is at least one, or not."""
-    query = replace(query, classes=1)  # the law of a count is the same
+    narrow = replace(query, classes=1)  # the law of a count is the same
     count, moved = canaries_per_release(1, 2), query.sensitivity(context.unit) * query.epsilon
     open_pairs = HeldOutPairs(0.0, 0) if query.held_out is None else query.held_out
     first = _pairs(open_pairs, count, held=False)
@@ -453,11 +453,11 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
         return Adjacency.from_edges(first[who], first[who] + 1, num_nodes=nodes, directed=directed)
 
     ends = np.stack([first, first + 1], axis=1)
-    reached = (context.exact(query, edges(np.ones(count, dtype=bool)), groups, data) > 0.5)[ends]
+    reached = (context.exact(narrow, edges(np.ones(count, dtype=bool)), groups, data) > 0.5)[ends]
     present = context.coins(rounds * count).reshape(rounds, count)
     detected = np.empty_like(present)
     for number, coins in enumerate(present):
-        seen = context.noisy(query, edges(coins), groups, data)
+        seen = context.noisy(narrow, edges(coins), groups, data)
         above = (seen > 0.5)[ends] | ~reached
         detected[number] = above.reshape(count, -1).all(axis=1)  # in every count that it moves
     bound = context.counted(detected.ravel(), present.ravel())

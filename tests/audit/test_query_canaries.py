@@ -224,6 +224,7 @@ def test_counts_certify_most_of_a_small_claim(query: Any) -> None:
     found = insert_canaries(query, CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5))
     assert isinstance(found, CanaryResult)
     assert 0.8 * found.claimed < found.bound.epsilon <= found.claimed
+    assert found.stage == "neighbor counts (16 per node)"
 
 
 def test_feature_mechanism_with_too_rare_an_event_has_no_bound() -> None:
