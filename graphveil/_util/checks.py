@@ -208,6 +208,8 @@ def _shown(value: object) -> str:
 
 
 # -- annotations ----
+# A union; a named alias of it from Python 3.12 on, whose members are behind ``__value__``.
+_ARRAY_LIKE = getattr(npt.ArrayLike, "__value__", npt.ArrayLike)
 Named = TypeVar("Named", bound=Callable[..., Any])
 _TOO_LARGE = 1 << 63  # for whole numbers
 _LONGEST = 60  # characters of a value that a message repeats
@@ -315,12 +317,13 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
 
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the members of a union, with ``npt.ArrayLike``, a union of its own, as one of them."""
-    if hint == npt.ArrayLike or get_origin(hint) not in (Union, types.UnionType):
+    if hint == _ARRAY_LIKE or get_origin(hint) not in (Union, types.UnionType):
         return (hint,)
-    inner, of_arrays = get_args(hint), get_args(npt.ArrayLike)
+    inner, of_arrays = get_args(hint), get_args(_ARRAY_LIKE)
+    inner = tuple(getattr(one, "__value__", one) for one in inner)
     if not set(of_arrays) <= set(inner):
         return inner
-    return (npt.ArrayLike, *(one for one in inner if one not in of_arrays))
+    return (_ARRAY_LIKE, *(one for one in inner if one not in of_arrays))
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -328,7 +331,7 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any or hint is object or isinstance(hint, TypeVar | str) or hint is inspect.Parameter.empty:
         return True
-    if hint == npt.ArrayLike:
+    if hint == _ARRAY_LIKE:
         try:
             return np.asarray(_detached(value)).dtype.kind in "biuf"
         except (TypeError, ValueError, RuntimeError):
@@ -413,7 +416,7 @@ def _described(hint: Any) -> str:
     """Return an annotation as readable text."""
     hint = getattr(hint, "__value__", hint)
     origin, inner = get_origin(hint), get_args(hint)
-    if hint == npt.ArrayLike or _is_array(hint):
+    if hint == _ARRAY_LIKE or _is_array(hint):
         return "an array of numbers"
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_described, _members(hint))))
