@@ -10,6 +10,8 @@ import os
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -169,17 +171,35 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a NumPy number to the equal Python number; return anything else unchanged.
+    """Convert a NumPy number to the equal Python number, and a fraction to a float; else return the value.
 
     Arithmetic in float32 would round the inputs of a guarantee, and JSON cannot store NumPy numbers.
 
     >>> import numpy as np
     >>> plain(np.float32(0.5)), plain(np.uint8(3)), plain(np.longdouble(2)), plain("auto")
     (0.5, 3, 2.0, 'auto')
+    >>> plain(Fraction(1, 2)), plain(Decimal("0.1"))
+    (0.5, 0.1)
     """
-    if isinstance(value, np.longdouble):
-        return float(value)
+    if isinstance(value, np.longdouble | Fraction | Decimal):
+        return real(value)
     return value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value
+
+
+def real(value: Any) -> Any:
+    """Convert a number to a float, and one beyond all floats to infinity; return what is no number unchanged.
+
+    >>> real(2), real(10**400), real(True), real("2")
+    (2.0, inf, True, '2')
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | Fraction | Decimal):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a signaling nan of Decimal
+        return math.nan
 
 
 def plain_fields(of: Any) -> None:

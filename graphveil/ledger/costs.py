@@ -52,7 +52,7 @@ def exact(figure: float | str | Decimal) -> Fraction:
     >>> exact(0.1) * 3 == exact(0.3), exact("0.0245") == exact(0.0245)
     (True, True)
     """
-    return Fraction(Decimal(repr(figure) if isinstance(figure, float) else figure))
+    return Fraction(Decimal(repr(float(figure)) if isinstance(figure, float) else figure))
 
 
 @dataclass(frozen=True)
@@ -289,10 +289,16 @@ class PrivacyCost:
         Raises:
             ValueError: If a ledger did not write the values.
         """
-        found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        others = dict[str, int]()
+        for kind, count in dict(record["others"]).items():
+            # Numbers are compared as numbers: totals from before events stored floats contain whole ones.
+            canonical = _kind(_parsed(kind))
+            if json.loads(canonical) != json.loads(kind) or type(count) is not int or count < 1:
+                raise ValueError("a total counts single events")
+            others[canonical] = others.get(canonical, 0) + count
+        found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), others)
         sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
-        counts = all(type(n) is int and 0 < n <= _MAX_RELEASES for n in found.others.values())
-        if not sums or not counts or any(_kind(_parsed(kind)) != kind for kind in found.others):
+        if not sums or any(count > _MAX_RELEASES for count in others.values()):
             raise ValueError("a total is sums and counts of events")
         return found
 

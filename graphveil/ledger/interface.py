@@ -48,6 +48,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Validate the slack: a negative one would lower the cost of other entries."""
+        object.__setattr__(self, "slack", checks.real(checks.plain(self.slack)))
         checks.within(0, 1, slack=self.slack)
 
 

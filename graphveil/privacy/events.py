@@ -5,9 +5,9 @@ The meaning of a record never changes once it exists; a new mechanism is a new r
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from graphveil._util import checks
 from graphveil._util.ldp_statements import exact_sum
@@ -18,6 +18,18 @@ Part = Literal["features", "label"]
 PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes
 
 MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would dominate the gradients
+
+
+def _store_numbers(event: Any) -> None:
+    """Store every number in one form: ledgers and run folders compare the text of events.
+
+    ``PureDP(2)``, ``PureDP(np.float32(2))`` and ``PureDP(Fraction(2))`` are all ``PureDP(2.0)``.
+    """
+    for part in fields(event):
+        value = checks.plain(getattr(event, part.name))
+        if part.type is float:
+            value = checks.real(value)
+        object.__setattr__(event, part.name, value)
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         checks.non_negative(mu=self.mu)
 
 
@@ -65,10 +78,12 @@ class PairwiseGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        for g, row in enumerate(self.mu_squared):
+        table = tuple(tuple(checks.real(checks.plain(value)) for value in row) for row in self.mu_squared)
+        object.__setattr__(self, "mu_squared", table)
+        for g, row in enumerate(table):
             for h, value in enumerate(row):
                 checks.non_negative(mu_squared=value)
-                if len(row) != len(self.mu_squared) or value != self.mu_squared[h][g]:
+                if len(row) != len(table) or value != table[h][g]:
                     raise ConfigError("mu_squared must be a square symmetric table over pairs of groups")
 
     @property
@@ -98,6 +113,7 @@ class PureDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         checks.non_negative(epsilon=self.epsilon)
 
 
@@ -123,6 +139,7 @@ class PoissonGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         checks.positive(noise_multiplier=self.noise_multiplier)
         checks.within(0, 1, sampling_rate=self.sampling_rate)
         checks.integer_at_least(0, steps=self.steps)
@@ -165,6 +182,7 @@ class PoissonRoots:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
         checks.integer_at_least(1, roots=self.roots)
         checks.within(1, MAX_ROOTS, roots=self.roots)
@@ -204,6 +222,7 @@ class LocalReport:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         checks.one_of(PARTS, part=self.part)
         checks.within(0, math.inf, epsilon=self.epsilon)
         checks.within(0, 1, delta=self.delta)
@@ -232,6 +251,7 @@ class ApproximateDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _store_numbers(self)
         checks.non_negative(epsilon=self.epsilon)
         checks.within(0, 1, delta=self.delta)
 

@@ -1,5 +1,6 @@
 """Totals of releases are exact, agree with the ledger in memory, and meet limits without rounding."""
 
+import json
 import math
 from collections.abc import Iterable
 from decimal import Decimal
@@ -9,7 +10,7 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from graphveil.errors import BudgetError
+from graphveil.errors import BudgetError, GraphveilError
 from graphveil.ledger import Entry, Limit, MemoryLedger, PrivacyCost, costs
 from graphveil.privacy import UndirectedEdge, compose, privacy_curve
 from graphveil.privacy.events import (
@@ -304,3 +305,27 @@ def test_cached_compositions_grant_as_much_as_exact_ones(delta: str) -> None:
         for copies, epsilon in zip(NEAR, spent, strict=True):
             granted = PrivacyCost().plus(one, copies).fits(limit_of(spent[1], current))
             assert granted == (epsilon <= spent[1]), f"{copies} at {current}: granted is {granted}"
+
+
+def test_a_total_from_before_events_stored_floats_is_read() -> None:
+    old = {
+        json.dumps([{"epsilon": 2, "kind": "pure_dp"}]): 2,
+        json.dumps([{"epsilon": 2.0, "kind": "pure_dp"}]): 1,
+    }
+    stored = {"mu_squared": "0", "slack": "0", "others": old}
+    assert PrivacyCost.from_plain(stored) == total_of([entry(PureDP(2.0))] * 3)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        [{"epsilon": 2.0, "kind": "pure_dp"}] * 2,
+        [{"epsilon": True, "kind": "pure_dp"}],
+        [{"epsilon": "2", "kind": "pure_dp"}],
+        [],
+    ],
+)
+def test_a_total_of_anything_but_single_events_is_rejected(kind: list[object]) -> None:
+    stored = {"mu_squared": "0", "slack": "0", "others": {json.dumps(kind): 1}}
+    with pytest.raises((ValueError, LookupError, GraphveilError)):
+        PrivacyCost.from_plain(stored)

@@ -1,7 +1,9 @@
 """The durable ledger records the same releases and costs as the ledger in memory."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import graphveil as gv
 from graphveil.data import Graph
 from graphveil.ledger import Entry, Ledger, ledger_of
 from graphveil.privacy import compose, privacy_curve
+from tests.fits import FITS
 
 DELTA = 1e-7
 Attach = Callable[[object, str], None]
@@ -106,3 +109,21 @@ def test_records_the_same_releases_and_costs(steps: Steps, tmp_path: Path) -> No
         for unit, (_, epsilon) in units.items():
             assert accounts[unit].total.epsilon(DELTA) == pytest.approx(epsilon, rel=1e-6)
     assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("epsilon", [2, np.float32(1), np.int64(3), Fraction(1, 2)], ids=repr)
+@pytest.mark.parametrize("name", ["classcode", "sage", "spectral", "links", "noisy graph", "noisy sums"])
+def test_the_ledger_verifies_after_fits_with_numbers_of_any_form(
+    name: str, epsilon: Any, tmp_path: Path
+) -> None:
+    ledger, (data, fit) = Ledger(tmp_path / "ledger.sqlite"), FITS[name]
+    ledger.init("data", "undirected-edge", epsilon=20, delta="1e-6")
+    for _ in range(2):
+        one = data()
+        gv.attach_ledger(one, ledger.data_set("data"))
+        fit(one, epsilon=epsilon)
+    assert ledger.verify() == []
+    ledger.close()
+    (account,) = Ledger(tmp_path / "ledger.sqlite").accounts("data")
+    assert account.releases == 2
+    assert float(epsilon) < account.total.epsilon(1e-6) <= 2 * float(epsilon)

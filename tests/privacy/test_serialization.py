@@ -1,17 +1,21 @@
 import copy
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.errors import ArtifactError, PrivacyError
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError
+from graphveil.ledger import Entry, PrivacyCost
 from graphveil.privacy import (
     ByGroup,
     Composed,
@@ -28,7 +32,7 @@ from graphveil.privacy import (
     UndirectedEdge,
     compose,
 )
-from graphveil.privacy.events import NonPrivate, OneOf
+from graphveil.privacy.events import ApproximateDP, NonPrivate, OneOf
 from graphveil.privacy.serialization import (
     events_from_plain,
     events_to_plain,
@@ -49,6 +53,66 @@ EVENTS: list[Event] = [
 ]
 GROUP = [{"kind": "gaussian", "mu": 1.0}]
 TABLE = {"kind": "pairwise_gaussian", "partition": "p", "mu_squared": [[1.0]]}
+
+# One of each kind as a function of numbers: two positive ones, two shares of one, and a whole number.
+Make = Callable[[Any, Any, Any, Any, Any], Event]
+FROM_NUMBERS: dict[type[Event], Make] = {
+    Gaussian: lambda a, b, p, q, n: Gaussian(a),
+    PairwiseGaussian: lambda a, b, p, q, n: PairwiseGaussian("labels", [[a, b], [b, a]]),  # type: ignore[arg-type]  # lists are stored as tuples
+    PureDP: lambda a, b, p, q, n: PureDP(a),
+    PoissonGaussian: lambda a, b, p, q, n: PoissonGaussian(a, p, n, "replace"),
+    PoissonRoots: lambda a, b, p, q, n: PoissonRoots(a, p, n, n, "replace"),
+    NonPrivate: lambda a, b, p, q, n: NonPrivate(),
+    LocalReport: lambda a, b, p, q, n: LocalReport("label", a, p),
+    ApproximateDP: lambda a, b, p, q, n: ApproximateDP(a, p),
+    ByGroup: lambda a, b, p, q, n: ByGroup("train/val", (Gaussian(a), PureDP(b))),
+    OneOf: lambda a, b, p, q, n: OneOf((PureDP(a), LocalReport("features", b, q))),
+    Composed: lambda a, b, p, q, n: Composed((PureDP(a), ApproximateDP(b, p))),
+}
+
+
+def _forms(value: float) -> st.SearchStrategy[Any]:
+    """Return a number in all forms in which callers have it: all are exactly equal."""
+    forms = [value, np.float64(value), np.float32(value), Fraction(value), Decimal(value)]
+    forms += [np.longdouble(value)]
+    if value == int(value):
+        forms += [int(value), np.int64(value), np.uint8(value), np.float16(value)]
+    return st.sampled_from(forms)
+
+
+_POSITIVE = st.sampled_from([0.5, 1.0, 2.0, 0.375, 100.0])  # exact in float32
+_SHARES = st.sampled_from([0.0, 0.25, 1.0])
+
+
+@given(data=st.data(), kind=st.sampled_from(list(FROM_NUMBERS)))
+def test_an_event_has_one_text_for_every_form_of_its_numbers(data: st.DataObject, kind: type[Event]) -> None:
+    drawn = [data.draw(part) for part in (_POSITIVE, _POSITIVE, _SHARES, _SHARES)]
+    whole = data.draw(st.integers(1, 9))
+    first = FROM_NUMBERS[kind](*drawn, whole)
+    shown = data.draw(st.sampled_from([whole, np.int64(whole), np.uint8(whole)]))
+    again = FROM_NUMBERS[kind](*(data.draw(_forms(value)) for value in drawn), shown)
+    text = json.dumps(events_to_plain(first))
+    assert (again, repr(again), hash(again)) == (first, repr(first), hash(first))
+    assert json.dumps(events_to_plain(again)) == text
+    assert events_from_plain(json.loads(text)) == compose(again)
+    slack = data.draw(_forms(drawn[2]))
+    total = PrivacyCost.from_entry(Entry("a", "rows", again, slack))
+    assert PrivacyCost.from_plain(json.loads(json.dumps(total.as_plain()))) == total
+    assert total == PrivacyCost.from_entry(Entry("a", "rows", first, drawn[2]))
+
+
+def test_events_of_every_kind_have_numbers_in_every_form() -> None:
+    assert set(FROM_NUMBERS) == set(get_args(Event))
+
+
+@pytest.mark.parametrize(
+    "value", ["2", True, np.True_, None, Decimal("nan"), Decimal("sNaN"), -(2**999), 1j], ids=str
+)
+def test_an_event_rejects_what_is_no_number(value: Any) -> None:
+    for make in (Gaussian, PureDP, ApproximateDP, lambda one: LocalReport("label", one)):
+        with pytest.raises(ConfigError):
+            make(value)
+
 
 _KEYS = st.sampled_from(["kind", "partition", "events", "mu", "steps", "mu_squared"])
 
