@@ -15,7 +15,6 @@ from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import FitResult, Method, PreparedFit, State, TrainedModel
-from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import PrivateMetrics
@@ -82,7 +81,7 @@ class FittedModel:
             method=ready.method,
             parameters=parameters,
             sizes=ready.sizes,
-            guarantee=guarantee.with_deviations_everywhere(SEEDED) if session.reproducible else guarantee,
+            guarantee=session.with_seed(guarantee),
             trained=result.trained,
             plan=plan,
             proba=result.proba,

@@ -13,6 +13,7 @@ from graphveil._util.files import load_checked, save_checked
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
+from graphveil.estimators.privacy_config import SEEDED
 from graphveil.ledger import PrivacyLedger, ledger_of
 from graphveil.privacy import Guarantee
 from graphveil.release import (
@@ -105,6 +106,10 @@ class Session:
         self.on_recorded()
         self.reproducible |= release.reproducible
         return release
+
+    def with_seed(self, guarantee: Guarantee) -> Guarantee:
+        """Return a guarantee, invalid if noise was drawn from a seed, here or before a resume."""
+        return guarantee.with_deviations_everywhere(SEEDED) if self.reproducible else guarantee
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -327,9 +327,6 @@ class LinkPredictor:
             metrics = noisy_metrics(histogram, shares, plan.queries[-1].noise[0], rng)
             curves = score_curves(histogram, shares)
         release.close()
-        guarantee = session.guarantee
-        if session.reproducible and guarantee.valid:
-            guarantee = guarantee.with_deviations(SEEDED)
         return _Fit(
             products=products,
             terms=terms,
@@ -337,7 +334,7 @@ class LinkPredictor:
             offset=fitted.offset,
             symmetric=symmetric,
             held_out=held_out,
-            guarantee=guarantee,
+            guarantee=session.with_seed(session.guarantee),
             metrics=metrics,
             curves=curves,
             plan=plan,

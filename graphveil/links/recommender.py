@@ -323,7 +323,8 @@ class Recommender:
             products = (lists.T.multiply(1 / lengths) @ lists).toarray()
             self._items = item_model(table.item_ids, popularity, modeled, products, 0.0)
         else:
-            self._release(table, plan, guarantee, folder)
+            assert guarantee is not None
+            guarantee = self._release(table, plan, guarantee, folder)
         self.plan_, self.guarantee, self._users = plan, guarantee, table.num_users
         return self
 
@@ -495,9 +496,9 @@ class Recommender:
         return queries
 
     def _release(
-        self, table: Interactions, plan: ReleasePlan, guarantee: Guarantee | None, workspace: Path | None
-    ) -> None:
-        """Answer the plan's queries, and store the item model and the hit rate."""
+        self, table: Interactions, plan: ReleasePlan, guarantee: Guarantee, workspace: Path | None
+    ) -> Guarantee:
+        """Answer the plan's queries, store the item model and the hit rate, and return the guarantee."""
         users, nodes, streams = table.num_users, table.graph.num_nodes, PublicStreams(self.seed)
         held_out = np.zeros(users, dtype=bool)
         if self.private_metrics:
@@ -529,6 +530,7 @@ class Recommender:
             share = _share(hits, misses, plan.noise_std[-1], int(held_out.sum()))
             self._metrics = {f"hit_rate_at_{_TOP}": share}
         release.close()
+        return session.with_seed(guarantee)
 
     def _modeled(self, popularity: Floats, noise: float) -> npt.NDArray[np.int64]:
         """Return the items whose popularity exceeds its noise, most popular first."""

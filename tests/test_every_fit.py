@@ -1,0 +1,36 @@
+"""What every kind of fit has in common: all methods, links, the recommender, noisy graphs and noisy sums."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphveil as gv
+from tests.fits import METHODS, RESUMED
+
+SLOW = {"auto", "gnn", "gnn, neighbors", "mlp of records"}  # to calibrate
+WITHOUT_NOISE = {"mlp", "gcn without privacy"}
+
+
+def slow_last(names: list[str]) -> list[object]:
+    """Return the names as parameters, with the slow ones marked."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+def test_the_table_of_fits_has_every_method() -> None:
+    assert {method for method, _ in METHODS.values()} == set(gv.METHODS)
+
+
+@pytest.mark.parametrize("name", slow_last([name for name in RESUMED if name not in WITHOUT_NOISE]))
+def test_a_seeded_fit_that_is_resumed_without_its_seed_is_not_valid(name: str, tmp_path: Path) -> None:
+    make, fit = RESUMED[name]
+    data = make()
+    seeded = fit(data, workspace=tmp_path / "fit", unsafe_noise_seed=5)
+    resumed = fit(data, workspace=tmp_path / "fit")
+    for guarantee in (seeded.guarantee, resumed.guarantee):
+        assert guarantee is not None and not guarantee.valid
+        assert "the noise is reproducible from a seed" in guarantee.deviations
+        assert not any(one.valid for one in guarantee.additional)
+    assert all(map(np.array_equal, seeded.numbers, resumed.numbers))
+    fresh = fit(data, workspace=tmp_path / "new").guarantee
+    assert fresh is not None and fresh.valid
