@@ -358,6 +358,7 @@ class PldCurve(Curve):
         return _smallest_tpr(self, fpr)
 
 
+@lru_cache(maxsize=256)
 def _smallest_tpr(curve: Curve, fpr: float) -> float:
     """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
 

@@ -3,10 +3,13 @@
 Style and charts are inline: there is no script and no request.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from graphveil._util.escape import render
 from graphveil.artifacts.cards import (
@@ -59,6 +62,7 @@ from graphveil.runs.results import (
 )
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
+_SMALL_DELTA = 1e-6  # beyond its epsilon the attack curve is a line
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)  # false-positive rates of the tables
 _MAX_CONFUSION = 10  # classes
 BLIND = PlotLine("blind guessing", [(0.0, 0.0), (1.0, 1.0)])
@@ -248,16 +252,15 @@ def _cost_cells(metrics: Mapping[str, Any], cost: Cost) -> tuple[str, str, str]:
 
 def _attacker(guarantee: Guarantee) -> dict[str, Any]:
     """Return the curve that no attacker exceeds, some of its points, and what it means."""
-    rate = _rate_of(guarantee)
     about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
-    lines = [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(rate, 80), 0), BLIND]
+    lines = [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(guarantee), 0), BLIND]
     words = guarantee_text(
         guarantee,
         f"No test about one {about[:-1]} is above the curve, whatever the attacker knows about the rest of "
         "the data. The dot marks a false-positive rate of 1 %. On the diagonal the outputs reveal nothing.",
     )
     head = ("FPR", f"TPR, at most{mark}")
-    rates = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
+    rates = [(f"{100 * false:g} %", f"{percent_up(guarantee.max_tpr(false))} %") for false in _RATES]
     return {
         "chart": inline_svg(
             lambda: line_chart(
@@ -476,7 +479,7 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
 def _attackers(runs: Sequence[FinishedRun]) -> str:
     """Return the best attackers' curves; both guarantees of a run have its color."""
     lines = [
-        PlotLine(_guarantee_name(run, one), _attack_curve(_rate_of(one), 60), number)
+        PlotLine(_guarantee_name(run, one), _attack_curve(one), number)
         for number, run in enumerate(runs)
         for one in (run.guarantee, *run.guarantee.additional)
     ]
@@ -493,7 +496,7 @@ def _rates(runs: Sequence[FinishedRun]) -> _Table:
     rows = [
         (
             _guarantee_name(run, one),
-            *(f"{percent_up(rate)} %" for rate in map(_rate_of(one), _RATES)),
+            *(f"{percent_up(rate)} %" for rate in map(one.max_tpr, _RATES)),
         )
         for run in runs
         for one in (run.guarantee, *run.guarantee.additional)
@@ -565,16 +568,21 @@ def _epsilon(epsilon: float | None) -> str:
     return "∞" if epsilon is None else format_upper_bound(epsilon)
 
 
-def _rate_of(guarantee: Guarantee) -> Callable[[float], float]:
-    """Return the bound on true positives as a function of the rate of false positives."""
-    curve = guarantee.curve  # composes all events
-    return lambda false: min(1.0, curve.tpr(false) + guarantee.slack)
+def _attack_curve(guarantee: Guarantee) -> list[Point]:
+    """Return the curve that no attacker exceeds, from delta at one grid of epsilons.
 
-
-def _attack_curve(rate: Callable[[float], float], steps: int) -> list[Point]:
-    """Return the curve that no attacker exceeds."""
-    inner = [(step / steps) ** 3 for step in range(1, steps)]  # dense where the curve is steep
-    return [(0.0, 0.0), *((false, rate(false)) for false in inner), (1.0, 1.0)]
+    Each epsilon bounds every point, by e^epsilon FPR + delta and by 1 - e^-epsilon (1 - delta - FPR), so a
+    coarse grid is an upper bound too. Evaluating delta is slow for distributions of privacy losses.
+    """
+    curve = guarantee.curve
+    false = np.linspace(0, 1, 81)[1:-1] ** 3  # dense where the curve is steep
+    highest = min(curve.epsilon(_SMALL_DELTA), -math.log(false[0]))  # above it the first bound exceeds 1
+    grid = np.linspace(0, highest, 60)
+    deltas = np.array([curve.delta(epsilon) for epsilon in grid.tolist()])[:, None]
+    epsilons = grid[:, None]
+    bounds = np.minimum(np.exp(epsilons) * false + deltas, 1 - np.exp(-epsilons) * (1 - deltas - false))
+    true = np.minimum(1.0, bounds.min(axis=0) + guarantee.slack)
+    return [(0.0, 0.0), *zip(false.tolist(), true.tolist(), strict=True), (1.0, 1.0)]
 
 
 def _gain(own: Summary, baseline: Summary | None) -> str:

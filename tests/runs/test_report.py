@@ -2,14 +2,16 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
 import pytest
 
-from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, PureDP, UndirectedEdge
+from graphveil.privacy.events import Event, PoissonGaussian
 from graphveil.privacy.gaussian import mu_of
 from graphveil.privacy.statements import format_upper_bound
 from graphveil.runs.charts import PlotLine, inline_svg, line_chart
 from graphveil.runs.compliance_report import ComplianceReport
-from graphveil.runs.html_pages import report_page
+from graphveil.runs.html_pages import _attack_curve, report_page
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "br"}
@@ -200,3 +202,39 @@ def test_the_report_names_the_chosen_method() -> None:
     choice = {"chosen": "mlp", "metric": "roc_auc", "candidates": {"mlp": 0.75, "classcode": 0.7}}
     page = report_page(metrics(guarantee, choice=choice), HISTORY, guarantee, notice(guarantee))
     assert "Chosen method: mlp. Validation ROC-AUC: mlp 0.750, classcode 0.700." in page
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Gaussian(0.2),
+        Gaussian(3.0),
+        PureDP(0.5),
+        PureDP(6.0),
+        Composed((Gaussian(0.5), PureDP(1.0))),
+        PoissonGaussian(2.0, 0.05, 50),
+    ],
+)
+def test_the_attack_curve_is_an_upper_bound_from_one_grid_of_epsilons(
+    event: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarantee = Guarantee.from_event(UndirectedEdge(), event, delta=1e-7, releases=1)
+    curve, evaluated = guarantee.curve, list[float]()
+    delta = type(curve).delta
+
+    def counted(self: Any, epsilon: float) -> float:
+        evaluated.append(epsilon)
+        return delta(self, epsilon)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(curve), "delta", counted)
+        points = _attack_curve(guarantee)
+    assert 0 < len(evaluated) <= 80  # 60 on the grid, and the search for its end
+    false, true = np.array(points).T
+    assert (np.diff(true) >= 0).all()
+    # `max_tpr` of sampled and mixed noise ignores the second bound, and may be above the curve on the right.
+    for rate, bound in zip(false[1:-1], true[1:-1], strict=True):
+        exact = guarantee.max_tpr(rate)
+        assert bound <= exact + 2e-3
+        if isinstance(event, Gaussian | PureDP) or rate < 0.1:
+            assert bound >= exact - 1e-9
