@@ -5,6 +5,7 @@ of each chain, the totals) follow from the entries, and ``verify`` recomputes th
 """
 
 import errno
+import fcntl
 import hmac
 import os
 import secrets
@@ -12,14 +13,16 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -27,6 +30,7 @@ from sqlalchemy.exc import (
     OperationalError,
     SQLAlchemyError,
 )
+from sqlalchemy.schema import CreateTable
 
 from graphveil.errors import (
     ArtifactError,
@@ -47,6 +51,7 @@ _ISOLATION = {False: "REPEATABLE READ", True: "READ COMMITTED"}
 VERSION = 2  # version of the tables; 1 had no version table, and no check of the key
 # Errors that reading a manually edited value may raise.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _SECRETS = ("password", "secret", "_key")  # in the names of options, as libpq calls them
 
 _METADATA = sa.MetaData()
@@ -97,6 +102,7 @@ _STATE = sa.select(
     sa.select(about.c.value).where(about.c.name == _KEY_CHECK).scalar_subquery().label("checked"),
     sa.select(sa.func.coalesce(sa.func.sum(data_sets.c.length), 0)).scalar_subquery().label("size"),
 )
+_REJECT = " BEGIN RAISE EXCEPTION 'entries are only ever added'; END "
 _APPEND_ONLY = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS graphveil_no_{verb} BEFORE {event} "
@@ -114,7 +120,7 @@ _APPEND_ONLY = {
     ],
     "postgresql": [
         "CREATE OR REPLACE FUNCTION graphveil_only_added() RETURNS trigger AS "
-        "$$ BEGIN RAISE EXCEPTION 'entries are only ever added'; END $$ LANGUAGE plpgsql",
+        f"$${_REJECT}$$ LANGUAGE plpgsql",
         "DROP TRIGGER IF EXISTS graphveil_no_change ON graphveil_entries",
         "CREATE TRIGGER graphveil_no_change BEFORE UPDATE OR DELETE ON graphveil_entries "
         "FOR EACH ROW EXECUTE FUNCTION graphveil_only_added()",
@@ -123,6 +129,14 @@ _APPEND_ONLY = {
         "FOR EACH STATEMENT EXECUTE FUNCTION graphveil_only_added()",
     ],
 }
+# What would run with each write, or hide rows, of the tables that a name on the search path means.
+_FOREIGN_ON_SERVER = sa.text(
+    "WITH ours AS (SELECT to_regclass(name)::oid AS id FROM unnest(CAST(:tables AS text[])) AS name) "
+    "SELECT 'trigger ' || tgname FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid, ours "
+    "WHERE tgrelid = id AND NOT tgisinternal AND NOT (tgname LIKE 'graphveil\\_no\\_%' AND prosrc = :reject) "
+    "UNION ALL SELECT 'rule ' || rulename FROM pg_rewrite, ours WHERE ev_class = id "
+    "UNION ALL SELECT 'policy ' || polname FROM pg_policy, ours WHERE polrelid = id"
+)
 
 
 class Store:
@@ -172,6 +186,10 @@ class Store:
             connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
         there = set(sa.inspect(connection).get_table_names())
         ours = there & set(_METADATA.tables)
+        if about.name in ours:
+            self._check_version(connection)
+        if ours and (foreign := _foreign_object(connection)):
+            raise self.corruption_error(f"it contains the {foreign}, which is not part of a ledger")
         if not ours:
             if there and not self.shared:
                 raise LedgerError(
@@ -187,9 +205,7 @@ class Store:
             raise self.corruption_error(
                 f"it lacks {', '.join(sorted(set(_METADATA.tables) - ours - {about.name}))}"
             )
-        if about.name in ours:
-            self._check_version(connection)
-        else:
+        if about.name not in ours:
             late = entries.c.body.like('%"key":%')  # what the first version did not write
             if ours and connection.execute(sa.select(entries.c.number).where(late).limit(1)).first():
                 raise self.corruption_error(f"it lacks {about.name}")
@@ -232,8 +248,8 @@ class Store:
     def corruption_error(self, why: str) -> LedgerError:
         """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
-            f"the ledger at {self.display_url} is damaged: {why}. Restore a backup (graphveil ledger "
-            "restore), or see `graphveil ledger verify`. No privacy budget was spent."
+            f"the ledger at {self.display_url} is damaged: {why}. Restore an intact backup: graphveil ledger "
+            "restore FILE. No privacy budget was spent."
         )
 
     def key(self, connection: sa.Connection) -> bytes:
@@ -340,19 +356,25 @@ class Store:
             if self.shared:
                 connection = connection.execution_options(isolation_level=_ISOLATION[writing])
             with connection.begin():
+                # Again: a restore may have replaced the file while this process waited for its lock.
+                self._check_not_replaced()
                 if not writing:
                     return task(connection)
                 before = self._checked(connection).size if self._prepared else -1
                 result = task(connection)
                 state = state_of(connection)
             # After the commit: a mark that is ahead of its ledger would reject the ledger.
-            if self._high_water_mark is not None and state.size != before:
+            if self._high_water_mark is not None and state.size != before and not self._replaced:
                 self._high_water_mark.set(state.checked, state.size)
             return result
 
+    @property
+    def _replaced(self) -> bool:
+        return self._file is not None and _identity(self._file) != self._identity
+
     def _check_not_replaced(self) -> None:
         """Raise an error for a removed or replaced file: open connections would continue on it unseen."""
-        if self._file is not None and _identity(self._file) != self._identity:
+        if self._replaced:
             raise LedgerError(
                 f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
                 "use; nothing was recorded by this step, so nothing may be released. Restore it, and start "
@@ -446,7 +468,10 @@ def _engine(url: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _durable(connection: "sa.engine.interfaces.DBAPIConnection", _: object) -> None:
-        # One file contains all commits: a plain copy would omit a log file (WAL).
+        # One file contains all commits: a plain copy of it would omit a log file (WAL), which is three times
+        # as fast, but a release takes far longer than its two transactions of 20 to 40 ms. With TRUNCATE and
+        # FULL, SQLite syncs the journal, the file, and the end of the journal, so a commit survives a power
+        # loss; with DELETE it does not sync the folder, and the journal could come back and undo the commit.
         for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "fullfsync=ON"):
             connection.cursor().execute(f"PRAGMA {pragma}")
 
@@ -482,13 +507,84 @@ def copy_file(source: Path, target: Path) -> None:
         os.close(held)
 
 
-def move_aside(file: Path) -> None:
-    """Rename a ledger that another one is put in the place of, with what belongs to it."""
+@contextmanager
+def writers_excluded(file: Path) -> Iterator[sa.Connection | None]:
+    """Hold the write lock of a ledger's file, and that of its folder against other restores.
+
+    Yields a connection to it; None if there is no such file, or it is not a database, which no other process
+    can write either.
+
+    Raises:
+        LedgerError: Another process holds the lock for too long.
+    """
+    with ExitStack() as held:
+        folder = os.open(file.parent, os.O_RDONLY)
+        held.callback(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        connection = None
+        if file.exists():
+            engine = _engine(_parsed(f"sqlite:///{file}"))
+            held.callback(engine.dispose)
+            try:
+                connection = held.enter_context(engine.connect()).execution_options(graphveil_writing=True)
+                connection.begin()
+                connection.execute(sa.text("SELECT count(*) FROM sqlite_master"))
+            except (DBAPIError, sqlite3.DatabaseError) as error:
+                origin = error.orig if isinstance(error, DBAPIError) else error
+                if getattr(origin, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED:
+                    raise LedgerError(f"{file} cannot be locked ({origin}). Nothing was replaced.") from None
+                connection = None
+        yield connection
+
+
+def exchange(file: Path, fresh: Path) -> None:
+    """Put another ledger in the place of a file in one step; the old one is kept under another name.
+
+    Raises:
+        FileExistsError: Another process has made a ledger where there was none.
+    """
     number = next(n for n in count(1) if not file.with_name(f"{file.name}.replaced-{n}").exists())
-    for suffix in ("-journal", "-wal", "-shm", ""):
+    for suffix in ("-journal", "-wal", "-shm"):  # SQLite would apply them to the new file
         part = file.with_name(f"{file.name}{suffix}")
         if part.exists():
             part.replace(file.with_name(f"{file.name}.replaced-{number}{suffix}"))
+    if file.exists():
+        os.link(file, file.with_name(f"{file.name}.replaced-{number}"))
+        fresh.replace(file)  # never without a file in its place, where others would begin an empty ledger
+    else:
+        os.link(fresh, file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # of a power loss the new file is left, or the old one
+    finally:
+        os.close(folder)
+
+
+def _foreign_object(connection: sa.Connection) -> str | None:
+    """Return a trigger, view, table or index that no ledger makes: a trigger can change totals unseen."""
+    if connection.dialect.name == "postgresql":
+        known = {"tables": list(_METADATA.tables), "reject": _REJECT}
+        return connection.execute(_FOREIGN_ON_SERVER, known).scalars().first()
+    stored = connection.execute(sa.text("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+    for kind, name, statement in stored:
+        if _plain(statement) not in _own_statements() and not (
+            kind == "table" and name.startswith("sqlite_stat")  # of ANALYZE
+        ):
+            return f"{kind} {name!r}"
+    return None
+
+
+@cache
+def _own_statements() -> frozenset[str]:
+    """Return the statements of all tables and triggers of a ledger, as SQLite stores them."""
+    tables = [
+        str(CreateTable(table).compile(dialect=sqlite.dialect())) for table in _METADATA.tables.values()
+    ]
+    return frozenset(map(_plain, tables + _APPEND_ONLY["sqlite"]))
+
+
+def _plain(statement: str) -> str:
+    return " ".join(statement.replace("IF NOT EXISTS ", "").split())
 
 
 def _identity(file: Path) -> tuple[int, int] | None:

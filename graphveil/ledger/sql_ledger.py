@@ -1,6 +1,7 @@
 """The durable ledger: what was ever released of each dataset, and how much more may be."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from graphveil.errors import ArtifactError, ConfigError, LedgerError
+from graphveil.errors import ArtifactError, ConfigError, GraphveilError, LedgerError
 from graphveil.ledger.bindings import (
     SAME_NODES_SHARE,
     add_version,
@@ -45,9 +46,10 @@ from graphveil.ledger.database import (
     copy_file,
     data_sets,
     entries,
+    exchange,
     key_fault,
-    move_aside,
     state_of,
+    writers_excluded,
 )
 from graphveil.ledger.locations import HighWaterMark, default_location, file_of, url_of
 from graphveil.ledger.reservations import DataSetLedger, Receipt, accounts_of
@@ -495,19 +497,23 @@ def restore(
 ) -> "Ledger":
     """Replace a ledger file by a backup; the previous file is renamed and kept.
 
+    Every entry of the ledger has to be in the backup, with the same hash. Other processes wait from this
+    check to the exchange. Those that have the ledger open get an error with their next release, which then
+    is not recorded.
+
     Args:
         backup: File that ``Ledger.backup`` wrote.
         location: Location of the ledger. The default is the user's own.
         receipts: Receipts of runs, which the backup has to contain.
-        force: Whether to accept a backup that is older than the ledger, its mark or the receipts. The
+        force: Whether to accept a backup that lacks entries of the ledger, its mark or the receipts. The
             releases that it lacks are no longer counted.
 
     Returns:
         The restored ledger.
 
     Raises:
-        ConfigError: If there is no such backup, the ledger is in PostgreSQL, the backup is older, or receipts
-            belong to another ledger.
+        ConfigError: If there is no such backup, the ledger is in PostgreSQL, the backup lacks entries, or
+            receipts belong to another ledger.
         LedgerError: If the backup is damaged.
 
     Privacy:
@@ -521,10 +527,14 @@ def restore(
     if not source.is_file():
         raise ConfigError(f"there is no backup at {source}")
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with TemporaryDirectory(prefix=".graphveil-restore-", dir=file.parent) as folder:
+    there = file.resolve()  # of a link, what it points to is replaced
+    with TemporaryDirectory(prefix=".graphveil-restore-", dir=there.parent) as folder:
         fresh = Path(folder) / file.name
         copy_file(source, fresh)
-        kept = Ledger(fresh, create=False)
+        try:
+            kept = Ledger(fresh, create=False)
+        except GraphveilError as error:
+            raise type(error)(str(error).replace(str(fresh), str(source))) from None
         breaks = kept.verify()
         if breaks:
             raise LedgerError(
@@ -539,20 +549,31 @@ def restore(
                 f"example {others[0].data_set}, entry {others[0].entry}. Pass only runs that this ledger "
                 "recorded (--runs), or the backup of the other ledger. Nothing was replaced."
             )
-        lacking = _lacking(kept, file, missing_receipts)
-        if lacking and not force:
-            raise ConfigError(f"{source} {lacking} Nothing was replaced.")
-        kept.close()
-        move_aside(file)
-        fresh.replace(file)
-    HighWaterMark(file).path.unlink(missing_ok=True)
+        # From here to the exchange nobody else writes, so no release is lost between the two.
+        with writers_excluded(there) as present:
+            lacking = _lacking(kept, file, present, missing_receipts)
+            if lacking and not force:
+                raise ConfigError(f"{source} {lacking} Nothing was replaced.")
+            kept.close()
+            try:
+                exchange(there, fresh)
+            except FileExistsError:
+                raise ConfigError(
+                    f"another process has made a ledger at {file} meanwhile. Restore again. Nothing was "
+                    "replaced."
+                ) from None
+            HighWaterMark(file).path.unlink(missing_ok=True)
     return Ledger(file)
 
 
-def _lacking(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation]) -> str:
+def _lacking(
+    kept: Ledger, file: Path, present: sa.Connection | None, missing_receipts: list[IntegrityViolation]
+) -> str:
     """Return what a backup lacks of the ledger or of receipts, and what to do; empty if nothing."""
     seen, (ident, count) = HighWaterMark(file).read(), kept._store.size
-    if seen is not None and seen[0] != ident:
+    there, lost = ("", None) if present is None else _not_in(kept, present)
+    known = there if seen is None else seen[0]
+    if known and known != ident:
         return (
             f"is the backup of another ledger than {file}, whose releases would no longer be counted. "
             "Restore it to another file (--ledger FILE), or replace the ledger with --force."
@@ -560,11 +581,30 @@ def _lacking(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation
     if missing_receipts:
         first = missing_receipts[0]
         what = f"it lacks {first.data_set}, entry {first.entry}, which a run has a receipt of"
+    elif lost is not None:
+        what = f"it lacks {lost[0]}, entry {lost[1]}, or has another one there"
     elif seen is not None and seen[1] > count:
         what = f"the ledger had {seen[1]:,} entries, and the backup has {count:,}"
     else:
         return ""
     return (
-        f"is older than the ledger was: {what}. Use a newer backup. If there is none, --force restores this "
+        f"lacks releases of the ledger: {what}. Use a newer backup. If there is none, --force restores this "
         "one, and the missing releases are no longer counted."
     )
+
+
+def _not_in(kept: Ledger, present: sa.Connection) -> tuple[str, tuple[str, int] | None]:
+    """Return the id of a ledger, and its first entry that another one lacks; of a damaged one what is read.
+
+    The number of entries does not tell: two ledgers may have gone on from one backup.
+    """
+    query = sa.select(entries.c.data_set, entries.c.number, entries.c.hash)
+    has = kept._store.read(lambda connection: {tuple(row) for row in connection.execute(query)})
+    ident = ""
+    with suppress(sa.exc.SQLAlchemyError):
+        ident = str(state_of(present).checked or "")[: len(kept._store.ledger_id)]
+    with suppress(sa.exc.SQLAlchemyError):
+        for row in present.execute(query.order_by(entries.c.data_set, entries.c.number)):
+            if tuple(row) not in has:
+                return ident, (row.data_set, row.number)
+    return ident, None

@@ -336,7 +336,7 @@ def test_an_older_backup_is_restored_with_force_only(path: Path, tmp_path: Path,
             file.unlink()
     if known_by == "another ledger":
         Ledger(path).close()
-    why = "backup of another ledger" if known_by == "another ledger" else "older than the ledger was"
+    why = "backup of another ledger" if known_by == "another ledger" else "lacks releases of the ledger"
     with pytest.raises(ConfigError, match=why):
         restore(tmp_path / "backup", path, receipts=receipts)
     restore(tmp_path / "backup", path, receipts=receipts, force=True).close()
