@@ -5,7 +5,7 @@ the edges of empty places. Every shape is public (``training/clipped_sums.py``).
 gradient:
 
 * The module is called with one ego graph, in a loop, or under ``vmap``. There torch separates a batch's
-  records and rejects an index beyond a record's own rows: isolation relies on torch.
+  records, except in operations that ``isolated_vmap.py`` replaces or rejects: isolation relies on torch.
 * Each call of a module in a loop, and of a batch under ``vmap``, uses a new copy of the module in its state
   before training. ``module_copies.py`` lists what a copy does not isolate.
 * A record for which the module raises has gradient zero, like one whose gradient is not finite
@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import grad
 
 from graphveil.training.affine_gradients import (
     AffineGradients,
@@ -45,6 +45,7 @@ from graphveil.training.clipped_sums import (
     square_norms,
     zero_masked_records,
 )
+from graphveil.training.isolated_vmap import vmap_records
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
 
@@ -275,7 +276,7 @@ class EgoGraphClippedSum(ClippedSum):
             dict(zip(formed, given[len(output_offsets) :], strict=True)),
         )
         with self._copies.run() as module:
-            losses, inputs = vmap(partial(self._loss, module))(own, weights, *stars)
+            losses, inputs = vmap_records(partial(self._loss, module))(own, weights, *stars)
             if losses.requires_grad:
                 ones = torch.ones_like(losses)
                 found = torch.autograd.grad(losses, given, ones, materialize_grads=True)
@@ -366,7 +367,7 @@ def ego_graph_logits(
 
     def together(x: Tensor, edges: Tensor) -> Tensor:
         with copies.run() as fresh:
-            return vmap(partial(one, fresh))(x, edges)
+            return vmap_records(partial(one, fresh))(x, edges)
 
     def alone(x: Tensor, edges: Tensor) -> Tensor:
         with copies.run() as fresh:

@@ -38,6 +38,7 @@ from graphveil.errors import ConfigError
 _Cached = type(functools.lru_cache(lambda: None))
 _OPAQUE = (ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float)
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
+_COMPILED = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
 _SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # descriptors that store attributes
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "torch_geometric", "numpy", "scipy", "pandas", "graphveil"}
 _DATA = ("graphveil", "torch_geometric", "scipy", "pandas")  # packages whose objects are data, not state
@@ -136,6 +137,15 @@ def state_of(module: nn.Module) -> dict[str, object]:
     return found
 
 
+def reaches_compiled_code(module: nn.Module) -> bool:
+    """Return whether the module or its code reaches code that ``torch.jit`` compiled.
+
+    >>> reaches_compiled_code(nn.Linear(1, 1))
+    False
+    """
+    return any(isinstance(part, _COMPILED) for part in _ReachableState(module).found())
+
+
 def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
     """Call a module with other parameters and buffers, by the names used in ``named_parameters``.
 
@@ -215,6 +225,10 @@ class _ReachableState:
             if id(part) not in self._found and not isinstance(part, _OPAQUE):
                 self._found[id(part)] = part
                 self._search(part)
+
+    def found(self) -> list[Any]:
+        """Return all objects."""
+        return list(self._found.values())
 
     def _search(self, part: Any) -> None:
         if isinstance(part, type):

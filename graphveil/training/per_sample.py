@@ -1,22 +1,23 @@
 """Clipped sums of a user's torch module: ``vmap(grad)`` computes each record's gradient.
 
 Each record passes through the module alone, as a batch of one, under ``vmap``, where torch separates a
-batch's records. Each batch uses a fresh copy of the module (``module_copies.py``). Layers that are known to
-couple records are rejected by type, since their result on a single record differs. A record on which the
-module raises has gradient zero (``null_records.py``).
+batch's records (``isolated_vmap.py``). Each batch uses a fresh copy of the module (``module_copies.py``).
+Layers that are known to couple records are rejected by type, since their result on a single record differs. A
+record on which the module raises has gradient zero (``null_records.py``).
 """
 
 from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import grad
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.clipped_sums import ClippedSum, chunks, clip_factors, record_loss, zero_masked_records
+from graphveil.training.isolated_vmap import vmap_records
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, run_masking_failures
 from graphveil.training.records import Inputs
@@ -105,7 +106,8 @@ class PerSampleClippedSum(ClippedSum):
                 logits = _called(module, {**self._fixed, **parameters}, rows)
                 return record_loss(logits, label)
 
-            found: Parameters = vmap(grad(loss), in_dims=(None, 0, 0))(self._parameters, blocks, labels)
+            batched = vmap_records(grad(loss), in_dims=(None, 0, 0))
+            found: Parameters = batched(self._parameters, blocks, labels)
             return found
 
 
@@ -118,7 +120,7 @@ def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
 
     def together(some: Tensor) -> Tensor:
         with copies.run() as fresh:
-            return vmap(lambda row: _called(fresh, tensors, (row[None],)))(some)
+            return vmap_records(lambda row: _called(fresh, tensors, (row[None],)))(some)
 
     with torch.no_grad():
         found, failed = run_masking_failures(together, (rows.to(torch.float64),))

@@ -5527,4 +5527,42 @@ BUGS = [
             for kind in ("gap", "gcn", "label-posterior")
         ],
     ),
+    dict(
+        name="an_index_beyond_the_table_of_a_record_reads_the_next_record",
+        edits=[
+            (
+                "graphveil.training.isolated_vmap:IsolatedOperations.__torch_function__",
+                "return _embedding(*args, **kwargs)",
+                "return func(*args, **kwargs)",
+            )
+        ],
+        test=[
+            "tests/training/test_isolated_vmap.py::test_an_operation_reads_and_changes_its_own_record_only[embedding]",
+            "tests/training/test_isolated_vmap.py::test_a_table_that_is_one_row_short_mixes_no_records[vmap]",
+            "tests/training/test_isolated_vmap.py::test_a_table_that_is_one_row_short_mixes_no_records[records]",
+        ],
+    ),
+    dict(
+        name="a_function_may_mix_records_by_its_own_rule",
+        edits=[
+            (
+                "graphveil.training.isolated_vmap:_isolated_function",
+                "_raise_own_rule(function.__name__)",
+                "return function",
+            )
+        ],
+        test="tests/training/test_isolated_vmap.py::test_code_that_sees_a_whole_batch_is_rejected[inherited]",
+    ),
+    dict(
+        name="predictions_run_under_the_vmap_of_torch",
+        edits=[
+            (
+                "graphveil.training.ego_graphs:ego_graph_logits",
+                "return vmap_records(partial(one, fresh))(x, edges)",
+                "return torch.func.vmap(partial(one, fresh))(x, edges)",
+            )
+        ],
+        test="tests/training/test_isolated_vmap.py::"
+        "test_a_table_that_is_one_row_short_mixes_no_records[ghost]",
+    ),
 ]

@@ -22,7 +22,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
 from graphveil.errors import ConfigError
-from graphveil.training.module_copies import ModuleCopies, state_of
+from graphveil.training.module_copies import ModuleCopies, reaches_compiled_code, state_of
 
 MAX_CONSTANT_NUMBERS = 1024  # size of a tensor without training: a table of the graph's nodes would be longer
 ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"
@@ -59,10 +59,10 @@ def reject_unsupported_types(module: nn.Module) -> None:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: Dropout (at '1') drops entries at random, and ...
     """
-    if isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule":
+    if reaches_compiled_code(module) or type(module).__name__ == "OptimizedModule":
         raise ConfigError(
-            f"{type(module).__name__} is compiled, and per-record gradients need the Python module. Pass the "
-            "module without torch.jit or torch.compile."
+            f"{type(module).__name__} is compiled or calls compiled code, and per-record gradients need "
+            "Python code. Use it without torch.jit and torch.compile."
         )
     for name, part in module.named_modules():
         kind = f"{type(part).__name__}{f' (at {name!r})' if name else ''}"

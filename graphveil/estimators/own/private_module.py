@@ -57,6 +57,8 @@ class NodeLevelModule(Method):
         reject_mixing(module, sizes.width, sizes.classes, edges=False)
         try:
             _fingerprint(module, sizes)
+        except ConfigError:
+            raise
         except Exception as error:
             raise ConfigError(training_error_message(module, error)) from error
 
