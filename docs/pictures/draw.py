@@ -216,9 +216,12 @@ def logo() -> Figure:
 
 def units() -> Figure:
     """Return a pair of neighboring graphs for each privacy unit."""
-    figure, axes = canvas(468, 690)
+    figure, axes = canvas(468, 838)
+    caption(axes, 12, 22, "A ~ B: neighboring datasets. Only the orange part differs.", bold=True, size=12.5)
     shape = [(36, 30), (96, 18), (126, 62), (70, 86), (24, 76)]
     edges = [(0, 1), (1, 2), (2, 3), (0, 4)]
+    people, items = [(40, 14), (40, 52), (40, 90)], [(116, 10), (116, 38), (116, 66), (116, 94)]
+    listed = [(0, 3), (0, 4), (2, 4), (2, 5), (2, 6)]
     rows: list[tuple[str, str, dict[str, Any]]] = [
         ("undirected-edge", "one edge", {"different": [(1, 3)]}),
         ("directed-edge", "one directed edge", {"different": [(3, 1)], "directed": True}),
@@ -226,6 +229,11 @@ def units() -> Figure:
             "node-record",
             "features, label and out-edges of one node",
             {"different": [(3, 1), (3, 4)], "marked": [3], "directed": True},
+        ),
+        (
+            "node-record",
+            "users (circles) and items (squares): the list of one user",
+            {"different": [(1, 3), (1, 5)], "marked": [1]},
         ),
         (
             "node-bounded-degree",
@@ -236,7 +244,8 @@ def units() -> Figure:
         ("edge-subset", "one pair of a public list; gray edges are public", {"different": [(1, 3)]}),
     ]
     for row, (unit, meaning, style) in enumerate(rows):
-        top = 10 + row * 113
+        top = 44 + row * 113
+        of_lists = "users" in meaning
         caption(axes, 12, top + 38, unit, bold=True, size=13)
         words, line = meaning.split(), ""
         lines = []
@@ -248,9 +257,14 @@ def units() -> Figure:
         for number, text in enumerate((*lines, line)):
             caption(axes, 12, top + 58 + 16 * number, text)
         for side, hidden in enumerate((False, True)):
-            moved = [(x + 168 + 152 * side, y + top) for x, y in shape]
-            kept = [edge for edge in edges if edge not in style.get("different", ())]
+            places = [*people, *items] if of_lists else shape
+            moved = [(x + 168 + 152 * side, y + top) for x, y in places]
+            given = listed if of_lists else edges
+            kept = [edge for edge in given if edge not in style.get("different", ())]
             nodes_and_edges(axes, moved, kept, hidden=hidden, **style)
+            for x, y in moved[len(people) :] if of_lists else ():
+                square = {"facecolor": GREEN, "edgecolor": "#ffffff", "linewidth": 1.2, "zorder": 3}
+                axes.add_patch(Rectangle((x - 9, y - 9), 18, 18, **square))
         caption(axes, 316, top + 50, "~", size=17, bold=True, center=True)
     return figure
 
@@ -295,18 +309,65 @@ def tree(questions: Sequence[tuple[str, str, str]], last: str, width: int = 520)
 
 
 def choose_unit() -> Figure:
-    """Return the decision tree for the unit."""
-    return tree(
-        [
-            ("Must nobody, not even you,\nhold the true attributes?", "yes", "local-attributes"),
-            ("Is the record of a person private,\nnot only its edges?", "yes", "next two rows"),
-            ("  all edges at a person, and a bound\non the degree is known?", "yes", "node-bounded-degree"),
-            ("  the edges that a person declared?", "yes", "node-record"),
-            ("Are some edges public and\nothers private?", "yes", "edge-subset"),
-            ("Does an edge have a direction?", "yes", "directed-edge"),
-        ],
-        "undirected-edge",
+    """Return the decision tree for the unit: two questions, then a branch for people and one for edges."""
+    figure, axes = canvas(568, 520)
+    first = [
+        ("Do people perturb their attributes\nbefore you receive them?", "local-attributes"),
+        (
+            "Do you have users with lists of\nitems (recommender)?",
+            "whole list: node-record\none item: directed-edge",
+        ),
+    ]
+    for row, (question, result) in enumerate(first):
+        y = 12 + 74 * row
+        box(axes, 12, y, 270, question.split("\n"), SOFT, height=48, bold=False)
+        arrow(axes, (282, y + 24), (342, y + 24))
+        caption(axes, 311, y + 14, "yes", center=True, size=11)
+        if "\n" in result:
+            box(axes, 342, y, 214, result.split("\n"), BLUE, height=48, bold=False)
+        else:
+            box(axes, 342, y, 214, [result], BLUE, height=48)
+        arrow(axes, (147, y + 48), (147, y + 74))
+        caption(axes, 155, y + 61, "no", size=11)
+    box(
+        axes,
+        12,
+        160,
+        270,
+        ["Are features or labels private,", "not only edges?"],
+        SOFT,
+        height=48,
+        bold=False,
     )
+    arrow(axes, (147, 208), (147, 246))
+    caption(axes, 155, 227, "yes: protect people", size=11)
+    axes.plot([282, 425], [184, 184], color=SOFT, linewidth=1.4)
+    arrow(axes, (425, 184), (425, 246))
+    caption(axes, 433, 227, "no: protect edges", size=11)
+    branches = [
+        (
+            ("Does each person declare only\ntheir own edges?", "node-record"),
+            ("Mutual edges: do you know a\npublic maximum degree?", "node-bounded-degree"),
+            "node-record, which protects\none mutual edge at a larger ε",
+        ),
+        (
+            ("Are some edges public and\nothers private?", "edge-subset"),
+            ("Do edges have a direction?", "directed-edge"),
+            "undirected-edge",
+        ),
+    ]
+    for x, (*questions, last) in zip((12, 290), branches, strict=True):
+        for row, (question, result) in enumerate(questions):
+            y = 246 + 106 * row
+            box(axes, x, y, 266, question.split("\n"), SOFT, height=46, bold=False)
+            arrow(axes, (x + 84, y + 46), (x + 84, y + 66))
+            caption(axes, x + 92, y + 55, "yes", size=11)
+            box(axes, x, y + 66, 168, [result], BLUE, height=30)
+            arrow(axes, (x + 222, y + 46), (x + 222, y + 106))
+            caption(axes, x + 230, y + 76, "no", size=11)
+        lines = last.split("\n")
+        box(axes, x, 458, 266, lines, BLUE, height=48, bold=len(lines) == 1)
+    return figure
 
 
 def choose_method() -> Figure:
@@ -318,10 +379,11 @@ def choose_method() -> Figure:
                 "yes",
                 "auto",
             ),
-            ("Must others get a graph?", "yes", "perturb"),
-            ("Do you bring your own module?", "yes", "private_hops, gnn\nor module"),
+            ("Do you want to recommend items\nor to predict new edges?", "yes", "recommender\nor links"),
+            ("Do you want to publish a graph?", "yes", "perturb"),
+            ("Do you have your own\nPyTorch module?", "yes", "private_hops, gnn\nor module"),
             ("Is the unit node-bounded-degree?", "yes", "gap"),
-            ("Heterophilous, long neighbor lists,\nand ε ≥ 4?", "yes", "spectral"),
+            ("Heterophilous graph, many equal\nneighbor lists, and ε ≥ 4?", "yes", "spectral"),
         ],
         "classcode",
     )
