@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
-from graphveil.artifacts.schemas import QUERY_KINDS
+from graphveil.artifacts.schemas import LIST_QUERY_KINDS, QUERY_KINDS
 from graphveil.artifacts.snapshot import ReleaseRow, charged_to_text
 from graphveil.privacy import (
     Guarantee,
@@ -160,6 +160,12 @@ def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     """Return what the guarantee does not cover, a line each."""
+    if guarantee.edge_use == "lists":
+        return (
+            guarantee.not_covered,
+            _SIDE_CHANNELS,
+            "what can be inferred about a user from what the lists of other users have in common",
+        )
     if protected_parts(guarantee) == "records":
         return (
             guarantee.not_covered,
@@ -175,13 +181,13 @@ def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
 
 
 def protected_parts(guarantee: Guarantee) -> str:
-    """Return what the privacy unit protects: edges or records.
+    """Return what the guarantee protects: edges, records or lists.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> protected_parts(Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
     'edges'
     """
-    return protected_things(guarantee.unit)
+    return "lists" if guarantee.edge_use == "lists" else protected_things(guarantee.unit)
 
 
 def release_subject(guarantee: Guarantee) -> str:
@@ -251,23 +257,26 @@ def _limits(guarantee: Guarantee) -> list[str]:
     ]
 
 
-def query_kind_text(kind: str) -> str:
-    """Return the readable name of a kind of query."""
-    return QUERY_KINDS.get(kind, kind)
+def query_kind_texts(kinds: Sequence[str]) -> list[str]:
+    """Return the readable names of the queries of a release; products of lists are those of a recommender."""
+    names = LIST_QUERY_KINDS if "products" in kinds else QUERY_KINDS
+    return [names.get(kind, kind) for kind in kinds]
 
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the header and the lines of a table of noisy query results."""
-    head = ["#", "kind", "sensitivity", "noise standard deviation", "values per node"]
+    kinds = [row.kind for row in rows]
+    of = "item" if "products" in kinds else "node"
+    head = ["#", "kind", "sensitivity", "noise standard deviation", f"values per {of}"]
     lines = [
         [
             str(number),
-            query_kind_text(row.kind),
+            kind,
             f"{row.sensitivity:.6g}",
             _noise_of(row),
             str(row.values_per_node or "-"),
         ]
-        for number, row in enumerate(rows, start=1)
+        for number, (row, kind) in enumerate(zip(rows, query_kind_texts(kinds), strict=True), start=1)
     ]
     if any(row.pays for row in rows):
         head.append("charged to")

@@ -94,7 +94,7 @@ class GuaranteeSchema(StrictSchema):
     linear_group_scaling: bool
     replace_one: bool = False
     max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "queried", "read", "neighbors"] = "queried"
+    edge_use: Literal["never", "queried", "read", "neighbors", "lists"] = "queried"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False
@@ -123,6 +123,13 @@ QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables an
     "histogram": "a histogram of predictions by class",
     "features": "randomized features",
     "label": "randomized label",
+}
+
+
+LIST_QUERY_KINDS = QUERY_KINDS | {  # in a release of a recommender
+    "rows": "popularity of items",
+    "products": "products of lists: how often two items are on a list together",
+    "outcomes": "counts of held-out users with and without a hit",
 }
 
 

@@ -38,7 +38,6 @@ def audit(
 
 def _show(found: "RunAudit", screen: Screen) -> None:
     from graphveil.privacy.statements import counted
-    from graphveil.runs.calibration import stage_text
     from graphveil.runs.run_audit import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")
@@ -51,7 +50,7 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         )
         rows = [
             (
-                stage_text(one.stage),
+                found.stage_text(one.stage),
                 f"{one.canaries:,}",
                 f"{one.bound.epsilon:.4g}",
                 f"{one.claimed:.4g}",
@@ -70,7 +69,9 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         )
     for stage, report in found.replays:
         words = "VIOLATED" if report.broken else "passed"
-        screen.print_line(f"Neighbor test of {stage_text(stage)}: {words} on {counted(report.pairs, 'pair')}")
+        screen.print_line(
+            f"Neighbor test of {found.stage_text(stage)}: {words} on {counted(report.pairs, 'pair')}"
+        )
     screen.print_line("Not examined", style="bold")
     for line in found.unseen:
         screen.print_paragraph(f"  {line}")

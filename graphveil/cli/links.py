@@ -72,10 +72,10 @@ def _facts(
     from graphveil.runs.calibration import stages_of
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
-    encoding = plan.graph.encoding
+    encoding, lists = plan.graph.encoding, experiment.items is not None
     return [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
-        *([] if encoding is None else encoding_facts(encoding)),
+        *([] if lists or encoding is None else encoding_facts(encoding)),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),

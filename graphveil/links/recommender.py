@@ -68,10 +68,6 @@ _LIMITS = (
     "show them to this user only.",
     "Items outside the matrix are ranked by popularity, after all others.",
 )
-_NOTE = (
-    "nodes are users and items, and an edge is an item on the list of a user. Recommendations for a user read"
-    " the exact list of that user: they are not covered, and are for that user only"
-)
 
 Floats = npt.NDArray[np.float64]
 
@@ -461,8 +457,9 @@ class Recommender:
             return None, None
         plan = self._plan(table.num_users, table.num_items)
         deviations = () if self.unsafe_noise_seed is None else (SEEDED,)
-        notes = (*graph.notes, _NOTE)
-        return plan, plan_guarantee(config, plan, graph, deviations=deviations, notes=notes, edge_use="read")
+        return plan, plan_guarantee(
+            config, plan, graph, deviations=deviations, notes=graph.notes, edge_use="lists"
+        )
 
     def _plan(self, users: int, items: int) -> ReleasePlan:
         """Return the query plan for a table of this size."""

@@ -154,7 +154,8 @@ class Guarantee:
                 an edge.
             edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if noisy
                 queries alone read them; ``read`` if a prediction also reads the node's own list; or
-                ``neighbors`` if it also reads their lists, so that only the parameters are covered.
+                ``neighbors`` if it also reads their lists, so that only the parameters are covered. Under
+                every unit: ``lists`` if edges are items on the lists of users.
             edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
                 if there is no such bound.
             received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
@@ -184,6 +185,10 @@ class Guarantee:
                 "reads its node's list depends on the others on it; use 'node-record', or do not read own "
                 "edges"
             )
+        if edge_use == "lists" and unit.name not in statements.LISTS_COVER:
+            raise UnitError(
+                f"unit {unit.name!r} does not protect lists of items; use 'node-record' or 'directed-edge'"
+            )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
             unit=unit.name,
@@ -194,7 +199,7 @@ class Guarantee:
             slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
             mode=mode,
-            covers=statements.FEATURES_COVER if labels_public else unit.covers,
+            covers=_covers(unit, edge_use, labels_public=labels_public),
             not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not additional),
             deviations=deviations,
             notes=notes,
@@ -346,7 +351,7 @@ class Guarantee:
         """Epsilon of one mutual edge under ``node-record``, None if no number is proved."""
         if self.edge_use == "never":
             return 0.0
-        if self.edge_mu is None or self.edge_use in ("read", "neighbors"):
+        if self.edge_mu is None or self.edge_use in ("read", "neighbors", "lists"):
             return None
         return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
 
@@ -565,7 +570,12 @@ class Guarantee:
         groups = {count: self.group_epsilon(count) for count in GROUP_SIZES}
         figures = self.epsilon, self.delta, self.releases
         return statements.edge_statement(
-            unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph
+            unit,
+            *figures,
+            groups=groups,
+            mutual=self.mutual_epsilon,
+            graph=self.graph,
+            lists=self.edge_use == "lists",
         )
 
     @property
@@ -619,10 +629,19 @@ def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
     return tuple(Guarantee.compose(kind) for kind in kinds)
 
 
+def _covers(unit: Unit, edge_use: EdgeUse, *, labels_public: bool) -> str:
+    """Return what a guarantee covers."""
+    if labels_public:
+        return statements.FEATURES_COVER
+    return statements.LISTS_COVER[unit.name] if edge_use == "lists" else unit.covers
+
+
 def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
     """Return what a guarantee does not cover."""
     if labels_public:
         return statements.FEATURES_NOT_COVERED
+    if edge_use == "lists":
+        return statements.LISTS_NOT_COVERED
     if edge_use == "neighbors":
         return statements.WEIGHTS_ALONE
     if edge_use == "read":
@@ -651,6 +670,8 @@ def _summary(guarantee: Guarantee) -> str:
         return _summary_of_features(guarantee)
     if guarantee.unit == LocalAttributes.name:
         return _summary_of_reports(guarantee)
+    if guarantee.edge_use == "lists":
+        return _summary_of_lists(guarantee)
     if guarantee.unit in _RECORD:
         return _summary_of_records(guarantee)
     secret = _PROTECTED_EDGE[guarantee.unit]
@@ -687,6 +708,24 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         "sees all outputs of this run, except those for that person alone. With false positives for at most "
         f"1 in 100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         f"{classes[1]}. Random guessing finds 1. {_ATTACKS}.{condition}"
+    )
+
+
+def _summary_of_lists(guarantee: Guarantee) -> str:
+    if guarantee.unit != NodeRecord.name:
+        known, secret = "all other entries of all lists", "whether one particular item is on a user's list"
+        classes = "items that are not on the list", "those that are"
+    elif guarantee.replace_one:
+        known, secret = "the lists of all other users", "which of two lists a particular user has"
+        classes = "users with the one list", "those with the other"
+    else:
+        known, secret = "the lists of all other users", "whether a particular user's list was used"
+        classes = "users whose list was left out", "those whose list was used"
+    return (
+        f"Suppose that an attacker knows {known} and must decide {secret}. The attacker sees all outputs of "
+        "this run, except the recommendations for that user. With false positives for at most 1 in 100 of "
+        f"the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of {classes[1]}. "
+        f"Random guessing finds 1. {_ATTACKS}."
     )
 
 

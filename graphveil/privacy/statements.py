@@ -10,13 +10,14 @@ from typing import Literal
 from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
-EdgeUse = Literal["never", "queried", "read", "neighbors"]
+EdgeUse = Literal["never", "queried", "read", "neighbors", "lists"]
 EDGE_USES: tuple[EdgeUse, ...] = (
     "never",
     "queried",
     "read",
-    "neighbors",
-)  # each reveals more than those before
+    "neighbors",  # each reveals more than those before
+    "lists",  # of a recommender: edges are items on the lists of users
+)
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -110,6 +111,34 @@ NODE_RECORD = {  # by what reads the edges
     "read": _NODE_RECORD_READ,
     "neighbors": _NODE_RECORD_NEIGHBORS,
 }
+_LISTS_PUBLIC = "The users and the catalog of items are treated as public. "
+_LIST_OUTPUTS = "everything that is released (popularity of items, item model, and hit rate if there is one)"
+_OWN_LIST = (
+    "Recommendations for a user read the exact list of this user: they are not covered, and must only be "
+    "shown to this user and to parties entitled to this list."
+)
+LIST_RECORD = (
+    f"{_LISTS_PUBLIC}For any two data sets that differ in the whole list of items of one user q, "
+    f"{_LIST_OUTPUTS} and the recommendations for all users other than q are "
+    f"({{epsilon}}, {{delta}})-indistinguishable. {_OWN_LIST}"
+)
+LIST_ENTRY = (
+    f"{_LISTS_PUBLIC}For any two data sets that differ in one item on the list of one user q, "
+    f"{_LIST_OUTPUTS} and the recommendations for all users other than q are "
+    "({epsilon}, {delta})-indistinguishable. This covers {releases}; a privacy ledger records each release "
+    "as one entry. It does not hide a list as a whole: k items of one list are protected together only at "
+    f"eps_k: {{eps_10}} for k=10, {{eps_100}} for k=100. {_OWN_LIST}"
+)
+LIST_NULLED = "To differ means here that q has its list in one of the two and an empty list in the other."
+LIST_REPLACED = "To differ means here that q has two different lists in the two, with any items."
+LISTS_COVER = {
+    "node-record": "the whole list of items of any one user",
+    "directed-edge": "any one item on the list of any one user",
+}
+LISTS_NOT_COVERED = (
+    "who is a user, the catalog of items, and recommendations for a user, which read the exact list of this "
+    "user"
+)
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
 BOUNDED_DEGREE = (
@@ -170,6 +199,7 @@ def edge_statement(
     groups: dict[int, float],
     mutual: float,
     graph: bool = False,
+    lists: bool = False,
 ) -> str:
     """Return the core of a guarantee summary about edges.
 
@@ -181,8 +211,9 @@ def edge_statement(
         groups: Epsilon of 10 and of 100 edges together.
         mutual: Epsilon of both stored directions of one edge.
         graph: Whether a whole graph was released, from which all other results follow.
+        lists: Whether an edge is an item on the list of a user.
     """
-    text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
+    text = LIST_ENTRY if lists else DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
     figures = {f"eps_{count}": format_upper_bound(each) for count, each in groups.items()}
     bound = {
         "epsilon": format_upper_bound(epsilon),
@@ -235,6 +266,8 @@ def record_statement(
         sampled: Whether steps on samples are among the releases.
     """
     bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
+    if edge_use == "lists":
+        return f"{LIST_RECORD.format(**bound)} {LIST_REPLACED if unit.replace_one else LIST_NULLED}"
     if isinstance(unit, NodeBoundedDegree):
         text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(
             edge_use, BOUNDED_DEGREE

@@ -39,7 +39,7 @@ from itertools import groupby
 from graphveil.artifacts.snapshot import charged_groups, charged_to_text
 from graphveil.privacy import ByGroup, privacy_curve
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import Query, ReleasePlan
+from graphveil.release import ListProductQuery, Query, ReleasePlan
 
 _STAGES = {
     "push": "out-edge aggregation",
@@ -50,16 +50,21 @@ _STAGES = {
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
     "histogram": "histogram of predictions by class",
+    "popularity": "popularity of items",
+    "list products": "how often two items are on a list together",
+    "hits": "counts of held-out users with and without a hit",
 }
+_LIST_STAGES = {"push": "popularity", "hop": "popularity", "outcomes": "hits"}  # of a recommender
 
 
-def stage_text(stage: str) -> str:
-    """Return the printed name of a stage.
+def stage_text(stage: str, *, lists: bool = False) -> str:
+    """Return the printed name of a stage; with ``lists``, that of a query of a recommender.
 
     >>> stage_text("hop"), stage_text("training")
     ('sum over neighbors', 'training')
     """
-    return _STAGES.get(stage, stage)
+    kind = _LIST_STAGES.get(stage, stage) if lists else stage
+    return _STAGES.get(kind, kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +172,10 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
         known = {case: _Cost.from_event(case, plan.delta) for case in dict.fromkeys(cases)}
         costs.append([known[case] for case in cases])
     shares = _shares(costs, plan)
+    names = _LIST_STAGES if any(isinstance(query, ListProductQuery) for query in plan.queries) else {}
     return tuple(
         Stage(
-            kind=run[0].describe().stage,
+            kind=names.get(run[0].describe().stage, run[0].describe().stage),
             count=len(run),
             **_noise_of(run[0]),
             sensitivity=run[0].sensitivity(plan.unit),

@@ -146,6 +146,14 @@ def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
     if guarantee.unit == NoUnit.name or not guarantee.all_valid:
         yield "All outputs: only people who are authorized to access the data."
         return
+    if guarantee.edge_use == "lists":
+        yield "`release/` (popularity of items, item model, and hit rate if there is one): public."
+        yield (
+            "Recommendations (`predict --top-k`): those for a user only for this user, and for people "
+            "authorized to access the list of this user."
+        )
+        yield "`internal/` and this report: only people who are authorized to access the data."
+        return
     own_rows = bool(withheld_files(guarantee.unit))
     outputs = "model and noisy aggregates" if own_rows else "model, noisy aggregates, predictions"
     yield f"`release/` ({outputs}): public."
@@ -160,7 +168,8 @@ def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee)
     if guarantee.unit == NoUnit.name:
         yield NoticeTotal("this run", None, 0.0)
         return
-    yield _total("released model and its predictions", guarantee)
+    lists = guarantee.edge_use == "lists"
+    yield _total("released item model" if lists else "released model and its predictions", guarantee)
     runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
     if runs > 1 or metrics["baseline_guarantee"] is not None:
         additional = " and their baselines" if metrics["baseline_guarantee"] is not None else ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphveil.artifacts.cards import query_kind_text
+from graphveil.artifacts.cards import query_kind_texts
 from graphveil.artifacts.snapshot import ReleaseRow, charged_groups, charged_to_text
 from graphveil.errors import ArtifactError
 from graphveil.mechanisms.discrete_laplace import sigma_of
@@ -93,15 +93,16 @@ def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[Event
 def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the lines of a table."""
     paid = any(line.pays for line in lines)
+    kinds = query_kind_texts([line.kind for line in lines])
     head = ("#", "query", "noise over sensitivity", *(("charged to",) if paid else ()))
     return head, [
         (
             str(number),
-            query_kind_text(line.kind),
+            kind,
             line.noise,
             *((charged_to_text(line.pays),) if paid else ()),
         )
-        for number, line in enumerate(lines, start=1)
+        for number, (line, kind) in enumerate(zip(lines, kinds, strict=True), start=1)
     ]
 
 

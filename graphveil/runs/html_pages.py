@@ -27,7 +27,7 @@ from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import ConfigError
 from graphveil.links.folder import LINK_METRICS, METRIC_NOTES
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
-from graphveil.privacy import Guarantee, NoUnit
+from graphveil.privacy import DirectedEdge, Guarantee, NoUnit
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.calibration import stage_text
@@ -107,7 +107,7 @@ def report_page(
         summary=guarantee.summary(),
         valid=guarantee.all_valid,
         statement=guarantee.formal_statement(),
-        attackers=[_attacker(one) for one in (guarantee, *guarantee.additional)],
+        attackers=[attack_bound(one) for one in (guarantee, *guarantee.additional)],
         subject=release_subject(guarantee),
         releases=release_cells(releases) if releases else None,
         losses=_losses(history),
@@ -250,13 +250,14 @@ def _cost_cells(metrics: Mapping[str, Any], cost: Cost) -> tuple[str, str, str]:
     return f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
 
 
-def _attacker(guarantee: Guarantee) -> dict[str, Any]:
+def attack_bound(guarantee: Guarantee) -> dict[str, Any]:
     """Return the curve that no attacker exceeds, some of its points, and what it means."""
     about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
+    one = "item on a list" if about == "lists" and guarantee.unit == DirectedEdge.name else about[:-1]
     lines = [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(guarantee), 0), BLIND]
     words = guarantee_text(
         guarantee,
-        f"No test about one {about[:-1]} is above the curve, whatever the attacker knows about the rest of "
+        f"No test about one {one} is above the curve, whatever the attacker knows about the rest of "
         "the data. The dot marks a false-positive rate of 1 %. On the diagonal the outputs reveal nothing.",
     )
     head = ("FPR", f"TPR, at most{mark}")

@@ -25,13 +25,14 @@ from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_cla
 from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
-from graphveil.privacy import Guarantee
+from graphveil.privacy import DirectedEdge, Guarantee
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.calibration import stages_of
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.charts import held_out_charts
 from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
 from graphveil.runs.experiment import MAX_RUNS
+from graphveil.runs.html_pages import attack_bound
 from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
@@ -244,7 +245,7 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "covered": True,
         "private_metrics": {name: one.as_dict() for name, one in private.items()},
         "metric_values": {name: [one[name].as_dict()["value"] for one in released] for name in private},
-        "remarks": _remarks(experiment.method, private),
+        "remarks": _remarks(experiment.method, private, guarantee.unit),
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
         "guarantee_all_runs": total,
@@ -257,8 +258,10 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
     }
 
 
-def _remarks(method: str, private: Mapping[str, Interval]) -> str:
+def _remarks(method: str, private: Mapping[str, Interval], unit: str) -> str:
     """Return what the released metrics mean."""
+    if not private and (method, unit) == (RECOMMENDER, DirectedEdge.name):
+        return f"No metrics were released: a hit rate reads whole lists, which unit {unit} does not protect."
     if not private:
         return NO_METRICS[method]
     area = private.get("roc_auc")
@@ -297,6 +300,7 @@ def _report(metrics: Mapping[str, Any], model: LinkModel, notice: ComplianceRepo
         charts=[] if curves is None else held_out_charts([("held-out edges", curves._asdict())]),
         remarks=metrics["remarks"],
         summary=guarantee.summary(),
+        attackers=[attack_bound(guarantee)],
         valid=guarantee.all_valid,
         statement=guarantee.formal_statement(),
         releases=release_cells(tuple(ReleaseRow(**row) for row in metrics["releases"])),

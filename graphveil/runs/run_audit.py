@@ -17,7 +17,7 @@ from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
-from graphveil.links import find_link_folder, link_model_class
+from graphveil.links import RECOMMENDER, find_link_folder, link_model_class
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
 from graphveil.privacy import Guarantee
@@ -73,7 +73,7 @@ class RunAudit:
         if self.canaries is not None and not self.canaries.is_valid:
             found.append(f"canaries certify epsilon {self.canaries.epsilon:.4g}, above the claim")
         found += [
-            f"the neighbor test of {stage_text(stage)} exceeds its claim"
+            f"the neighbor test of {self.stage_text(stage)} exceeds its claim"
             for stage, report in self.replays
             if report.broken
         ]
@@ -91,12 +91,18 @@ class RunAudit:
         ]
         if self.canaries is None:
             return tuple(report_parameters)
-        stages = [Bar(stage_text(one.stage), one.bound.epsilon, one.claimed) for one in self.canaries.planted]
+        stages = [
+            Bar(self.stage_text(one.stage), one.bound.epsilon, one.claimed) for one in self.canaries.planted
+        ]
         return (
             Bar("total", self.canaries.epsilon, self.canaries.claimed),
             *stages,
             *report_parameters,
         )
+
+    def stage_text(self, stage: str) -> str:
+        """Return the printed name of a stage."""
+        return stage_text(stage, lists=self.method == RECOMMENDER)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -136,20 +142,19 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             "queries no protected data."
         )
     replays, unseen = list[tuple[str, NeighborTestResult]](), list[str]()
+    named = partial(stage_text, lists=name == RECOMMENDER)
     if plan is not None:
         for query in dict.fromkeys(plan.queries):
             report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
             if report is None:
                 unseen.append(
-                    f"neighbor test of {stage_text(query.describe().stage)}: {reason_without_example(query)}"
+                    f"neighbor test of {named(query.describe().stage)}: {reason_without_example(query)}"
                 )
             else:
                 replays.append((query.describe().stage, report))
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
     if canaries is not None:
-        unseen += [
-            f"canaries in {stage_text(stage)}: {why}" for stage, why in canaries.without_canaries.items()
-        ]
+        unseen += [f"canaries in {named(stage)}: {why}" for stage, why in canaries.without_canaries.items()]
     found = RunAudit(
         method=name,
         unit=guarantee.unit,

@@ -220,6 +220,7 @@ def test_a_folder_with_files_of_two_units_is_rejected(run: Path, changes: dict[s
         (BOUNDED, "record", {"max_degree": 1}),
         (BOUNDED, "record", {"max_degree": None}),
         (BOUNDED, "record", {"edge_use": "read"}),
+        (BOUNDED, "record", {"edge_use": "lists"}),
     ],
 )
 def test_a_record_that_was_changed_is_rejected(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,28 @@ def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) ->
     owned = {tuple(row) for row in rows(folder / "plays.csv")[1:]}
     assert not any((user, item) in owned for user, _, item, _ in lines)
     assert "internal part" in invoke("predict", "run/release", "--top-k", "2").err
+
+
+@pytest.mark.parametrize("flags", [("node-record", "--private-metrics"), ("directed-edge",)])
+def test_everything_printed_of_a_recommender_is_about_lists(
+    folder: Path, invoke: Invoke, flags: tuple[str, ...]
+) -> None:
+    unit, *extra = flags
+    games = [*GAMES[: GAMES.index("--unit")], "--unit", unit, "--epsilon", "2", *extra]
+    planned = invoke("calibrate", "recommender", "--unit", unit, "--epsilon", "2", "--delta", "1e-6", *extra)
+    trained = invoke("train", *games, "--out", "run")
+    assert trained.code == 0, trained.err
+    pages = [folder / "run" / name for name in ("PRIVACY.md", "release/PRIVACY.md", "release/README.md")]
+    report = (folder / "run/internal/report.html").read_text()
+    shown = {page.name: page.read_text() for page in pages} | {"train": trained.out, "report": report}
+    shown |= {"calibrate": planned.out, "explain": invoke("explain", "run").out}
+    other = re.compile(r"feature|label|mutual|per_node|out-edge|\bneighbor|correct|predictions")
+    for name, text in shown.items():
+        body = re.sub(r"(?s)<style>.*</style>|<svg.*?</svg>|<[^>]*>|node-record", "", text)
+        assert not other.findall(body), name
+        assert "lists" in body or name == "calibrate", name
+    whole = "differ in the whole list of items of one user" in trained.out
+    assert whole == (unit == "node-record") and "Attack bound" in report
 
 
 @pytest.mark.parametrize(

@@ -5461,8 +5461,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.links.recommender:Recommender._prepare",
-                "notes = (*graph.notes, _NOTE)",
-                "notes = graph.notes",
+                'edge_use="lists"',
+                'edge_use="read"',
             )
         ],
         test="tests/links/test_recommender.py::test_the_guarantee_does_not_cover_recommendations[given3]",

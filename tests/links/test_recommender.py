@@ -374,7 +374,7 @@ def test_nothing_without_a_guarantee_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", UNITS)
 def test_the_guarantee_does_not_cover_recommendations(given: dict[str, Any]) -> None:
     planned = model(**given).preview(Interactions.from_matrix(drawn())).guarantee
-    assert "exact list of that user: they are not covered" in planned.formal_statement()
+    assert "exact list of this user: they are not covered" in planned.formal_statement()
 
 
 def test_a_second_fit_replaces_the_first() -> None:
