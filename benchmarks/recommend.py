@@ -130,6 +130,8 @@ def lists_of_dataset(name: str, root: Path) -> Matrix:
     file, least = FILMS[name]
     with np.load(root / "tables" / file) as table:
         user, film = table["user"], table["film"]
+        if "user_id" in table:
+            user, film = (np.searchsorted(table[f"{of}_id"], table[of]) for of in ("user", "film"))
         if least is not None:
             user, film = user[table["rating"] >= least], film[table["rating"] >= least]
         shape = len(table["gender"]), len(table["film_genres"])

@@ -66,6 +66,19 @@ def test_a_block_that_fails_is_noticed() -> None:
         loaded(DOCS / "site" / "blocks.py").differences("```python\nassert False\n```\n")
 
 
+def test_pages_save_to_different_folders() -> None:
+    """A folder must be new, and readers follow several pages in one place."""
+    saved = re.compile(r"""(?:\.save\(|\bout=|cp -r \S+ )"?([\w/-]+)"?""")
+    pages = [page for page in PAGES if {"python", "cli"}.isdisjoint(page.parts)]
+    blocks = {
+        page: "\n".join(re.findall(r"(?ms)^ *```(?:python|console)\n(.*?)^ *```", page.read_text("utf-8")))
+        for page in pages
+    }
+    found = [(name, named(page)) for page, text in blocks.items() for name in saved.findall(text)]
+    names = [name for name, _ in found]
+    assert len(found) > 5 and [each for each in found if names.count(each[0]) > 1] == []
+
+
 def test_the_readme_fits_two_screens_and_has_one_picture() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.sub(r"\]\([^)]*\)", "]", text).splitlines()  # addresses of links are not
