@@ -1,30 +1,34 @@
 """Which dataset some data are: keyed fingerprints, the versions that a dataset is bound to, and shared
 people.
 
-How many people two datasets share follows from keyed hashes of the ids, of which the smallest are kept (a
-sketch). Of a dataset with up to ``SIZE`` people all hashes are kept, and what two such datasets share is
-counted. Of a larger one the smallest are a sample that does not depend on the dataset: a part of at least
-one person in ``SIZE / 4`` or so of the whole is found.
+How many people two datasets share follows from keyed hashes of the ids (a sketch). Of a dataset with up to
+``SIZE`` people all hashes are kept, and what two such datasets share is counted. Of a larger one the smallest
+are kept, a sample that does not depend on the dataset. A part of ``m`` of its ``n`` people is then found with
+probability ``1 - (1 - SIZE / n) ** m``.
 """
 
 import base64
 import hashlib
-import heapq
 import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import BIND, NODE_IDS, SKETCH, UNBIND, HashChain, Tags, tags_in
 from graphveil.ledger.database import Store, data_sets, entries, state_of
 
-SIZE = 2048  # hashes that are kept
+SIZE = 1_000_000  # hashes that are kept, in 11 MB of text
+_OLD_SIZE = 2048  # of earlier versions: a sketch of so many may be of more people
 _BYTES = 8
+_HASH = np.dtype(">u8")  # in the order of their bytes
+_ALL = int(np.iinfo(np.uint64).max)
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class Overlap(NamedTuple):
@@ -42,8 +46,8 @@ def sketch_of(numbers: bytes, key: bytes) -> str:
     Overlap(first=0.5, smaller=1.0)
     """
     parts = (numbers[first : first + _BYTES] for first in range(0, len(numbers), _BYTES))
-    hashes = (hashlib.blake2b(part, key=key, digest_size=_BYTES).digest() for part in parts)
-    return base64.b64encode(b"".join(sorted(heapq.nsmallest(SIZE, set(hashes))))).decode()
+    hashes = b"".join(hashlib.blake2b(part, key=key, digest_size=_BYTES).digest() for part in parts)
+    return _text(_union([np.frombuffer(hashes, _HASH).astype(np.uint64)])[:SIZE])
 
 
 def overlap(one: str, others: Sequence[str]) -> Overlap:
@@ -59,26 +63,39 @@ def overlap(one: str, others: Sequence[str]) -> Overlap:
     Raises:
         ValueError: If a sketch cannot be read.
     """
-    here, there = _hashes([one]), _hashes(others)
-    last = (
-        min(max(known) for known in (here, there) if len(known) == SIZE)
-        if SIZE in map(len, (here, there))
-        else None
-    )
-    if last is not None:  # above it one of the two sketches is incomplete
-        here, there = ({each for each in known if each <= last} for known in (here, there))
-    both = len(here & there)
-    return Overlap(both / len(here), both / min(len(here), len(there))) if both else Overlap(0.0, 0.0)
+    known = [(each, _last(each)) for each in map(_hashes, others)]
+    whole = [(each, last) for each, last in known if last == _ALL]
+    here = _hashes(one)
+    found = [Overlap(0.0, 0.0)]
+    for group in (whole, known):  # an old version may have a part of the people, and a later one all
+        last = min([_last(here), *(last for _, last in group)])
+        first, second = here[here <= last], _union(each[each <= last] for each, _ in group)
+        if both := len(np.intersect1d(first, second, assume_unique=True)):
+            found.append(Overlap(both / len(first), both / min(len(first), len(second))))
+    return max(found, key=lambda one: one.smaller)
 
 
-def _hashes(sketches: Iterable[str]) -> set[bytes]:
-    found = set[bytes]()
-    for text in sketches:
-        data = base64.b64decode(text, validate=True)
-        if len(data) % _BYTES:
-            raise ValueError("a sketch is hashes of eight bytes each")
-        found.update(data[first : first + _BYTES] for first in range(0, len(data), _BYTES))
-    return set(heapq.nsmallest(SIZE, found))
+def _hashes(sketch: str) -> Hashes:
+    data = base64.b64decode(sketch, validate=True)
+    if len(data) % _BYTES:
+        raise ValueError("a sketch is hashes of eight bytes each")
+    return _union([np.frombuffer(data, _HASH).astype(np.uint64)])
+
+
+def _last(hashes: Hashes) -> int:
+    """Return the hash up to which a sketch has all people."""
+    return int(hashes[-1]) if len(hashes) in (_OLD_SIZE, SIZE) else _ALL
+
+
+def _union(found: Iterable[Hashes]) -> Hashes:
+    """Return the different hashes, sorted; ``np.unique`` takes seconds for a million of them."""
+    hashes = np.sort(np.concatenate([np.empty(0, np.uint64), *found]))
+    found_once: Hashes = hashes[np.concatenate([[True], hashes[1:] != hashes[:-1]])[: len(hashes)]]
+    return found_once
+
+
+def _text(hashes: Hashes) -> str:
+    return base64.b64encode(hashes.astype(_HASH).tobytes()).decode()
 
 
 # Share of the smaller of two datasets from which on their people are taken to be the same.
@@ -87,11 +104,23 @@ _EXACT = {"edges", "records"}  # parts that no two data sets share unless they s
 
 
 def add_version(chain: HashChain, fingerprints: Tags) -> None:
-    """Bind a dataset to data, unless it is bound to them already."""
-    known = versions(chain.connection, chain.name)
-    if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
-        key = state_of(chain.connection).checked
-        chain.add(BIND, {"fingerprints": dict(fingerprints), "key": key})
+    """Bind a dataset to data, unless it is bound to them already.
+
+    Only people are stored that no earlier version has, so that versions of a large dataset stay small.
+    """
+    known, tags = versions(chain.connection, chain.name), dict(fingerprints)
+    unknown = False
+    if known and SKETCH in tags:
+        people = _hashes(tags[SKETCH])
+        whole = _last(people) == _ALL
+        stored = [_hashes(one.get(SKETCH, "")) for one in known]
+        known_people = _union(one for one in stored if not whole or _last(one) == _ALL)
+        new = np.setdiff1d(people, known_people, assume_unique=True)
+        unknown = len(new) > 0
+        if whole:
+            tags[SKETCH] = _text(new)
+    if unknown or not any(same_data(tags, one) and tags.keys() <= one.keys() for one in known):
+        chain.add(BIND, {"fingerprints": tags, "key": state_of(chain.connection).checked})
 
 
 def versions(connection: sa.Connection, name: str) -> list[dict[str, str]]:
