@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import io
 import json
+import os
 import platform
 import secrets
 import shutil
@@ -26,6 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -132,8 +134,7 @@ class RunFolder:
             ConfigError: The folder is in use, or its configuration differs from the requested one.
         """
         try:
-            unused = not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir()))
-            held = self.lock.is_file()
+            held, unused = self.lock.is_file(), self._unused
         except OSError as error:
             raise self._unusable(error) from None
         if unused and not resume:
@@ -154,6 +155,14 @@ class RunFolder:
                 f"{'differs' if len(differing) == 1 else 'differ'}; resume with the flags of the first call, "
                 "or choose another --out"
             )
+
+    @property
+    def _unused(self) -> bool:
+        """Whether there is no folder, an empty one, or what a process left that was killed in ``_make``."""
+        if self.lock.exists() or not self.root.exists():
+            return not self.root.exists()
+        left = (file.name.startswith(f".{self.lock.name}.") for file in self.internal.glob("*"))
+        return self.root.is_dir() and {*self.root.iterdir()} <= {self.internal} and all(left)
 
     @contextmanager
     def locked(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:
@@ -193,8 +202,12 @@ class RunFolder:
         content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
         try:
             make_folder(self.root)
-            self.internal.mkdir(mode=0o700)
-            write_json(self.lock, content)
+            make_folder(self.internal, private=True)
+            # Under a name of its own, and linked: one of two processes makes the file, and a process that is
+            # killed before it leaves a folder in which no run has begun.
+            with TemporaryDirectory(prefix=f".{self.lock.name}.", dir=self.internal) as work:
+                write_json(Path(work) / self.lock.name, content)
+                os.link(Path(work) / self.lock.name, self.lock)
         except FileExistsError:
             raise ConfigError(
                 f"another process has begun a run in {self.root}; choose another --out, or resume that one "
@@ -214,8 +227,14 @@ class RunFolder:
         Args:
             made: Folders that were missing before; those that are empty now are removed.
         """
-        shutil.rmtree(self.internal, ignore_errors=True)
+        for part in self.internal.glob("*"):
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            elif part != self.lock:
+                part.unlink(missing_ok=True)
+        self.lock.unlink(missing_ok=True)  # last: without it, no run has begun
         with suppress(OSError):  # it is no longer empty
+            self.internal.rmdir()
             for folder in made:
                 folder.rmdir()
 
