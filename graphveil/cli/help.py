@@ -293,6 +293,7 @@ _FLAGS = {
         "max_edges",
         "metric",
         "class_weight",
+        "positive",
     ),
 }
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")

@@ -371,6 +371,15 @@ ClassWeight = Annotated[
         metavar="balanced|NAME=WEIGHT,...",
     ),
 ]
+Positive = Annotated[
+    str | None,
+    flag(
+        _TRAINING,
+        "--positive",
+        "Positive class of two, for the average precision. Default: the rarer class, if labels are public.",
+        metavar="CLASS",
+    ),
+]
 UnsafeNoiseSeed = Annotated[
     int | None,
     flag(
@@ -632,6 +641,7 @@ class PrivacyOptions:
     max_edges: MaxEdges = None
     metric: Metric = None
     class_weight: ClassWeight = None
+    positive: Positive = None
     target_range: TargetRange = None
 
     def keywords(self) -> dict[str, Any]:

@@ -56,12 +56,14 @@ from graphveil.estimators.training.objective import (
     ClassWeight,
     Objective,
     check_objective,
+    check_positive,
 )
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
     Guarantee,
+    LocalAttributes,
     NodeUnit,
     NoUnit,
     Unit,
@@ -79,8 +81,10 @@ from graphveil.training.metrics import (
     Evaluation,
     Metric,
     check_evaluation,
+    class_places,
     evaluate,
     evaluate_numbers,
+    rarer_class,
 )
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
@@ -119,6 +123,9 @@ class Estimator(ABC):
             public mapping such as ``{"fraud": 5}``, in which other classes have weight one. Under node-level
             units only a mapping. Gradients are weighted before they are clipped, with weights divided by the
             largest. The clipping norm bounds each of them as before, so the privacy cost is the same.
+        positive: For two classes: name of the positive class, of which ``average_precision`` and
+            ``threshold`` are. None for the rarer class where labels are public. Under node-level units labels
+            are protected, and there is then no average precision.
         backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
             ``"ray"``, or an object of ``graphveil.backends``. By default edges are summed where
             they are stored. The choice does not affect results and is not saved.
@@ -158,6 +165,7 @@ class Estimator(ABC):
     private_metrics: bool = False
     metric: Metric | None = None
     class_weight: ClassWeight | None = None
+    positive: str | None = None
     backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
@@ -267,13 +275,18 @@ class Estimator(ABC):
 
     def _with_objective(self, method: Method) -> Method:
         """Return the method with metric and class weights, which are rejected if they have no effect."""
-        objective = Objective.from_keywords(self.metric, self.class_weight)
+        objective = Objective.from_keywords(self.metric, self.class_weight, self.positive)
         if objective == DEFAULT_OBJECTIVE:
             return method
         if isinstance(method.head, RegressionHead):
             raise ConfigError(
-                "metric (--metric) and class_weight (--class-weight) are for classes; drop them with "
-                "task='regression', which selects by the squared error"
+                "metric (--metric), class_weight (--class-weight) and positive (--positive) are for classes; "
+                "drop them with task='regression', which selects by the squared error"
+            )
+        if isinstance(method.head, MultilabelHead) and self.positive is not None:
+            raise ConfigError(
+                f"positive={self.positive!r} (--positive) is for two classes, and nodes have sets of labels. "
+                "Drop it."
             )
         one_class = not isinstance(method.head, MultilabelHead)
         check_objective(
@@ -463,7 +476,7 @@ class Estimator(ABC):
         )
         _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
-        result = method.fit(graph, session)
+        result = method.for_graph(graph).fit(graph, session)
         session.seconds["total"] = time.perf_counter() - started
         fitted = FittedModel.from_result(result, ready, session, self.recorded_params())
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
@@ -711,7 +724,14 @@ class Estimator(ABC):
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @checked_except("graph")
-    def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        graph: Graph,
+        split: str = "test",
+        *,
+        threshold: float | None = None,
+        positive: str | None = None,
+    ) -> Evaluation:
         """Return metrics for imbalanced classes, metrics of each class, and the confusion matrix.
 
         Of a regression: R², mean absolute error and root mean squared error.
@@ -719,15 +739,18 @@ class Estimator(ABC):
         Args:
             graph: Graph to predict.
             split: ``"train"``, ``"val"`` or ``"test"``. Nodes without a label are left out.
-            threshold: For two classes: probability from which a node is predicted as the second class. By
+            threshold: For two classes: probability from which a node is predicted as the positive class. By
                 default the most probable class is predicted.
+            positive: For two classes: name of the positive class. By default that of the constructor, or the
+                rarer class where labels are public.
 
         Returns:
             The exact metrics.
 
         Raises:
             UnitError, ConfigError, GraphError, BudgetError, NotImplementedGuaranteeError: As
-                ``predict_proba`` does; or if the model predicts label sets, or no node has a label.
+                ``predict_proba`` does; or if the model predicts label sets, no node has a label, or the
+                positive class is unknown.
 
         Privacy:
             Unit: inherited from the model. Reads and charges: as ``score``. Under units that protect labels
@@ -747,10 +770,36 @@ class Estimator(ABC):
             raise ConfigError("evaluate is for one class per node; score returns the micro F1 of label sets")
         kept = graph.mask(split) & (graph.y != UNLABELED)
         check_evaluation(int(kept.sum()), self.fitted.sizes.classes, threshold)  # before a charge
+        place = self._positive_place(graph, kept, threshold, positive)
         if isinstance(self.fitted.method.head, RegressionHead):
             return evaluate_numbers(self.fitted.method.head.targets(graph)[kept], self.predict(graph)[kept])
         proba = self.predict_proba(graph)
-        return evaluate(graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold)
+        return evaluate(
+            graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold, positive=place
+        )
+
+    def _positive_place(
+        self, graph: Graph, kept: Tensor, threshold: float | None, positive: str | None
+    ) -> int | None:
+        """Return the number of the positive class; None if nothing public tells it, or of many classes."""
+        classes, config = self.fitted.sizes.classes, self.fitted.method.privacy_config
+        name = self.positive if positive is None else positive
+        places = class_places(self.class_names_, classes)
+        if name is not None:
+            check_positive(name, places, classes)
+            return places[name]
+        if classes != 2:
+            return None
+        if not config.on_records:
+            # Under ``local-attributes`` the labels of evaluated nodes are the only ones that are known.
+            counted = kept if isinstance(config.unit, LocalAttributes) else graph.y != UNLABELED
+            return rarer_class(graph.y[counted])
+        if threshold is not None:
+            raise ConfigError(
+                f"threshold={threshold:g} needs the positive class, because unit {config.unit.name!r} "
+                f"protects the labels that show which class is rarer. Pass positive={list(places)[-1]!r}."
+            )
+        return None
 
     @property
     def guarantee(self) -> Guarantee:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 
@@ -134,6 +134,11 @@ class Choice(Method):
         """Reject a graph that a candidate does not support, before anything is spent."""
         for option in self.options.values():
             option.check(graph)
+
+    def for_graph(self, graph: Graph) -> Self:
+        """Return the choice and its candidates with objectives for the classes of the graph."""
+        options = {name: option.for_graph(graph) for name, option in self.options.items()}
+        return replace(super().for_graph(graph), options=options)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> ChosenModel:
         """Return the model of the method that was chosen.

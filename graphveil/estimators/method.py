@@ -8,7 +8,7 @@ other graphs. ``docs/project/architecture.md`` describes the path of one fit.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from torch import Tensor, nn
 
@@ -269,6 +269,11 @@ class Method(ABC):
         return PreparedFit(
             method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
         )
+
+    def for_graph(self, graph: Graph) -> Self:
+        """Return the method with what its objective names resolved to classes of the graph."""
+        objective = self.objective.for_graph(graph)
+        return self if objective is self.objective else replace(self, objective=objective)
 
     def learned(self, graph: Graph) -> int:
         """Return the number of nodes whose features a fit copies at once, from public masks; 0 if few."""

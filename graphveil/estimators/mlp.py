@@ -177,7 +177,7 @@ class PrivateMLP(Method):
         trained = TrainedMLP(network, self.head)
         proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
@@ -411,7 +411,7 @@ class NodeLevelSoftmax(Method):
         trained = TrainedSoftmax(model)
         proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics

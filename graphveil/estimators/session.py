@@ -30,7 +30,7 @@ from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
 # Left out of the text unless they are set, since noise is bound to it.
-_ADDED_PARAMETERS = ("metric", "class_weight", "target_range")
+_ADDED_PARAMETERS = ("metric", "class_weight", "positive", "target_range")
 
 
 def no_progress(stage: str, done: int, total: int) -> None:

@@ -534,7 +534,7 @@ class LinkPredictor:
         if not numbers or truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
             raise ConfigError(f"labels must be {len(scores)} numbers, 1 for an edge and 0 for another pair")
         columns = torch.from_numpy(np.stack([-scores, scores], axis=1))
-        return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns)
+        return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns, positive=1)
 
     @checks.checked
     def top_k(

@@ -306,7 +306,14 @@ class LocalEstimator(ABC):
         own = self.predict()[nodes, None] == reported.reshape(len(reported), -1)[nodes]  # or one of several
         return float(own.any(dim=1).float().mean())
 
-    def evaluate(self, graph: Graph, split: str = "test", *, threshold: float | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        graph: Graph,
+        split: str = "test",
+        *,
+        threshold: float | None = None,
+        positive: str | None = None,
+    ) -> Evaluation:
         """Return metrics on test nodes; other labels are protected under ``local-attributes``."""
         assert isinstance(self, Estimator)
         if self.fitted.guarantee.unit == LocalAttributes.name and split != "test":
@@ -314,7 +321,7 @@ class LocalEstimator(ABC):
                 f"metrics need exact labels, and unit 'local-attributes' protects those of split={split!r}; "
                 "pass split='test'"
             )
-        return Estimator.evaluate(self, graph, split, threshold=threshold)
+        return Estimator.evaluate(self, graph, split, threshold=threshold, positive=positive)
 
     def _request_factory(self) -> RequestFactory:
         """Return the factory of feature collections on other graphs."""

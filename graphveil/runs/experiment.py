@@ -30,6 +30,7 @@ _SHARED_WITH_BASELINE = (
     "private_metrics",
     "metric",
     "class_weight",
+    "positive",
     "unsafe_noise_seed",
     "feature_scaling",
     "feature_range",

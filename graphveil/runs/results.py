@@ -147,9 +147,20 @@ def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tupl
     intervals = " [95 % CI]" if metrics["runs"] > 1 else ""
     rows = [
         (words, *(Summary.from_values(column[name]["values"]).decimal() for _, column in columns))
-        for name, words in METRIC_NAMES.items()
+        for name, words in metric_names(metrics.get("positive")).items()
     ]
     return (f"metric{intervals}", *(name for name, _ in columns)), rows
+
+
+def metric_names(positive: str | None) -> dict[str, str]:
+    """Return the printed names of metrics, with the positive class of two where one counts.
+
+    >>> metric_names("fraud")["average_precision"]
+    'average precision (positive class: fraud)'
+    """
+    if positive is None:
+        return METRIC_NAMES
+    return METRIC_NAMES | {"average_precision": f"average precision (positive class: {positive})"}
 
 
 def private_metric_texts(metrics: Mapping[str, Any]) -> dict[str, str]:
@@ -161,10 +172,11 @@ def private_metric_texts(metrics: Mapping[str, Any]) -> dict[str, str]:
     """
     if not metrics.get("private_metrics"):
         return {}
-    found = metrics["private_metrics"][0]["metrics"]
+    first = metrics["private_metrics"][0]
+    found = first["metrics"]
     return {
         words: f"{found[name]['value']:.3f} [{found[name]['low']:.3f}, {found[name]['high']:.3f}]"
-        for name, words in METRIC_NAMES.items()
+        for name, words in metric_names(first.get("positive")).items()
         if name in found
     }
 

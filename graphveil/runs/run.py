@@ -68,6 +68,7 @@ class RunResult:
     )  # on test nodes; empty if labels are secret
     baseline_metrics: dict[str, float | None] = field(default_factory=dict)
     confusion_matrix: list[list[int]] = field(default_factory=list)  # by true and predicted class
+    positive: str | None = None  # the positive class of two, of which the average precision is
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
     @property
@@ -231,6 +232,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         metrics={} if evaluated is None else evaluated["metrics"],
         baseline_metrics={} if reference is None else reference["metrics"],
         confusion_matrix=[] if evaluated is None else evaluated["confusion_matrix"],
+        positive=None if evaluated is None else evaluated["positive"],
     )
 
 
@@ -344,6 +346,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "test_metrics": _metric_figures([record.metrics for record in records]),
         "mlp_test_metrics": _metric_figures([record.baseline_metrics for record in records]),
         "confusion_matrix": records[0].confusion_matrix,
+        "positive": records[0].positive,
         "homophily": records[0].homophily,
         **({} if records[0].choice is None else {"choice": records[0].choice}),
         "covered": covered,

@@ -31,6 +31,7 @@ class TrainingSchedule:
     batch_size: int | None = None  # None: the full training set at once
     decay: Literal["constant", "cosine"] = "constant"
     select: str = "accuracy"  # a metric of validation nodes, "likelihood", or "last"
+    positive: int | None = None  # the positive class of two, for the metric; None: the rarer one
     patience: int | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +114,7 @@ def train(
         best, progress, history = _load(checkpoint, network, optimizer, generator)
     while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not should_stop(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
-        val_loss, accuracy, score = _evaluate(network, logits, labels, val_nodes, head, schedule.select)
+        val_loss, accuracy, score = _evaluate(network, logits, labels, val_nodes, head, schedule)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
         if schedule.select == "last":
             score = float(progress.epoch)
@@ -132,7 +133,12 @@ def train(
 
 @torch.no_grad()
 def _evaluate(
-    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead, select: str
+    network: torch.nn.Module,
+    logits: Logits,
+    labels: Tensor,
+    nodes: Tensor,
+    head: TaskHead,
+    schedule: TrainingSchedule,
 ) -> tuple[float, float, float]:
     """Return mean negative log-likelihood, accuracy and score on some nodes; NaN and 0 without nodes."""
     if len(nodes) == 0:
@@ -141,12 +147,12 @@ def _evaluate(
     scores = logits(nodes).contiguous()  # argmax reads rows ten times faster than columns
     wanted = labels[nodes]
     loss, accuracy = float(head.loss(scores, wanted)), head.accuracy(scores, wanted)
-    if select in ("accuracy", "last"):
+    if schedule.select in ("accuracy", "last"):
         return loss, accuracy, accuracy
-    if select == "likelihood":
+    if schedule.select == "likelihood":
         return loss, accuracy, -loss
     classes = wanted if wanted.ndim == 1 else wanted.argmax(dim=1)
-    return loss, accuracy, metric_value(select, classes, head.proba(scores))
+    return loss, accuracy, metric_value(schedule.select, classes, head.proba(scores), schedule.positive)
 
 
 def _epoch(

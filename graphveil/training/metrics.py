@@ -47,15 +47,16 @@ class Evaluation:
     Args:
         metrics: Values by name: ``accuracy``, ``balanced_accuracy`` (mean recall of the classes),
             ``macro_f1``, ``roc_auc``, ``average_precision``, ``log_loss`` and ``calibration_error`` (expected
-            calibration error over 15 bins of equal width). Of two classes the second is the positive one. Of
-            more, ``roc_auc`` and ``average_precision`` are means of one class against the others. NaN if a
-            value is not defined, such as ``roc_auc`` without a node of each class. Of predicted numbers:
-            ``r2``, ``mae`` and ``rmse`` (coefficient of determination, mean absolute and root mean squared
-            error).
+            calibration error over 15 bins of equal width). Of more than two classes, ``roc_auc`` and
+            ``average_precision`` are means of one class against the others. NaN if a value is not defined,
+            such as ``roc_auc`` without a node of each class. Of predicted numbers: ``r2``, ``mae`` and
+            ``rmse`` (coefficient of determination, mean absolute and root mean squared error).
         classes: Metrics of each class; none for numbers.
         confusion_matrix: Counts of nodes by true class (rows) and predicted class (columns), int64 (C, C).
         threshold: Probability from which a node is predicted as positive; None if the most probable class is
             predicted.
+        positive: Of two classes, the name of the positive one, of which ``average_precision`` is; None if it
+            is not known (``average_precision`` is then NaN).
 
     Privacy:
         Exact functions of the labels. Under units that protect labels they are private: do not publish.
@@ -65,6 +66,7 @@ class Evaluation:
     classes: tuple[ClassMetrics, ...]
     confusion_matrix: Integers
     threshold: float | None = None
+    positive: str | None = None
 
     def __getitem__(self, metric: str) -> float:
         """Return the value of a metric by its name."""
@@ -87,12 +89,17 @@ class Evaluation:
             ],
             "confusion_matrix": self.confusion_matrix.tolist(),
             "threshold": self.threshold,
+            "positive": self.positive,
         }
 
     def __str__(self) -> str:
         """Return two tables: the metrics, and the classes, if there are any."""
         width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
         lines = [f"{name:<{width}}  {value:.3f}" for name, value in self.metrics.items()]
+        if self.positive is not None:
+            lines.append(f"positive class: {self.positive}")
+        elif len(self.classes) == 2:
+            lines.append("average_precision needs the positive class: pass positive= to evaluate.")
         lines += [] if not self.classes else ["", f"{'class':<{width}}  support  precision  recall     f1"]
         for one in self.classes:
             shares = f"{one.precision:>9.3f}  {one.recall:>6.3f}  {one.f1:>5.3f}"
@@ -101,7 +108,12 @@ class Evaluation:
 
 
 def evaluate(
-    labels: Tensor, proba: Tensor, *, names: Sequence[str] = (), threshold: float | None = None
+    labels: Tensor,
+    proba: Tensor,
+    *,
+    names: Sequence[str] = (),
+    threshold: float | None = None,
+    positive: int | None = None,
 ) -> Evaluation:
     """Return all metrics of predicted probabilities.
 
@@ -109,42 +121,45 @@ def evaluate(
         labels: Class of each node, int64 (M).
         proba: Class probabilities, (M, C).
         names: Names of the classes.
-        threshold: For two classes: probability from which a node is predicted as the second class.
+        threshold: For two classes: probability from which a node is predicted as the positive class.
+        positive: For two classes: number of the positive one.
 
     Raises:
-        ConfigError: If there is no node, or a threshold for more than two classes.
+        ConfigError: If there is no node, or a threshold without a positive class.
 
     >>> import torch
     >>> proba = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]])
     >>> found = evaluate(torch.tensor([0, 0, 1, 1]), proba)
     >>> found["accuracy"], found["roc_auc"], found.confusion_matrix.tolist()
     (0.75, 0.75, [[2, 0], [1, 1]])
-    >>> evaluate(torch.tensor([0, 0, 1, 1]), proba, threshold=0.3).confusion_matrix.tolist()
-    [[1, 1], [0, 2]]
+    >>> found = evaluate(torch.tensor([0, 0, 1, 1]), proba, threshold=0.3, positive=1)
+    >>> found.confusion_matrix.tolist(), found.positive
+    ([[1, 1], [0, 2]], '1')
     """
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     truth, scores = labels.numpy(), proba.to("cpu").double().numpy()
     classes = scores.shape[1]
     check_evaluation(len(truth), classes, threshold)
-    predicted = _predicted(scores, threshold)
+    names = tuple(map(str, names or range(classes)))
+    predicted = _predicted(scores, threshold, positive)
     every = np.arange(classes)
     precision, recall, f1, support = precision_recall_fscore_support(
         truth, predicted, labels=every, zero_division=np.nan
     )
-    names = tuple(names) or tuple(map(str, every))
-    metrics = {metric: _value(metric, truth, scores, predicted) for metric in METRICS}
+    metrics = {metric: _value(metric, truth, scores, predicted, positive) for metric in METRICS}
     chosen = np.clip(scores[np.arange(len(truth)), truth], 1e-15, 1.0)
     metrics["log_loss"] = float(-np.log(chosen).mean())
     metrics["calibration_error"] = calibration_error(truth, scores)
     return Evaluation(
         metrics=metrics,
         classes=tuple(
-            ClassMetrics(str(names[k]), int(support[k]), *(float(one[k]) for one in (precision, recall, f1)))
+            ClassMetrics(names[k], int(support[k]), *(float(one[k]) for one in (precision, recall, f1)))
             for k in every
         ),
         confusion_matrix=confusion_matrix(truth, predicted, labels=every).astype(np.int64),
         threshold=threshold,
+        positive=None if positive is None else names[positive],
     )
 
 
@@ -193,11 +208,32 @@ def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
         raise ConfigError(f"a threshold is for two classes, and these are {classes}; leave threshold= out")
 
 
-def metric_value(metric: str, labels: Tensor, proba: Tensor) -> float:
-    """Return one metric of ``METRICS``; NaN if it is not defined for these labels."""
+def metric_value(metric: str, labels: Tensor, proba: Tensor, positive: int | None = None) -> float:
+    """Return one metric of ``METRICS``; NaN if it is not defined for these labels.
+
+    Of two classes the positive one is by default the rarer of these labels.
+    """
     checks.one_of(METRICS, metric=metric)
     scores = proba.to("cpu").double().numpy()
-    return _value(metric, labels.numpy(), scores, scores.argmax(axis=1))
+    if positive is None and scores.shape[1] == 2:
+        positive = rarer_class(labels)
+    return _value(metric, labels.numpy(), scores, scores.argmax(axis=1), positive)
+
+
+def rarer_class(labels: Tensor) -> int:
+    """Return the class of two that fewer labels name; the second one if both are as frequent.
+
+    >>> import torch
+    >>> rarer_class(torch.tensor([0, 1, 1])), rarer_class(torch.tensor([0, 1]))
+    (0, 1)
+    """
+    return int((labels == 1).sum() <= (labels == 0).sum())
+
+
+def class_places(names: Sequence[object], classes: int) -> dict[str, int]:
+    """Return the number of each class by its number as text, and by its name, which takes precedence."""
+    numbers = {str(number): number for number in range(classes)}
+    return numbers | {str(name): number for number, name in enumerate(names)}
 
 
 def calibration_error(truth: Integers, scores: Floats) -> float:
@@ -216,14 +252,14 @@ def calibration_error(truth: Integers, scores: Floats) -> float:
     return float(np.abs(gaps).sum() / len(truth))
 
 
-def _predicted(scores: Floats, threshold: float | None) -> Integers:
-    if threshold is None:
+def _predicted(scores: Floats, threshold: float | None, positive: int | None) -> Integers:
+    if threshold is None or positive is None:
         most_likely: Integers = scores.argmax(axis=1)
         return most_likely
-    return (scores[:, 1] >= threshold).astype(np.int64)
+    return np.where(scores[:, positive] >= threshold, positive, 1 - positive)
 
 
-def _value(metric: str, truth: Integers, scores: Floats, predicted: Integers) -> float:
+def _value(metric: str, truth: Integers, scores: Floats, predicted: Integers, positive: int | None) -> float:
     from sklearn import metrics as of
 
     if metric == "accuracy":
@@ -234,7 +270,9 @@ def _value(metric: str, truth: Integers, scores: Floats, predicted: Integers) ->
     if metric == "macro_f1":
         return float(of.f1_score(truth, predicted, average="macro", zero_division=0.0))
     score = of.roc_auc_score if metric == "roc_auc" else of.average_precision_score
-    classes = [1] if scores.shape[1] == 2 else range(scores.shape[1])
+    classes: Sequence[int] = range(scores.shape[1])
+    if len(classes) == 2:  # the area under the ROC curve is the same for both classes
+        classes = [1] if metric == "roc_auc" else [] if positive is None else [positive]
     values = [
         score(truth == k, scores[:, k]) for k in classes if 0 < np.count_nonzero(truth == k) < len(truth)
     ]

@@ -441,14 +441,18 @@ def test_a_baseline_on_records_is_trained_on_request(invoke: Invoke) -> None:
 def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
     invoke: Invoke, base: tuple[object, ...]
 ) -> None:
-    answer = invoke(*base, "--metric", "macro_f1", "--class-weight", "t0=2, t1=0.5", "--out", "a", "--json")
-    assert answer.code == 0
+    flags = ("--metric", "macro_f1", "--class-weight", "t0=2, t1=0.5", "--positive", "t0")
+    answer = invoke(*base, *flags, "--out", "a", "--json")
+    assert answer.code == 0 and answer.json["positive"] == "t0"
+    assert "average precision (positive class: t0)" in Path("a/internal/report.html").read_text()
     saved = json.loads(Path("a/release/model.json").read_text())["parameters"]
+    assert saved["positive"] == "t0"
     assert (saved["metric"], saved["class_weight"]) == ("macro_f1", {"t0": 2.0, "t1": 0.5})
     for words, message in (
         ("--class-weight t0=x", "neither 'balanced' nor a list of weights"),
         ("--class-weight t0=1,t0=2", "each class once"),
         ("--class-weight nobody=2", "names the class 'nobody'"),
+        ("--positive nobody", "'nobody' is not a class"),
         ("--metric auc", "metric='auc' is not one of"),
         ("--set metric=roc_auc --metric roc_auc", "given twice"),
     ):

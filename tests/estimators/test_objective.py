@@ -71,9 +71,9 @@ def test_the_epoch_of_another_metric_is_another_one(graph: Graph) -> None:
 def test_methods_of_public_labels_select_by_the_metric(graph: Graph, model: Estimator) -> None:
     seen = list[str]()
 
-    def recorded(metric: str, labels: Tensor, proba: Tensor) -> float:
+    def recorded(metric: str, labels: Tensor, proba: Tensor, positive: int | None) -> float:
         seen.append(metric)
-        return metric_value(metric, labels, proba)
+        return metric_value(metric, labels, proba, positive)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in ("graphveil.training.loop", "graphveil.estimators.training.objective"):

@@ -21,7 +21,7 @@ def drawn(classes: int, nodes: int = 300, seed: int = 0) -> tuple[torch.Tensor, 
 
 def test_two_classes_have_the_values_of_scikit_learn() -> None:
     truth, proba = drawn(2)
-    found, p = evaluate(truth, proba), proba[:, 1].numpy()
+    found, p = evaluate(truth, proba, positive=1), proba[:, 1].numpy()
     predicted = (p > 0.5).astype(int)
     expected = {
         "accuracy": sk.accuracy_score(truth, predicted),
@@ -45,12 +45,14 @@ def test_more_classes_are_compared_one_with_the_others() -> None:
     assert found["average_precision"] == pytest.approx(sk.average_precision_score(one_hot, proba))
     assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, proba, multi_class="ovr"))
     assert [one.name for one in found.classes] == ["a", "b", "c", "d"]
-    assert all(metric_value(metric, truth, proba) == found[metric] for metric in METRICS)
+    positive = 1 if proba.shape[1] == 2 else None
+    assert all(metric_value(metric, truth, proba, positive) == found[metric] for metric in METRICS)
 
 
 def test_a_threshold_moves_predictions_and_no_ranking() -> None:
     truth, proba = drawn(2)
-    usual, low = evaluate(truth, proba), evaluate(truth, proba, threshold=0.2)
+    usual = evaluate(truth, proba, positive=1)
+    low = evaluate(truth, proba, threshold=0.2, positive=1)
     assert low.classes[1].recall > usual.classes[1].recall
     assert low["roc_auc"] == usual["roc_auc"] and low["average_precision"] == usual["average_precision"]
     assert low.confusion_matrix[:, 1].sum() == int((proba[:, 1] >= 0.2).sum())

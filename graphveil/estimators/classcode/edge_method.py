@@ -166,6 +166,7 @@ def fit_heads(
         batch_size=batch,
         decay="cosine",
         select=objective.metric or "likelihood",
+        positive=objective.positive_number,
     )
     generator = session.streams.torch("heads")
     heads = BatchedHeads(inputs.shape[1], start.shape[1], small, generator=generator)

@@ -545,7 +545,7 @@ class NodeLevelClassCode(Method):
         # Row v of the probabilities is only for people who are authorized to access v's record.
         proba, found = decided.exp().to(torch.float32), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         return FitResult(
             trained=TrainedNodeLevelClassCode(encoder=encoder, decider=decider),

@@ -508,7 +508,7 @@ class NodeLevelGap(Method):
         trained = TrainedGap(self, aggregation, classifier, sizes, self.head)
         proba, found = trained.proba(views), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         return FitResult(
             trained=trained,

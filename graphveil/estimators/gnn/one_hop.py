@@ -364,7 +364,7 @@ class OneHopGNN(Method):
             proba = logits.softmax(dim=1).to(torch.float32)
         found = NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         return FitResult(

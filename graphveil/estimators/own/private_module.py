@@ -102,7 +102,7 @@ class NodeLevelModule(Method):
         trained = TrainedModule(module, sizes.classes, self.head)
         proba, found = trained.proba(graph), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session)
+            found = release_metrics(release, proba, graph, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics

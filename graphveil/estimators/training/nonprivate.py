@@ -49,7 +49,7 @@ def fit_nonprivate(
         for part in ("train", "val")
     )
     if objective.metric is not None:
-        schedule = replace(schedule, select=objective.metric)
+        schedule = replace(schedule, select=objective.metric, positive=objective.positive_number)
     history = train(
         network,
         lambda index: logits(index).cpu(),

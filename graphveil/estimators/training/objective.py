@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -13,7 +13,7 @@ from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.heads import MULTICLASS, TaskHead
-from graphveil.training.metrics import METRICS, RANKING_METRICS, metric_value
+from graphveil.training.metrics import METRICS, RANKING_METRICS, class_places, metric_value
 
 BALANCED = "balanced"
 ClassWeight = Literal["balanced"] | Mapping[str, float] | Mapping[int, float]
@@ -23,11 +23,13 @@ WORST: Score = (-math.inf, -math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What training minimizes, and what selects epochs, candidates and combinations of posteriors.
+    """What training minimizes, and what selects and measures epochs, candidates and posteriors.
 
     Args:
         metric: A name of ``METRICS``; None for each method's own rule.
         class_weight: ``"balanced"``, or pairs of a class and its weight. None for weights of one.
+        positive: Of two classes the positive one: its name, or its number (``for_graph``). None for the rarer
+            one.
 
     >>> log = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]).log()
     >>> labels = torch.tensor([0, 0, 1])
@@ -37,9 +39,12 @@ class Objective:
 
     metric: str | None = None
     class_weight: Literal["balanced"] | tuple[tuple[str, float], ...] | None = None
+    positive: str | int | None = None
 
     @classmethod
-    def from_keywords(cls, metric: str | None, class_weight: ClassWeight | None) -> "Objective":
+    def from_keywords(
+        cls, metric: str | None, class_weight: ClassWeight | None, positive: str | None = None
+    ) -> "Objective":
         """Check the keywords of an estimator, and copy them.
 
         Raises:
@@ -48,14 +53,26 @@ class Objective:
         if metric is not None:
             checks.one_of(METRICS, metric=metric)
         if class_weight is None or class_weight == BALANCED:
-            return cls(metric=metric, class_weight=None if class_weight is None else "balanced")
+            weights: Literal["balanced"] | None = None if class_weight is None else "balanced"
+            return cls(metric=metric, class_weight=weights, positive=positive)
         assert isinstance(class_weight, Mapping)  # other text is rejected by the annotation
         if not class_weight:
             raise ConfigError("class_weight={} has no weight. Use a mapping such as {'fraud': 5}, or None.")
         for name, weight in class_weight.items():
             checks.positive(**{f"class_weight[{name!r}]": weight})
         pairs = tuple((str(name), float(weight)) for name, weight in class_weight.items())
-        return cls(metric=metric, class_weight=pairs)
+        return cls(metric=metric, class_weight=pairs, positive=positive)
+
+    @property
+    def positive_number(self) -> int | None:
+        """The number of the positive class, of an objective ``for_graph``."""
+        return self.positive if isinstance(self.positive, int) else None
+
+    def for_graph(self, graph: Graph) -> "Objective":
+        """Return the objective with the number of the positive class in place of its name."""
+        if self.positive is None or isinstance(self.positive, int):
+            return self
+        return replace(self, positive=class_places(graph.class_names, graph.num_classes)[self.positive])
 
     def score(self, log_posteriors: Tensor, labels: Tensor) -> Score:
         """Return the score of log-posteriors (M, C). The likelihood decides between ties.
@@ -69,7 +86,7 @@ class Objective:
         found, loss = 0.0, weighted_loss(log_posteriors, labels)
         if self.metric is not None:
             classes = labels if labels.ndim == 1 else labels.argmax(dim=1)
-            found = metric_value(self.metric, classes, log_posteriors.exp())
+            found = metric_value(self.metric, classes, log_posteriors.exp(), self.positive_number)
         return found, -loss
 
     def weights(self, graph: Graph) -> Tensor | None:
@@ -86,7 +103,7 @@ class Objective:
             there = counts > 0
             weights[there] = float(counts.sum()) / (int(there.sum()) * counts[there])
             return weights
-        places = _class_places(graph)
+        places = class_places(graph.class_names, graph.num_classes)
         for name, weight in self.class_weight:
             weights[places[name]] = weight
         return weights
@@ -123,11 +140,13 @@ class Objective:
         This is checked before anything is charged. Under units that protect labels it reads none.
 
         Raises:
-            GraphError: If a weight names no class. If validation labels are of one class, and the metric
-                compares classes.
+            GraphError: If a weight or the positive class names no class, or there are more than two classes
+                with a positive one. If validation labels are of one class, and the metric compares classes.
         """
+        places = class_places(graph.class_names, graph.num_classes)
+        if self.positive is not None:
+            check_positive(str(self.positive), places, graph.num_classes, " No privacy budget was spent.")
         if isinstance(self.class_weight, tuple):
-            places = _class_places(graph)
             unknown = [name for name, _ in self.class_weight if name not in places]
             if unknown:
                 raise GraphError(
@@ -158,10 +177,19 @@ def weighted_loss(log_posteriors: Tensor, labels: Tensor) -> float:
     return float(-(labels * log_posteriors).sum(dim=1).mean())
 
 
-def _class_places(graph: Graph) -> dict[str, int]:
-    """Return the number of each class by its number as text, and by its name, which takes precedence."""
-    numbers = {str(number): number for number in range(graph.num_classes)}
-    return numbers | {str(name): number for number, name in enumerate(graph.class_names)}
+def check_positive(name: str, places: Mapping[str, int], classes: int, more: str = "") -> None:
+    """Reject a positive class that is none of two classes.
+
+    Raises:
+        GraphError: If the class is unknown, or there are not two classes.
+    """
+    if classes != 2:
+        raise GraphError(f"positive={name!r} is for two classes, and the graph has {classes}. Drop it.{more}")
+    if name not in places:
+        raise GraphError(
+            f"positive={name!r} is not a class of the graph{checks.suggestion(name, places)}. Use one of "
+            f"{', '.join(map(repr, list(places)[-2:]))}.{more}"
+        )
 
 
 def check_objective(

@@ -58,18 +58,20 @@ class PrivateMetrics:
 
     Args:
         metrics: Values by name: ``accuracy``, ``balanced_accuracy`` and ``macro_f1``. With two classes also
-            ``roc_auc``, ``average_precision`` and ``calibration_error`` of probabilities that are rounded to
-            the middle of 20 bins.
+            ``roc_auc`` and ``calibration_error`` of probabilities that are rounded to the middle of 20 bins,
+            and ``average_precision`` if the positive class is given.
         classes: Metrics of each class.
         confusion_matrix: Noisy numbers of nodes by true class (rows) and predicted class (columns), (C, C).
             They may be negative.
         noise_std: Standard deviation of the noise in a cell of the histogram.
+        positive: Name of the positive class, of which ``average_precision`` is; None if it was not given.
     """
 
     metrics: Mapping[str, Interval]
     classes: tuple[PrivateClassMetrics, ...]
     confusion_matrix: Floats
     noise_std: float
+    positive: str | None = None
 
     def __getitem__(self, metric: str) -> Interval:
         """Return a metric by its name."""
@@ -91,6 +93,7 @@ class PrivateMetrics:
             "confusion_matrix": np.round(self.confusion_matrix, 2).tolist(),
             "noise_std": round(self.noise_std, 6),
             "confidence": CONFIDENCE,
+            "positive": self.positive,
         }
 
 
@@ -134,6 +137,7 @@ def private_metrics(
     most: int,
     names: tuple[str, ...],
     rng: np.random.Generator,
+    positive: int | None = None,
 ) -> PrivateMetrics:
     """Return metrics and their intervals. It reads no protected data.
 
@@ -144,6 +148,7 @@ def private_metrics(
         most: Public number of test nodes, with or without a label.
         names: Names of the classes.
         rng: Draws the noise again, for the intervals.
+        positive: Number of the positive class of two; None if it is not known.
     """
     observed = histogram.numpy().astype(np.float64)
     classes, columns = observed.shape
@@ -173,9 +178,11 @@ def private_metrics(
     }
     if classes == 2:
         metrics["roc_auc"] = interval(_roc_auc)
-        metrics["average_precision"] = interval(_average_precision)
+        if positive is not None:
+            metrics["average_precision"] = interval(lambda counts: _average_precision(counts, positive))
         metrics["calibration_error"] = _calibration_error(observed, noise_std, labeled, rng)
-    return PrivateMetrics(metrics, of_classes, _confusion(observed[None])[0], noise_std)
+    positive_name = None if positive is None else str(names[positive] if names else positive)
+    return PrivateMetrics(metrics, of_classes, _confusion(observed[None])[0], noise_std, positive_name)
 
 
 def _confusion(counts: Floats) -> Floats:
@@ -209,9 +216,10 @@ def _roc_auc(counts: Floats) -> Floats:
     return ordered
 
 
-def _average_precision(counts: Floats) -> Floats:
-    """Return the sum over bins, from the highest, of the gain in recall times the precision."""
-    negative, positive = counts[:, 0, ::-1], counts[:, 1, ::-1]
+def _average_precision(counts: Floats, place: int) -> Floats:
+    """Return the sum over bins, from the most probable one, of the gain in recall times the precision."""
+    ordered = counts[:, :, ::-1] if place == 1 else counts  # bins are of the second class's probability
+    negative, positive = ordered[:, 1 - place], ordered[:, place]
     hits, named = np.cumsum(positive, axis=1), np.cumsum(positive + negative, axis=1)
     gain = positive / np.maximum(positive.sum(axis=1), 1.0)[:, None]
     total: Floats = (gain * _ratio(hits, named)).sum(axis=1)

@@ -12,6 +12,7 @@ from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
+from graphveil.estimators.training.objective import Objective
 from graphveil.estimators.training.private_metrics import (
     PrivateMetrics,
     histogram_cells,
@@ -176,7 +177,9 @@ class ReleasedMetrics(NamedTuple):
 NO_METRICS = ReleasedMetrics({}, None)
 
 
-def release_metrics(release: Release, proba: Tensor, graph: Graph, session: Session) -> ReleasedMetrics:
+def release_metrics(
+    release: Release, proba: Tensor, graph: Graph, session: Session, objective: Objective
+) -> ReleasedMetrics:
     """Return metrics of predictions from noisy counts, the remaining queries of the session's plan."""
     assert session.plan is not None  # a release has one
     accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
@@ -190,6 +193,7 @@ def release_metrics(release: Release, proba: Tensor, graph: Graph, session: Sess
         len(members(graph, "test")),
         graph.class_names,
         session.streams.numpy("private-metrics"),
+        objective.positive_number,
     )
     return ReleasedMetrics(accuracy, found)
 
