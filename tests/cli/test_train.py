@@ -101,7 +101,13 @@ def test_two_classes_have_a_table_of_metrics(
     write(files.nodes, [rows[0], *([*row[:3], "yes" if row[3] == "t2" else "no"] for row in rows[1:])])
     answer = invoke(*base, "--out", "two")
     assert re.search(r"^metric +gap +mlp \(no graph\)$", answer.out.replace(" \n", "\n"), re.MULTILINE)
-    assert re.search(r"^average precision +0\.\d{3} +0\.\d{3}", answer.out, re.MULTILINE)
+    assert re.search(
+        r"^average precision \(positive class: yes\) +0\.\d{3} +0\.\d{3}", answer.out, re.MULTILINE
+    )
+    answer = invoke(*base, "--out", "named", "--positive", "no", "--json")
+    assert answer.json["positive"] == "no"
+    assert "average precision (positive class: no)" in Path("named/internal/report.html").read_text()
+    assert "'nobody' is not a class" in invoke(*base, "--out", "wrong", "--positive", "nobody").err
 
 
 def test_metrics_of_protected_labels_are_not_computed(invoke: Invoke, files: Files) -> None:
@@ -441,18 +447,15 @@ def test_a_baseline_on_records_is_trained_on_request(invoke: Invoke) -> None:
 def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
     invoke: Invoke, base: tuple[object, ...]
 ) -> None:
-    flags = ("--metric", "macro_f1", "--class-weight", "t0=2, t1=0.5", "--positive", "t0")
-    answer = invoke(*base, *flags, "--out", "a", "--json")
-    assert answer.code == 0 and answer.json["positive"] == "t0"
-    assert "average precision (positive class: t0)" in Path("a/internal/report.html").read_text()
+    answer = invoke(*base, "--metric", "macro_f1", "--class-weight", "t0=2, t1=0.5", "--out", "a", "--json")
+    assert answer.code == 0
     saved = json.loads(Path("a/release/model.json").read_text())["parameters"]
-    assert saved["positive"] == "t0"
     assert (saved["metric"], saved["class_weight"]) == ("macro_f1", {"t0": 2.0, "t1": 0.5})
     for words, message in (
         ("--class-weight t0=x", "neither 'balanced' nor a list of weights"),
         ("--class-weight t0=1,t0=2", "each class once"),
         ("--class-weight nobody=2", "names the class 'nobody'"),
-        ("--positive nobody", "'nobody' is not a class"),
+        ("--positive t0", "is for two classes"),
         ("--metric auc", "metric='auc' is not one of"),
         ("--set metric=roc_auc --metric roc_auc", "given twice"),
     ):
@@ -480,7 +483,7 @@ def test_private_metrics_are_in_the_table_the_report_and_the_card(invoke: Invoke
     assert re.search(r"^macro F1 +\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]", answer.out, re.MULTILINE)
     assert "Single run: intervals reflect the noise of the counts only" in answer.out
     (found,) = json.loads(Path("a/internal/metrics.json").read_text())["private_metrics"]
-    assert set(found) == {"metrics", "classes", "confusion_matrix", "noise_std", "confidence"}
+    assert set(found) == {"metrics", "classes", "confusion_matrix", "noise_std", "confidence", "positive"}
     assert "macro F1" in Path("a/internal/report.html").read_text()
     assert re.search(
         r"^\* test balanced accuracy: \d", Path("a/release/MODEL_CARD.md").read_text(), re.MULTILINE
