@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,7 @@ class _Session:
     def ledger(self, name: str) -> Parts:
         """Return digests of all tables of a ledger, including the hash chain."""
         parts = dict[str, str]()
-        with sqlite3.connect(self._place / name) as database:
+        with closing(sqlite3.connect(self._place / name)) as database, database:
             tables = database.execute(
                 "select name from sqlite_master where type = 'table' order by name"
             ).fetchall()

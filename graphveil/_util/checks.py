@@ -6,13 +6,12 @@ import difflib
 import functools
 import inspect
 import math
-import os
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -227,52 +226,40 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
-# -- annotations ----
-# A union; a named alias of it from Python 3.12 on, whose members are behind ``__value__``.
-_ARRAY_LIKE = getattr(npt.ArrayLike, "__value__", npt.ArrayLike)
+# -- types ----
 Named = TypeVar("Named", bound=Callable[..., Any])
 _TOO_LARGE = 1 << 63  # for whole numbers
 _LONGEST = 60  # characters of a value that a message repeats
-_NO_SEQUENCE = (str, bytes, bytearray, memoryview, Mapping)
-_KINDS = {"f": "fiub", "i": "iu", "u": "iu", "b": "b"}  # of arrays, by the kind that is annotated
-_WORDS = {
-    bool: "True or False",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    types.NoneType: "None",
+_TEXTS = (str, bytes, bytearray, memoryview, Mapping)  # sequences of letters or keys, which no caller means
+_KINDS = {"f": "fiub", "i": "iu", "u": "iu", "b": "b"}  # of arrays that an annotated kind is converted from
+# Types that are not read by ``isinstance`` alone: the classes that each accepts, and for scalars their words.
+_SEQUENCES: dict[Any, Any] = {
+    Sequence: Sequence,
+    list: Sequence,
+    tuple: list | tuple,
+    set: set | frozenset,
+    Iterable: Iterable,
+}
+_SCALARS: dict[Any, tuple[Any, str]] = {
+    bool: (bool | np.bool_, "True or False"),
+    int: (int | np.integer, "a whole number"),
+    float: (int | float | np.integer | np.floating, "a number"),
+    str: (str, "text"),
+    types.NoneType: (types.NoneType, "None"),
 }
 
 
-def checked(named: Named) -> Named:
-    """Return a function or class that rejects arguments that do not fit its annotations.
-
-    Text is never a sequence, a bool is never a number, and lists are converted where an array is annotated.
-    Annotations that cannot be resolved at the time of the call are not checked.
+def checked(named: Named, skip: Collection[str] = ()) -> Named:
+    """Return a function or class that rejects arguments that do not fit its annotations, by ``fitting``.
 
     Args:
         named: Function, or class whose constructor is checked.
+        skip: Arguments that the function checks itself.
 
     Returns:
         The function or class, which raises a ``ConfigError`` on an argument of another type.
     """
-    return checked_except()(named)
-
-
-def checked_except(*names: str) -> Callable[[Named], Named]:
-    """Apply ``checked``, except for some arguments, which the function validates itself."""
-
-    def wrap(named: Named) -> Named:
-        if isinstance(named, type):
-            type.__setattr__(named, "__init__", _wrapped(named.__init__, names))  # type: ignore[misc]  # of this class
-            return named
-        wrapped: Named = _wrapped(named, names)
-        return wrapped
-
-    return wrap
-
-
-def _wrapped(function: Any, names: tuple[str, ...]) -> Any:
+    function: Any = vars(named)["__init__"] if isinstance(named, type) else named
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -280,20 +267,19 @@ def _wrapped(function: Any, names: tuple[str, ...]) -> Any:
         given = signature.bind(*args, **kwargs)
         hints = hints_of(function)
         for name, value in given.arguments.items():
-            variable = signature.parameters[name].kind in (
-                inspect.Parameter.VAR_POSITIONAL,
-                inspect.Parameter.VAR_KEYWORD,
-            )
-            if name in hints and name not in names and not variable:
+            if name in hints and name not in skip:
                 given.arguments[name] = fitting(name, value, hints[name])
         return function(*given.args, **given.kwargs)
 
-    return called
+    if isinstance(named, type):
+        type.__setattr__(named, "__init__", called)
+        return named
+    return cast(Named, called)
 
 
 @functools.cache
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return the annotations that can be resolved; others are imported for type checkers alone."""
+    """Return the annotations of a function or class. Types imported for type checkers alone are ``Any``."""
     unknown = dict[str, Any]()
     while True:
         try:
@@ -305,7 +291,9 @@ def hints_of(function: Any) -> dict[str, Any]:
 
 
 def fitting(name: str, value: Any, hint: Any) -> Any:
-    """Return a value that fits an annotation, as an array where one is annotated.
+    """Return a value that is of an annotated type, as an array where one is annotated.
+
+    Text is never a sequence, and a bool never a number.
 
     Raises:
         ConfigError: Value of another type.
@@ -313,15 +301,11 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     >>> fitting("epsilon", 1, float | None)
     1
     """
-    hint = getattr(hint, "__value__", hint)
-    arrays = [one for one in _members(hint) if _is_array(one)]
-    if arrays and not any(_fits(value, one) for one in _members(hint) if not _is_array(one)):
-        found = _as_array(value, arrays[0])
-        if found is not None:
-            return found
-    elif _fits(value, hint):
-        return value
-    choices = [choice for one in _members(hint) if get_origin(one) is Literal for choice in get_args(one)]
+    members = _members(hint)
+    fit = next((one for one in members if _fits(value, one)), None)
+    if fit is not None:
+        return _as_array(value, fit) if get_origin(fit) is np.ndarray else value
+    choices = [choice for one in members if get_origin(one) is Literal for choice in get_args(one)]
     if choices and isinstance(value, str):
         one_of(choices, **{name: value})
     # Only short numbers, text and None are repeated: other values may hold data, and Python does not print
@@ -335,123 +319,85 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     raise ConfigError(f"{name}={shown} must be {_described(hint)}, and is of type {type(value).__name__}.")
 
 
+@functools.cache
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the members of a union, with ``npt.ArrayLike``, a union of its own, as one of them."""
-    if hint == _ARRAY_LIKE or get_origin(hint) not in (Union, types.UnionType):
+    members, of_arrays = _flat(hint), _flat(npt.ArrayLike)
+    if not set(of_arrays) <= set(members):
+        return members
+    return (*(one for one in members if one not in of_arrays), npt.ArrayLike)
+
+
+def _flat(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union and of the unions in it, which may have names (``type A = B | C``)."""
+    hint = getattr(hint, "__value__", hint)
+    if get_origin(hint) not in (Union, types.UnionType):
         return (hint,)
-    inner, of_arrays = get_args(hint), get_args(_ARRAY_LIKE)
-    inner = tuple(getattr(one, "__value__", one) for one in inner)
-    if not set(of_arrays) <= set(inner):
-        return inner
-    return (_ARRAY_LIKE, *(one for one in inner if one not in of_arrays))
+    return tuple(member for one in get_args(hint) for member in _flat(one))
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    hint = getattr(hint, "__value__", hint)
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any or hint is object or isinstance(hint, TypeVar | str) or hint is inspect.Parameter.empty:
-        return True
-    if hint == _ARRAY_LIKE:
-        try:
-            return np.asarray(_detached(value)).dtype.kind in "biuf"
-        except (TypeError, ValueError, RuntimeError):
-            return False
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, member) for member in _members(hint))
-    if origin is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in inner)
-    if hint is None or hint is types.NoneType:
-        return value is None
-    if hint is bool:
-        return isinstance(value, bool | np.bool_)
-    if hint is str:
-        return isinstance(value, str)
-    if hint in (int, float):
-        numbers = int | np.integer if hint is int else int | float | np.integer | np.floating
-        too_large = isinstance(value, int) and abs(value) >= _TOO_LARGE
-        return isinstance(value, numbers) and not isinstance(value, bool) and not too_large
-    if _is_array(hint):
+    if len(_members(hint)) > 1:
+        return any(_fits(value, one) for one in _members(hint))
+    (hint,) = _members(hint)
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if hint is npt.ArrayLike or kind is np.ndarray:
         return _as_array(value, hint) is not None
-    return _fits_class(value, origin or hint, inner)
-
-
-def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
-    """Whether a value is of a class, and its items are of the classes in brackets."""
-    if kind is Callable or kind is type:
-        return callable(value) if kind is Callable else isinstance(value, type)
-    if kind is os.PathLike or not isinstance(kind, type):
-        return isinstance(value, os.PathLike) if kind is os.PathLike else True
+    if kind is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in inner)
+    if kind in _SCALARS:
+        number = kind is bool or not isinstance(value, bool)
+        too_large = isinstance(value, int) and abs(value) >= _TOO_LARGE
+        return isinstance(value, _SCALARS[kind][0]) and number and not too_large
+    if kind is Any or not isinstance(kind, type):  # such as a type variable
+        return True
     if issubclass(kind, Mapping):
         return isinstance(value, Mapping) and all(
-            _fits(part, hint) for item in value.items() for part, hint in zip(item, inner, strict=False)
+            _fits(part, one) for item in value.items() for part, one in zip(item, inner, strict=False)
         )
-    if kind is tuple:
-        if not isinstance(value, list | tuple):
-            return False
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return all(_fits(item, inner[0]) for item in value)
-        return not inner or (len(value) == len(inner) and all(map(_fits, value, inner)))
-    if kind in (Sequence, list, set, frozenset):
-        # Text is a sequence of letters and a table one of its column names, which no caller means.
-        if isinstance(value, _NO_SEQUENCE):
-            return False
-        sequence = isinstance(value, Sequence) or getattr(value, "ndim", None) == 1
-        members = isinstance(value, set | frozenset) if kind in (set, frozenset) else sequence
-        return members and all(_fits(item, hint) for hint in inner for item in value)
-    if kind is Iterable:
-        return isinstance(value, Iterable) and not isinstance(value, _NO_SEQUENCE)
-    if getattr(kind, "_is_protocol", False):
-        names = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})} | {
-            name for name, member in vars(kind).items() if not name.startswith("_") and callable(member)
-        }
-        return not isinstance(value, type) and all(hasattr(value, name) for name in names)
-    return isinstance(value, kind)
-
-
-def _is_array(hint: Any) -> bool:
-    return hint is np.ndarray or get_origin(hint) is np.ndarray
-
-
-def _detached(value: Any) -> Any:
-    """Return a torch tensor without its gradient, and anything else unchanged."""
-    return value.detach() if hasattr(value, "detach") else value
+    if kind not in _SEQUENCES:
+        return isinstance(value, kind)
+    vector = kind in (Sequence, list) and getattr(value, "ndim", None) == 1
+    if isinstance(value, _TEXTS) or not (vector or isinstance(value, _SEQUENCES[kind])):
+        return False
+    if kind is Iterable or not inner:  # may be read once only
+        return True
+    items = inner if kind is tuple and Ellipsis not in inner else inner[:1] * len(value)
+    return len(items) == len(value) and all(map(_fits, value, items))
 
 
 def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
-    """Return an array of the annotated kind; None if no array is annotated."""
-    (dtypes,) = get_args(hint)[1:] or (None,)
-    kinds = [one for one in get_args(dtypes) if isinstance(one, type) and one not in (np.generic, Any)]
-    dtype = np.dtype(kinds[0]) if kinds and kinds[0] not in (np.floating, np.integer, np.number) else None
-    known = "biuf" if dtype is None else _KINDS.get(dtype.kind, dtype.kind)
+    """Return an array of the annotated kind of numbers; None for anything else."""
     try:
-        found = np.asarray(_detached(value))
-        if found.ndim == 0 or found.dtype.kind not in known:
-            return None
-        return found if dtype is None else found.astype(dtype, copy=False)
+        found = np.asarray(value.detach() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if hint is npt.ArrayLike:
+        return found if found.dtype.kind in "biuf" else None
+    (of,) = get_args(get_args(hint)[1])
+    dtype = found.dtype if of is Any else np.dtype(of)
+    fits = found.ndim and found.dtype.kind in _KINDS.get(dtype.kind, "")
+    return found.astype(dtype, copy=False) if fits else None
 
 
 def _described(hint: Any) -> str:
-    """Return an annotation as readable text."""
-    hint = getattr(hint, "__value__", hint)
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint == _ARRAY_LIKE or _is_array(hint):
-        return "an array of numbers"
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(_described, _members(hint))))
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, inner))
-    if hint in _WORDS:
-        return _WORDS[hint]
-    kind = origin or hint
-    if kind in (Sequence, list, tuple, Iterable):
-        of = {"a number": "numbers", _WORDS[int]: "whole numbers", "text": "texts"}
-        words = {of.get(_described(one), _described(one)) for one in inner if one is not Ellipsis}
-        return "a sequence" + (f" of {words.pop()}" if len(words) == 1 else "")
-    if kind is Callable:
-        return "a function"
-    return f"a {getattr(kind, '__name__', str(kind))}"
+    """Return a type as readable text."""
+    words = []
+    for one in _members(hint):
+        kind, inner = get_origin(one) or one, get_args(one)
+        if one is npt.ArrayLike or kind is np.ndarray:
+            words.append("an array of numbers")
+        elif kind is Literal:
+            words.append("one of " + ", ".join(map(repr, inner)))
+        elif kind in _SCALARS:
+            words.append(_SCALARS[kind][1])
+        elif kind in _SEQUENCES:
+            several = {"a number": "numbers", "a whole number": "whole numbers", "text": "texts"}
+            of = {several.get(text, text) for text in (_described(item) for item in inner if item is not ...)}
+            words.append("a sequence" + (f" of {of.pop()}" if len(of) == 1 else ""))
+        else:
+            words.append("a function" if kind is Callable else f"a {getattr(kind, '__name__', kind)}")
+    return " or ".join(dict.fromkeys(words))
 
 
 # -- names with parameters in brackets ----

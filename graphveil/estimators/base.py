@@ -9,7 +9,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.checks import checked_except, fitting, hints_of
+from graphveil._util.checks import checked, fitting, hints_of
 from graphveil._util.files import as_path, check_writable, writing_folder
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
@@ -88,6 +88,7 @@ from graphveil.training.metrics import (
 )
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
+_checked = partial(checked, skip=("graph", "workspace", "cache", "folder", "per_node"))  # checked inside
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -404,7 +405,7 @@ class Estimator(ABC):
         """
         return training_sample_description(graph) if self.config.samples else ""
 
-    @checked_except("graph", "labels", "workspace", "cache")
+    @_checked
     def fit(
         self,
         graph: Graph | PreparedFit,
@@ -487,7 +488,7 @@ class Estimator(ABC):
 
     # -- predictions ---------------------------------------------------------------------------------------
 
-    @checked_except("graph", "workspace")
+    @_checked
     def predict_proba(
         self,
         graph: Graph | None = None,
@@ -570,7 +571,7 @@ class Estimator(ABC):
         with using(self.backend):
             return self._prediction_manager.of(graph, options or PredictionOptions())
 
-    @checked_except("graph")
+    @_checked
     def privacy_cost(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee | None:
@@ -625,7 +626,7 @@ class Estimator(ABC):
         """
         return self._prediction_manager.is_fitted_graph(self._as_graph(graph))
 
-    @checked_except("graph")
+    @_checked
     def guarantee_after(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee:
@@ -650,7 +651,7 @@ class Estimator(ABC):
             graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
         )
 
-    @checked_except("graph")
+    @_checked
     def predict(
         self,
         graph: Graph | None = None,
@@ -689,7 +690,7 @@ class Estimator(ABC):
         check_encoding(found, unit, protects_features=method.protects_features)
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
-    @checked_except("graph")
+    @_checked
     def score(self, graph: Graph, split: str = "test", metric: str | None = None) -> float:
         """Return a metric on one part of a graph's split.
 
@@ -723,7 +724,7 @@ class Estimator(ABC):
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
-    @checked_except("graph")
+    @_checked
     def evaluate(
         self,
         graph: Graph,
@@ -844,7 +845,7 @@ class Estimator(ABC):
         """
         self._prediction_manager.restore_prediction(edges, privacy_cost, disjoint=disjoint)
 
-    @checked_except("folder", "per_node")
+    @_checked
     def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
         """Write the public part of a run to a folder, atomically; read it with ``graphveil.load_model``.
 

@@ -464,7 +464,9 @@ def _engine(url: sa.URL) -> sa.Engine:
             raise MissingDependencyError(
                 "a ledger in PostgreSQL needs its driver; install it with `pip install 'graphveil[postgres]'`"
             ) from None
-    engine = sa.create_engine(url, connect_args={"timeout": _WAIT, "isolation_level": None})
+    # Each connection is closed after its task: to open a file is cheap, and no ledger has to be closed.
+    arguments = {"timeout": _WAIT, "isolation_level": None}
+    engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.NullPool)
 
     @sa.event.listens_for(engine, "connect")
     def _durable(connection: "sa.engine.interfaces.DBAPIConnection", _: object) -> None:
@@ -472,8 +474,12 @@ def _engine(url: sa.URL) -> sa.Engine:
         # as fast, but a release takes far longer than its two transactions of 20 to 40 ms. With TRUNCATE and
         # FULL, SQLite syncs the journal, the file, and the end of the journal, so a commit survives a power
         # loss; with DELETE it does not sync the folder, and the journal could come back and undo the commit.
-        for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "fullfsync=ON"):
-            connection.cursor().execute(f"PRAGMA {pragma}")
+        try:
+            for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "fullfsync=ON"):
+                connection.cursor().execute(f"PRAGMA {pragma}")
+        except sqlite3.Error:  # such as of a file that is no database
+            connection.close()
+            raise
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:

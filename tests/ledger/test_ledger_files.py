@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -81,7 +82,7 @@ def test_a_ledger_uses_the_file_of_any_name_privately(tmp_path: Path, name: str)
     ledger.init("friends", "undirected-edge")
     assert [one.name for one in tmp_path.iterdir()] == [name]
     assert path.stat().st_mode & 0o077 == 0
-    with sqlite3.connect(path) as line:
+    with closing(sqlite3.connect(path)) as line, line:
         assert line.execute("SELECT name FROM graphveil_data_sets").fetchall() == [("friends",)]
         assert line.execute("PRAGMA journal_mode").fetchone() == ("delete",)  # of a new connection: no log
     assert Ledger(f"sqlite:///{quote(str(path))}").names() == ["friends"]
@@ -111,7 +112,7 @@ def test_reading_does_not_create_a_ledger(place: str, kind: str, tmp_path: Path)
 
 def test_rejects_files_of_other_programs(tmp_path: Path) -> None:
     database_of_others, no_database = tmp_path / "other.sqlite", tmp_path / "ledger.sqlite"
-    with sqlite3.connect(database_of_others) as line:
+    with closing(sqlite3.connect(database_of_others)) as line, line:
         line.execute("CREATE TABLE things (name TEXT)")
     line.close()
     no_database.write_bytes(b"not a database" * 100)
@@ -153,10 +154,10 @@ def test_a_database_that_rejects_writes_records_nothing(path: Path, pragma: str)
     """A read-only database, and one on a full disk, which may not grow any more."""
     ledger = Ledger(path)
     friends = ledger.data_set("friends")
-    with ledger._store._connections.engine().connect() as line:
-        pages = line.exec_driver_sql("PRAGMA page_count").scalar_one()
-        line.exec_driver_sql(pragma.format(pages=pages))
-        line.rollback()
+    engine = ledger._store._connections.engine()
+    with engine.connect() as line:
+        given = pragma.format(pages=line.exec_driver_sql("PRAGMA page_count").scalar_one())
+    sa.event.listen(engine, "connect", lambda connection, _: connection.execute(given))
     recorded = len(friends)
     with pytest.raises(LedgerError, match=r"full|readonly|read-only"):
         for number in range(2000):
@@ -366,7 +367,7 @@ def test_receipts_of_another_ledger_are_never_restored_with_force(path: Path, tm
 def test_a_damaged_backup_is_not_restored(path: Path, tmp_path: Path) -> None:
     before, backup = path.read_bytes(), tmp_path / "backup"
     shutil.copy(path, backup)
-    with sqlite3.connect(backup) as line:
+    with closing(sqlite3.connect(backup)) as line, line:
         line.execute("UPDATE graphveil_accounts SET releases = 1")
     line.close()
     with pytest.raises(LedgerError, match="no whole ledger"):
@@ -463,6 +464,6 @@ def test_a_ledger_of_the_first_version_is_upgraded(place: str, kind: str) -> Non
     assert (len(again.data_set("friends")), again.verify()) == (2, [])
     again.close()
     if kind == "sqlite":
-        with sqlite3.connect(place.removeprefix("sqlite:///")) as file:
+        with closing(sqlite3.connect(place.removeprefix("sqlite:///"))) as file, file:
             query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'"
             assert file.execute(query).fetchone() == (3,)
