@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from torch import Tensor
+from typing_extensions import TypeAliasType
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError
@@ -82,3 +85,15 @@ def test_numpy_numbers_become_equal_python_numbers(number: object) -> None:
 @pytest.mark.parametrize("value", [*NOT_NUMBERS, 3, 0.5, np.ones(1), np.array(1.0)])
 def test_other_values_are_unchanged(value: object) -> None:
     assert checks.plain(value) is value
+
+
+def test_a_named_union_of_arrays_is_read_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    # NumPy names its union from Python 3.12 on.
+    named = TypeAliasType("named", npt.ArrayLike)  # type: ignore[valid-type]  # made at run time
+    monkeypatch.setattr(npt, "ArrayLike", named)
+    for hint in (named, named | None, Tensor | named, npt.NDArray[np.int64] | None, float | None):
+        assert checks.fitting("given", np.array([1, 2]) if hint != float | None else 2.5, hint) is not None
+        with pytest.raises(ConfigError, match="given='a' must be "):
+            checks.fitting("given", "a", hint)
+    with pytest.raises(ConfigError, match=r"must be None or an array of numbers, and is of type list\.$"):
+        checks.fitting("given", ["a"], named | None)
