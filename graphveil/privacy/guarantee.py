@@ -231,7 +231,7 @@ class Guarantee:
         Raises:
             PrivacyError: If they protect different units, whose costs do not add up.
         """
-        if len({guarantee.protected for guarantee in guarantees}) > 1:
+        if len({(guarantee.protected, guarantee.edge_use == "lists") for guarantee in guarantees}) > 1:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
         first = guarantees[0]
         # Two runs have two splits: their groups must not be taken for the same.

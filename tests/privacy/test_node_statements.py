@@ -207,6 +207,11 @@ def test_rejects_the_composition_of_different_units(other: Unit) -> None:
         Guarantee.compose([of(NodeRecord()), of(other)])
 
 
+def test_rejects_the_composition_of_lists_and_other_records() -> None:
+    with pytest.raises(PrivacyError, match="different units"):
+        Guarantee.compose([of(NodeRecord()), of(NodeRecord(), edge_use="lists")])
+
+
 def test_slack_of_all_of_delta_has_infinite_epsilon() -> None:
     assert of(NodeRecord(), slack=4e-6).repeated(3).epsilon == math.inf
 
