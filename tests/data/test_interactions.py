@@ -1,5 +1,7 @@
 """User-item tables: what is stored, from columns, matrices and torch_geometric, and what is rejected."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
+import graphveil as gv
 from graphveil.data import EdgeSet, Interactions
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ConfigError, GraphError
@@ -103,3 +106,38 @@ def test_each_table_has_its_own_budget_unless_it_is_given_one() -> None:
     assert ledger_of(first.graph.edge_set) is not ledger_of(edges)
     with pytest.raises(GraphError, match="one id per row"):
         Interactions.from_matrix(DENSE, item_ids=[1, 2])
+
+
+SECRETS = ("secret-user-4711", "secret-item-4712")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Interactions.from_columns([SECRETS[0]], ["a"], user_ids=["ann"], item_ids=["a"]),
+        lambda: Interactions.from_columns(["ann"], [SECRETS[1]], user_ids=["ann"], item_ids=["a"]),
+        lambda: Interactions.from_columns(["ann", SECRETS[0]], ["a", "a"], user_ids=["ann"], item_ids=["a"]),
+        lambda: Interactions.from_columns([SECRETS[0]], [SECRETS[1]], item_ids=["a"]),
+        lambda: Interactions.from_columns([SECRETS[0]], [SECRETS[1]] * 2, item_ids=["a"]),
+        lambda: Interactions.from_columns([SECRETS[0], None], ["a", "a"], item_ids=["a"]),
+        lambda: Interactions.from_columns([SECRETS[0]], ["a"], user_ids=[4711], item_ids=["a"]),
+        lambda: Interactions.from_columns([4711], ["a"], user_ids=[1], item_ids=["a"]),
+        lambda: Interactions.from_columns([[SECRETS[0]]], ["a"], item_ids=["a"]),
+        lambda: Interactions.from_matrix([[SECRETS[0]]]),
+        lambda: Interactions.from_matrix([[4711.5, np.inf]]),
+        lambda: TABLE.recommend([[SECRETS[1]]], k=1),
+        lambda: TABLE.recommend([["a"], ["a", SECRETS[1]]], k=1),
+        lambda: TABLE.recommend(SECRETS[1], k=1),
+        lambda: TABLE.recommend([SECRETS[1]], k=1),
+        lambda: TABLE.recommend([[4711]], k=1),
+    ],
+)
+def test_errors_quote_no_protected_id(call: Callable[[], object]) -> None:
+    with pytest.raises(GraphError) as error:
+        call()
+    assert not re.search(r"secret|471\d", f"{error.value} {error.value.__cause__}")
+
+
+TABLE = gv.Recommender(unit="none").fit(
+    Interactions.from_columns(["ann", "bob"], ["a", "b"], user_ids=["ann", "bob"], item_ids=["a", "b"])
+)

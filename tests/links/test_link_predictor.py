@@ -208,6 +208,46 @@ def test_top_k_has_the_highest_scores_and_known_edges() -> None:
     assert not {(node, other) for node, row in enumerate(internal.tolist()) for other in row} & edges
 
 
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_lists_of_some_nodes_exclude_the_edges_of_these_nodes(directed: bool) -> None:
+    graph = blocks(60, directed=directed)
+    unit = "directed-edge" if directed else "undirected-edge"
+    model = LinkPredictor(**EDGE | {"unit": unit, "epsilon": 20.0}).fit(graph)
+    edges = {tuple(pair) for pair in graph.adjacency.edge_index().numpy().T.tolist()}
+    nodes = np.array([41, 3, 59, 41, 17])  # some, in any order, and one twice
+    ids, scores = model.top_k(nodes, k=59, exclude=graph)
+    every, _ = model.top_k(nodes, k=59)
+    for row, node in enumerate(nodes.tolist()):
+        own = {other for source, other in edges if source == node}
+        kept = [other for other in every[row].tolist() if other not in own]
+        assert ids[row][: len(kept)].tolist() == kept and set(ids[row][len(kept) :]) <= {-1}
+        exact = model.decision_function(np.stack([np.full(len(kept), node), kept]))
+        assert np.array_equal(scores[row][: len(kept)], exact) and np.isinf(scores[row][len(kept) :]).all()
+
+
+def test_directed_scores_are_of_the_direction_that_was_asked() -> None:
+    """Every even node has edges to the odd ones, and none of these points back."""
+    source, target = (part.ravel() for part in np.meshgrid(np.arange(0, 60, 2), np.arange(1, 60, 2)))
+    kept = np.random.default_rng(0).random(len(source)) < 0.6
+    even = torch.arange(60) % 2
+    graph = Graph.from_edges(torch.eye(2)[even], even, source[kept], target[kept], directed=True)
+    model = LinkPredictor(**EDGE | {"unit": "directed-edge", "epsilon": 20.0}).fit(graph)
+    there = model.predict_proba([source, target])
+    assert (there > model.predict_proba([target, source])).mean() > 0.9
+    assert np.array_equal(model.predict_proba(np.stack([source, target], axis=1)), there)
+
+
+def test_a_resumed_fit_with_seeded_noise_has_no_valid_guarantee(tmp_path: Path) -> None:
+    graph = blocks(60)
+    seeded = LinkPredictor(**EDGE).fit(graph, workspace=tmp_path)
+    resumed = LinkPredictor(**EDGE | {"unsafe_noise_seed": None}).fit(graph, workspace=tmp_path)
+    assert np.array_equal(seeded.products_[1], resumed.products_[1])
+    assert not resumed.guarantee.valid
+    assert resumed.guarantee.deviations == seeded.guarantee.deviations
+    loaded = LinkPredictor.load(resumed.save(tmp_path / "model"))
+    assert not loaded.guarantee.valid
+
+
 def test_splits_of_torch_geometric_are_accepted() -> None:
     pairs = GRAPH.adjacency.edge_index().to(torch.int64)
     data = Data(x=GRAPH.x, edge_index=pairs, num_nodes=400)  # no labels

@@ -152,6 +152,35 @@ def test_a_hidden_item_is_not_among_the_fitted_lists(answers: Answers) -> None:
     assert fitted.private_metrics_["hit_rate_at_10"].value < 0.3
 
 
+@pytest.mark.parametrize("given", UNITS)
+def test_what_a_query_reads_of_a_user_depends_on_the_list_of_this_user(
+    given: dict[str, Any], answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given the same answers, one list moves one row of the data of each query; also empty and full ones."""
+    read, answer = list[list[Tensor]](), Release.answer
+
+    def recorded(self: Release, data: Any) -> Any:
+        read.append([one for one in vars(data).values() if isinstance(one, Tensor)])
+        return answer(self, data)
+
+    monkeypatch.setattr(Release, "answer", recorded)
+    lists, rng = drawn(), np.random.default_rng(2)
+    lists[::7], lists[1::7] = np.arange(ITEMS) < 1, np.arange(ITEMS) < 2  # too short, and just long enough
+    fitted = model(unsafe_noise_seed=0, **given)
+    answers.seen = answers.of(fitted, lists)
+    answers.seen[0] = answers.seen[0].float()
+    before, read[:] = list(read), []
+    for user in [*range(0, 28, 7), *range(1, 28, 7), *range(20, 60, 3)]:
+        neighbor = lists.copy()
+        neighbor[user] = rng.choice([rng.random(ITEMS) < 0.5, np.zeros(ITEMS, bool), np.arange(ITEMS) < 2])
+        answers.of(fitted, neighbor)
+        for was, now in zip(before, read, strict=True):
+            for one, other in zip(was, now, strict=True):
+                moved = (one != other).reshape(len(one), -1).any(dim=1).nonzero()[:, 0]
+                assert set(moved.tolist()) <= {user}
+        read.clear()
+
+
 def test_the_ledger_can_reject_a_fit_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Interactions.from_matrix(drawn())
     attach_ledger(table.graph.edge_set, MemoryLedger(epsilon=1.0, delta=1e-6))
@@ -391,3 +420,15 @@ def test_a_seeded_fit_has_no_valid_guarantee() -> None:
     assert fitted.guarantee is not None and not fitted.guarantee.valid
     planned = model().preview(Interactions.from_matrix(drawn())).guarantee
     assert replace(fitted.guarantee, deviations=(), valid=True) == planned
+
+
+@pytest.mark.parametrize("given", UNITS)
+def test_a_resumed_fit_with_seeded_noise_has_no_valid_guarantee(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    table = Interactions.from_matrix(drawn())
+    seeded = model(unsafe_noise_seed=0, **given).fit(table, workspace=tmp_path / "run")
+    resumed = model(**given).fit(table, workspace=tmp_path / "run")
+    assert np.array_equal(seeded.items_.popularity, resumed.items_.popularity)
+    assert seeded.guarantee is not None and resumed.guarantee is not None
+    assert not resumed.guarantee.valid and resumed.guarantee.deviations == seeded.guarantee.deviations

@@ -128,3 +128,18 @@ def test_exact_labels_of_randomized_records_are_not_read() -> None:
             model.evaluate(graph, split)
         with pytest.raises(ConfigError, match="protects"):
             model.score(graph, split, metric="roc_auc")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_calibration_error_is_the_mean_gap_of_bins_also_of_both_signs(seed: int) -> None:
+    truth, proba = drawn(3, seed=seed)
+    scores = proba.double().numpy()
+    scores = np.where(np.arange(len(scores))[:, None] % 2 == 0, scores**3, scores**0.5)  # over- and under-
+    scores /= scores.sum(axis=1, keepdims=True)
+    confidence, correct = scores.max(axis=1), scores.argmax(axis=1) == truth.numpy()
+    gaps = []
+    for low in range(15):
+        own = (confidence * 15 >= low) & (confidence * 15 < low + 1)
+        gaps.append(own.mean() * (correct[own].mean() - confidence[own].mean()) if own.any() else 0.0)
+    assert min(gaps) < 0 < max(gaps)
+    assert calibration_error(truth.numpy(), scores) == pytest.approx(np.abs(gaps).sum())

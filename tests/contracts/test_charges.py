@@ -1,0 +1,399 @@
+"""Every job is charged what its plan states, before any noise is drawn, in every kind of ledger.
+
+A job is charged the events of its guarantee and nothing else: to each dataset that it may read. The entries
+are written before the first word of noise, and stay if the job fails then. A rejected job draws nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from drawn import words_of_noise
+from ledger.conftest import KINDS, place, server
+
+import graphveil as gv
+from graphveil import METHODS, perturb
+from graphveil.data import EdgeSet, Graph, Interactions
+from graphveil.errors import BudgetError
+from graphveil.ledger import Ledger, MemoryLedger, PrivacyLedger, attach_ledger
+from graphveil.links.link_predictor import LinkPredictor
+from graphveil.links.recommender import Recommender
+from graphveil.privacy import Guarantee
+from tests.estimators.conftest import grouped, with_little_training
+from tests.estimators.gnn.modules import Mean
+
+__all__ = ["place", "server"]  # fixtures
+KINDS_OF_LEDGERS = ("memory", *KINDS)
+NODES = 60
+Fixed = dict[str, Any]
+
+EDGE: Fixed = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
+DIRECTED: Fixed = {**EDGE, "unit": "directed-edge"}
+RECORD: Fixed = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
+BOUNDED: Fixed = {**RECORD, "unit": "node-bounded-degree", "max_degree": 60}
+LOCAL: Fixed = {"unit": "local-attributes", "seed": 0}
+REPORTS: Fixed = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
+SHORT: Fixed = {"epochs": 2}
+FITS: dict[str, tuple[str, Fixed]] = {  # name: method, and its parameters
+    "auto": ("auto", EDGE),
+    "auto, directed": ("auto", DIRECTED),
+    "auto, records": ("auto", RECORD),
+    "auto, reports": ("auto", {**LOCAL, "eps_y": 2.0, "eps_x": 0.0}),
+    "mlp, records": ("mlp", {**RECORD, **SHORT}),
+    "mlp, bounded": ("mlp", {**BOUNDED, **SHORT}),
+    "mlp, metrics": ("mlp", {**RECORD, **SHORT, "private_metrics": True}),
+    "gap": ("gap", {**EDGE, **SHORT}),
+    "gap, directed, three hops": ("gap", {**DIRECTED, **SHORT, "hops": 3}),
+    "gap, records": ("gap", {**RECORD, **SHORT, "out_degree_bound": 4}),
+    "gap, bounded": ("gap", {**BOUNDED, **SHORT}),
+    "gap, metrics": ("gap", {**RECORD, **SHORT, "out_degree_bound": 4, "private_metrics": True}),
+    "gcn, released graph": ("gcn", {**EDGE, **SHORT, "perturb": "edge-rand"}),
+    "gat, released graph": ("gat", {**DIRECTED, **SHORT, "perturb": "edge-rand"}),
+    "sage, released graph": ("sage", {**EDGE, **SHORT, "perturb": "edge-rand"}),
+    "classcode": ("classcode", EDGE),
+    "classcode, directed": ("classcode", DIRECTED),
+    "classcode, sums": ("classcode", {**EDGE, "noise": "gaussian"}),
+    "classcode, records": ("classcode", {**RECORD, "out_degree_bound": 4}),
+    "classcode, replaced records": ("classcode", {**RECORD, "replace_one": True, "out_degree_bound": 4}),
+    "spectral": ("spectral", EDGE),
+    "lpgnet": ("lpgnet", {**EDGE, **SHORT}),
+    "lpgnet, directed, three": ("lpgnet", {**DIRECTED, **SHORT, "stacks": 3}),
+    "lpgnn": ("lpgnn", {**REPORTS, **SHORT}),
+    "label-posterior": ("label-posterior", {**LOCAL, "eps_y": 2.0}),
+    "heterorr": ("heterorr", {"unit": "edge-subset", "epsilon": 2.0, "eps_x": 4.0, "seed": 0, **SHORT}),
+    "simgat": ("simgat", {**REPORTS, **SHORT}),
+    "gnn, records": ("gnn", {**RECORD, **SHORT, "module": Mean, "leaves": 4, "encoder_share": 0.1}),
+    "module, records": ("module", {**RECORD, **SHORT, "module": torch.nn.Linear}),
+}
+
+
+def test_every_method_is_here() -> None:
+    from graphveil import estimators
+
+    assert {method for method, _ in FITS.values()} == set(METHODS) - set(estimators._REGISTERED)
+
+
+class Books:
+    """Ledgers of one kind, by the name of their data."""
+
+    def __init__(self, make: Callable[[str], PrivacyLedger]) -> None:
+        self._make = make
+        self.ledgers: dict[str, PrivacyLedger] = {}
+
+    def attach(self, edges: EdgeSet, name: str) -> None:
+        """Attach the ledger of this name to every part of an edge set."""
+        if name not in self.ledgers:
+            self.ledgers[name] = self._make(name)
+        for part in edges.parts:
+            attach_ledger(part, self.ledgers[name])
+
+    def graph(self, name: str, *, seed: int = 0, directed: bool = False) -> Graph:
+        """Return a new graph with a ledger of its own."""
+        found = grouped(directed=directed, nodes=NODES, seed=seed)
+        self.attach(found.edge_set, name)
+        return found
+
+    def entries(self) -> "Charged":
+        """Return what was charged, by name."""
+        return {
+            name: [charge(entry.event, entry.unit, entry.slack) for entry in ledger.entries]
+            for name, ledger in self.ledgers.items()
+        }
+
+
+Charged = dict[str, list[str]]  # by the name of the data, in order
+Release = Callable[[], Charged]
+
+
+def charge(event: Any, unit: Any, slack: float) -> str:
+    """Return a charge as text, without the digests that bind groups and pairs to one release."""
+    return re.sub(r"(/([0-9a-f]{16,}|0))+(?=')", "", f"{event} {unit} {slack:.6g}")
+
+
+def cost(guarantee: Guarantee | None) -> list[str]:
+    """Return what a guarantee charges under each of its units."""
+    assert guarantee is not None
+    return [charge(one.event, one.protected, one.slack) for one in (guarantee, *guarantee.additional)]
+
+
+@dataclass
+class Job:
+    """A job in two parts.
+
+    Args:
+        prepare: Called with the ledgers and a private folder. Returns what it has charged, and the second
+            part: a release that returns what itself is charged.
+        resumes: Whether a second call resumes the first, which is charged once.
+        releases: Number of entries. Each is written before its own noise, so a failure at the first noise
+            leaves the first entry.
+    """
+
+    prepare: Callable[[Books, Path], tuple[Charged, Release]]
+    resumes: bool = True
+    releases: int = 1
+
+
+def fitted(name: str) -> Job:
+    method, given = FITS[name]
+
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        graph = books.graph("data", directed=given["unit"] == "directed-edge")
+        if given["unit"] == "edge-subset":
+            half = torch.arange(NODES) < NODES // 2
+            graph = graph.with_public(graph.adjacency.without_crossing(half), torch.ones(NODES) > 0)
+
+        def release() -> Charged:
+            model = METHODS[method](**given)
+            planned = cost(model.preview(graph).guarantee)
+            model.fit(graph, workspace=folder)
+            assert cost(model.guarantee) == planned
+            return {"data": planned[::-1]}  # heterorr: records, and then edges
+
+        return {"data": []}, release
+
+    return Job(prepare, releases=2 if method == "heterorr" else 1)
+
+
+def fast(method: str) -> Any:
+    return METHODS[method](**EDGE, **({} if method == "classcode" else SHORT))
+
+
+def predicted(method: str, *, apart: bool = False, before: int = 0) -> Job:
+    """Predict another graph after some others. It may share edges with each of them, unless it is apart."""
+
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        data, other = books.graph("data"), books.graph("other", seed=9)
+        model = fast(method).fit(data)
+        known: Charged = {"data": cost(model.guarantee)}
+        for number in range(before):
+            earlier = books.graph(f"earlier {number}", seed=10 + number)
+            privacy_cost = cost(model.privacy_cost(earlier))
+            model.predict_proba(earlier, allow_spend=True)
+            known = {name: [*charges, *privacy_cost] for name, charges in known.items()}
+            known[f"earlier {number}"] = privacy_cost
+
+        def release() -> Charged:
+            charged = cost(model.privacy_cost(other))
+            model.predict_proba(other, allow_spend=True, assume_disjoint_edges=apart)
+            return dict.fromkeys(("other", *(() if apart else known)), charged)
+
+        return {**known, "other": []}, release
+
+    return Job(prepare, resumes=False)
+
+
+def predicted_growth(method: str, *, steps: int = 1) -> Job:
+    """Predict a graph that has grown: the new edges have a ledger of their own, which alone is charged."""
+
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        data = books.graph("data")
+        model, known = fast(method).fit(data), {"data": list[str]()}
+        known["data"] = cost(model.guarantee)
+        for number in range(steps):
+            before = set(data.edge_set.parts)
+            size = data.num_nodes
+            if number:
+                known[f"new {number - 1}"] = cost(model.privacy_cost(data))
+                model.predict_proba(data, allow_spend=True)
+            data = data.grow(x=data.x[:2], source=[size, size + 1], target=[0, 1], y=data.y[:2])
+            (new,) = set(data.edge_set.parts) - before
+            books.attach(new, f"new {number}")
+
+        def release() -> Charged:
+            charged = cost(model.privacy_cost(data))
+            model.predict_proba(data, allow_spend=True)
+            return {f"new {steps - 1}": charged}
+
+        return {**known, f"new {steps - 1}": []}, release
+
+    return Job(prepare, resumes=False)
+
+
+def predicted_parts() -> Job:
+    """Predict a graph of two parts, one of which grew from a third graph: each part has a ledger."""
+
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        data, other = books.graph("data"), books.graph("other", seed=9)
+        model = fast("gap").fit(data)
+        grown = other.grow(x=other.x[:2], source=[NODES, NODES + 1], target=[0, 1], y=other.y[:2])
+        (new,) = set(grown.edge_set.parts) - set(other.edge_set.parts)
+        books.attach(new, "new")
+
+        def release() -> Charged:
+            charged = cost(model.privacy_cost(grown))
+            model.predict_proba(grown, allow_spend=True)
+            return dict.fromkeys(("data", "other", "new"), charged)
+
+        return {"data": cost(model.guarantee), "other": [], "new": []}, release
+
+    return Job(prepare, resumes=False)
+
+
+def linked(**given: Any) -> Job:
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        graph = books.graph("data", directed=given["unit"] == "directed-edge")
+
+        def release() -> Charged:
+            model = LinkPredictor(**given)
+            planned = cost(model.preview(graph).guarantee)
+            model.fit(graph, workspace=folder)
+            model.predict_proba([[0, 1], [2, 3]])  # post-processing, like the lists of nodes
+            model.top_k(k=3)
+            assert cost(model.guarantee) == planned
+            return {"data": planned}
+
+        return {"data": []}, release
+
+    return Job(prepare)
+
+
+def recommended(**given: Any) -> Job:
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        lists = torch.rand(80, 9, generator=torch.Generator().manual_seed(0)) < 0.4
+        table = Interactions.from_matrix(lists.numpy())
+        books.attach(table.graph.edge_set, "data")
+
+        def release() -> Charged:
+            model = Recommender(**given)
+            planned = cost(model.preview(table).guarantee)
+            model.fit(table, workspace=folder)
+            model.recommend(table, k=2)  # for the users themselves
+            assert cost(model.guarantee) == planned
+            return {"data": planned}
+
+        return {"data": []}, release
+
+    return Job(prepare)
+
+
+def released(mechanism: Callable[..., Any], **given: Any) -> Job:
+    def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
+        graph = books.graph("data")
+        return {"data": []}, lambda: {
+            "data": cost(mechanism(graph, unit="undirected-edge", **given).guarantee)
+        }
+
+    return Job(prepare, resumes=False)
+
+
+LISTS = {name: value for name, value in RECORD.items() if name != "seed"}
+JOBS: dict[str, Job] = {
+    **{f"fit {name}": fitted(name) for name in FITS},
+    "predict a graph": predicted("gap"),
+    "predict a third graph": predicted("gap", before=2),
+    "predict a graph by counts": predicted("classcode", before=1),
+    "predict a graph by a stack": predicted("lpgnet"),
+    "predict a separate graph": predicted("gap", apart=True, before=1),
+    "predict a grown graph": predicted_growth("gap"),
+    "predict a graph that grew twice": predicted_growth("gap", steps=2),
+    "predict a grown graph by counts": predicted_growth("classcode"),
+    "predict a graph of two parts": predicted_parts(),
+    "links": linked(**EDGE),
+    "links, directed, no metrics": linked(**{**DIRECTED, "epsilon": 4.0, "held_out": 0.0}),
+    "lists": recommended(**LISTS),
+    "lists, metrics": recommended(**LISTS, private_metrics=True, replace_one=True),
+    "lists, entries": recommended(**{**LISTS, "unit": "directed-edge"}),
+    "hops": released(lambda graph, **given: gv.private_hops(graph, **given), epsilon=1.0, delta=1e-6),
+    "edge-rand": released(perturb.edge_rand, epsilon=3.0),
+    "lap-graph": released(perturb.lap_graph, epsilon=3.0),
+}
+# In databases: one fit of each way to charge, and all that is not a fit.
+DURABLE = [name for name in JOBS if not name.startswith("fit ")]
+DURABLE += [
+    "fit gap",
+    "fit gap, metrics",
+    "fit auto, records",
+    "fit lpgnn",
+    "fit heterorr",
+    "fit module, records",
+]
+TABLE = [(name, "memory") for name in JOBS] + [(name, kind) for kind in KINDS for name in DURABLE]
+
+
+@pytest.fixture
+def books(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Books]:
+    """Ledgers of a kind, without limits."""
+    if kind == "memory":
+        yield Books(lambda name: MemoryLedger())
+        return
+    ledger = Ledger(request.getfixturevalue("place"))
+
+    def make(name: str) -> PrivacyLedger:
+        ledger.init(name, "undirected-edge")
+        return ledger.data_set(name)
+
+    yield Books(make)
+    assert ledger.verify() == []
+    ledger.close()
+
+
+class StoppedError(Exception):
+    """In place of a failure at the first word of noise."""
+
+
+@contextmanager
+def watched(books: Books, *, stop: bool) -> Iterator[list[int]]:
+    """Yield the number of entries at each word of noise; with ``stop`` the first one fails."""
+    counts = list[int]()
+
+    def drawing() -> None:
+        counts.append(sum(len(ledger) for ledger in books.ledgers.values()))
+        if stop:
+            raise StoppedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        words_of_noise(patch, drawing)
+        yield counts
+
+
+@pytest.mark.parametrize(("name", "kind"), TABLE)
+def test_a_job_is_charged_its_plan_before_any_noise_also_if_it_fails(
+    name: str, books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_little_training(monkeypatch)
+    job = JOBS[name]
+    known, release = job.prepare(books, tmp_path / "work")
+    assert books.entries() == known
+    with watched(books, stop=True) as counts, pytest.raises(StoppedError):
+        release()
+    at_noise, failed = counts[0], books.entries()
+    with watched(books, stop=False) as counts:
+        charged = release()
+    once = {data: [*before, *charged.get(data, [])] for data, before in known.items()}
+    if job.releases == 1:
+        assert failed == once
+        assert at_noise == sum(map(len, once.values())), "noise was drawn before the charge"
+    else:
+        assert failed == {data: charges[:1] for data, charges in once.items()} and at_noise == 1
+    twice = once if job.resumes else {data: [*one, *charged.get(data, [])] for data, one in once.items()}
+    assert books.entries() == twice
+    assert max(counts) == sum(map(len, twice.values())) and len(set(counts)) == job.releases
+
+
+@pytest.mark.parametrize("name", DURABLE)
+def test_a_job_above_the_limit_of_any_ledger_draws_nothing_and_records_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ledger that is charged has too small a limit in turn; the others have none."""
+    with_little_training(monkeypatch)
+    books = Books(lambda data: MemoryLedger())
+    known, release = JOBS[name].prepare(books, tmp_path / "work")
+    rejected = 0
+    for ledger in books.ledgers.values():
+        with monkeypatch.context() as patch, watched(books, stop=True) as counts:
+            patch.setattr(ledger, "_epsilon", 1e-3)
+            patch.setattr(ledger, "_delta", 1e-9)
+            try:
+                release()
+            except BudgetError:
+                rejected += 1
+                assert not counts and books.entries() == known
+            except StoppedError:  # this ledger is not charged
+                known = books.entries()
+    charged = 1 if "separate" in name or "grown" in name or "grew" in name else len(books.ledgers)
+    assert rejected == charged
