@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from audit.test_query_neighbor_tests import underpriced
-from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
+from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan, local
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.mechanisms import (
     EvenAllocation,
@@ -306,3 +306,31 @@ def test_small_graphs_show_too_low_a_privacy_cost(name: str) -> None:
     plan = PLANS[name]
     found = canaries_of_small_graphs(underpriced(plan.queries[0]), plan)
     assert privacy_curve(found.certified).epsilon(DELTA) > found.claimed
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.99])
+@pytest.mark.parametrize(
+    "law",
+    [
+        FeatureRR(epsilon=4.0, dim=8),
+        FeatureRR(epsilon=3.0, dim=4, allocation=WeightedAllocation((0.4, 0.2, 0.2, 0.2))),
+        FeatureRR(epsilon=6.0, dim=5, allocation=WeightedAllocation((0.5, 0.2, 0.1, 0.1, 0.1))),
+    ],
+)
+def test_bounds_of_several_laws_share_the_significance(
+    law: FeatureRR, confidence: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of bounds is wrong with the sum of their probabilities at most."""
+    spent = list[float]()
+    for name in ("odds_of_runs", "repeated_runs"):
+        shipped = getattr(local, name)
+
+        def bound(*counts: Any, shipped: Any = shipped, **given: Any) -> Any:
+            spent.append(1 - given["confidence"])
+            return shipped(*counts, **given)
+
+        monkeypatch.setattr(local, name, bound)
+    found = audit_feature_mechanism(law, confidence=confidence, noise=LocalNoise(unsafe_noise_seed=3))
+    assert found is not None and found.confidence == confidence
+    assert len(spent) == len(set(law.features))
+    assert sum(spent) == pytest.approx(1 - confidence)

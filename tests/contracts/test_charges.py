@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from command import PRIVATE, Files, Invoke, read, write
 from drawn import words_of_noise
 from ledger.conftest import KINDS, place, server
 
@@ -24,6 +25,8 @@ from graphveil.ledger import Ledger, MemoryLedger, PrivacyLedger, attach_ledger
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.privacy import Guarantee
+from graphveil.runs.charges import earlier_predictions, receipts_in
+from graphveil.runs.run_folder import RunFolder
 from tests.estimators.conftest import grouped, with_little_training
 from tests.estimators.gnn.modules import Mean
 
@@ -397,3 +400,176 @@ def test_a_job_above_the_limit_of_any_ledger_draws_nothing_and_records_nothing(
                 known = books.entries()
     charged = 1 if "separate" in name or "grown" in name or "grew" in name else len(books.ledgers)
     assert rejected == charged
+
+
+# -- commands and the server, which use a database always ----------------------------------------------------
+
+QUICK_GAP = ("gap", *PRIVATE, "--no-baseline", "--set", "epochs=2")
+RECORDS = ("--unit", "node-record", "--epsilon", "8", "--delta", "1e-5", "--set", "epochs=2")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "two runs": ("train", *QUICK_GAP, "--runs", "2"),
+    "metrics and a baseline": (
+        "train",
+        "gap",
+        *RECORDS,
+        "--out-degree-bound",
+        "5",
+        "--private-metrics",
+        "--baseline",
+    ),
+    "reports": ("train", "label-posterior", "--unit", "local-attributes", "--set", "eps_y=2"),
+    "links": ("train", "links", *PRIVATE, "--set", "dim=4", "--runs", "2"),
+}
+
+
+@pytest.fixture
+def database(invoke: Invoke, place: str, files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """The ledger of commands in each kind of database."""
+    monkeypatch.setenv("GRAPHVEIL_LEDGER", place)
+    yield (ledger := Ledger(place))
+    assert ledger.verify() == []
+    ledger.close()
+
+
+def rows(ledger: Ledger) -> list[tuple[str, dict[str, Any]]]:
+    """Return the entries of each release, by dataset and in order."""
+    return [(name, row) for name in ledger.names() for row in ledger.export(name) if row["kind"] == "reserve"]
+
+
+def planned(total: dict[str, Any]) -> tuple[int, float]:
+    return total["releases"], pytest.approx(total["epsilon"], rel=1e-4)
+
+
+def spent(ledger: Ledger, name: str, delta: float) -> tuple[int, float]:
+    (account,) = ledger.accounts(name)
+    return account.releases, account.total.epsilon(delta)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "sqlite") for name in COMMANDS), ("links", "postgresql")]
+)
+def test_a_command_is_charged_what_it_prints_and_resumes_with_all_receipts(
+    name: str, database: Ledger, invoke: Invoke, files: Files
+) -> None:
+    """Each attempt fails at the first noise of the next release, and the last one finishes."""
+    words = [*COMMANDS[name], *files.flags, "--out", "run"]
+    attempts, recorded_before = 0, -1
+    while recorded_before < len(rows(database)):  # an attempt that charges nothing new is the last
+        recorded_before, stopped = len(rows(database)), list[int]()
+
+        def drawing() -> None:
+            if len(rows(database)) > recorded_before:  # noqa: B023  # called in this iteration
+                stopped.append(1)  # noqa: B023
+                raise StoppedError
+
+        with pytest.MonkeyPatch.context() as patch:
+            words_of_noise(patch, drawing)
+            done = invoke(*words, *(["--resume"] if attempts else []), "--json")
+        attempts += 1
+        assert (done.code != 0) == bool(stopped), done.err
+    metrics = done.json
+    assert attempts == metrics["guarantee_all_runs"]["releases"] + 1
+    (dataset,) = {one for one, _ in rows(database)}
+    delta = metrics["guarantee_all_runs"]["delta"]
+    assert spent(database, dataset, delta) == planned(metrics["guarantee_all_runs"])
+    receipts = receipts_in(RunFolder(Path("run")).receipts)
+    assert {one["release"] for one in receipts} == {row["reference"] for _, row in rows(database)}
+    assert metrics["ledger"]["receipts"] == receipts and not database.missing_receipts(receipts)
+    again = invoke(*words, "--resume", "--json")
+    assert again.json == metrics and len(rows(database)) == attempts - 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_predictions_that_fail_after_their_charge_are_charged_and_remembered(
+    database: Ledger, invoke: Invoke, files: Files
+) -> None:
+    """A later prediction is charged to all graphs before it, also to one whose prediction failed."""
+    assert invoke("train", *QUICK_GAP, *files.flags, "--out", "run").code == 0
+
+    def drawing() -> None:
+        raise StoppedError
+
+    for number in range(2):
+        with pytest.MonkeyPatch.context() as patch:
+            words_of_noise(patch, drawing)
+            failed = invoke("predict", "run", *graph_of(files, f"failed {number}", number))
+        assert failed.code == 1
+        kept = earlier_predictions(Path("run"))
+        assert len(kept) == number + 1 and not any(one.disjoint for one in kept)
+    assert spent(database, "data-1", 1e-7)[0] == 3
+    done = invoke("predict", "run", *graph_of(files, "third", 5), "--json")
+    assert done.code == 0, done.err
+    releases = {name: spent(database, name, 1e-7)[0] for name in database.names()}
+    assert releases == {"data-1": 4, "data-2": 3, "data-3": 2, "data-4": 1}
+    found = done.json["guarantee_with_predictions"]
+    assert spent(database, "data-1", found["delta"])[1] == pytest.approx(found["epsilon"], rel=1e-4)
+    before = len(rows(database))
+    for free in (["predict", "run"], ["explain", "run"], ["report", "run"]):  # post-processing
+        assert invoke(*free, "--json").code == 0
+    assert len(rows(database)) == before
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_server_charges_all_graphs_that_its_run_has_queried(
+    database: Ledger, invoke: Invoke, files: Files, place: str
+) -> None:
+    """Of the callers, of the training, and of each graph that was predicted before it started."""
+    from decimal import Decimal
+
+    from fastapi.testclient import TestClient
+
+    from graphveil.serve import Keys, ReleaseBudget, Service
+
+    assert invoke("train", *QUICK_GAP, *files.flags, "--out", "run").code == 0
+    for number in range(2):
+        assert invoke("predict", "run", *graph_of(files, f"earlier {number}", number)).code == 0
+    database.init("callers", "undirected-edge", epsilon="9", delta="1e-6")
+    budget = ReleaseBudget(epsilon=Decimal(3), ledger=f"{place}#callers")
+    keys = Path("keys.json")
+    bearer = {"Authorization": f"Bearer {Keys.add(keys, releases=True)}"}
+    service = Service(runs=(Path("run"),), release_budget=budget, keys=keys)
+    records = [{"id": name, "x": [0.1 * place, 0.5]} for place, name in enumerate("cab")]
+    before = {name: spent(database, name, 1e-7)[0] for name in database.names() if name != "callers"}
+    for number, edges in enumerate(([["a", "b"]], [["a", "b"], ["b", "c"]]), start=1):
+        answer = TestClient(service.app(), headers=bearer).post(
+            "/v1/predict", json={"records": records, "edges": edges}
+        )
+        assert answer.status_code == 200, answer.text
+        after = {name: spent(database, name, 1e-7)[0] for name in database.names()}
+        assert after == {"callers": number, **{name: count + number for name, count in before.items()}}
+    assert len(earlier_predictions(Path("run"))) == 4  # later predictions count what the server released
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_sweep_is_charged_its_cells_and_an_audit_nothing(
+    database: Ledger, invoke: Invoke, files: Files
+) -> None:
+    words = ("sweep", "gap,mlp", *files.flags, *PRIVATE[:2], "--delta", "1e-7", "--epsilon", "0.5,1")
+    swept = invoke(*words, "--set", "epochs=2", "--out", "s", "--json")
+    assert swept.code == 0, swept.err
+    found = swept.json
+    (dataset,) = database.names()
+    assert spent(database, dataset, found["total"]["delta"]) == planned(found["total"])
+    receipts = [
+        one["release"] for cell in found["cells"] for one in cell.get("ledger", {}).get("receipts", ())
+    ]
+    assert sorted(receipts) == sorted(row["reference"] for _, row in rows(database))
+    before = len(rows(database))
+    cell = next(path for path in sorted(Path("s/cells").iterdir()) if "gap" in path.name)
+    assert invoke("audit", cell, "--json").code == 0
+    assert invoke("train", *QUICK_GAP, *files.flags, "--out", "b", "--dry-run").code == 0
+    assert len(rows(database)) == before
+
+
+def graph_of(files: Files, name: str, seed: int) -> list[str]:
+    """Write another graph of other people, with the same columns; the flags that name it."""
+    folder = files.nodes.parent / name
+    folder.mkdir()
+    found, first = Files.written(folder, seed + 1), 1000 * (seed + 1)
+    for path, columns in ((found.nodes, (0,)), (found.edges, (0, 1))):
+        head, *lines = read(path)
+        for line in lines:
+            for column in columns:
+                line[column] = f"u{first + int(line[column][1:])}"
+        write(path, [head, *lines])
+    return ["--nodes", str(found.nodes), "--edges", str(found.edges)]

@@ -1,6 +1,6 @@
 """Auto: the choice of a method, its privacy cost, and everything after a fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -308,3 +308,31 @@ def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) 
     found = audit_run(folder, pairs=20)
     assert not found.faults
     assert {stage for stage, _ in found.replays} == {"out-degrees", "push"}
+
+
+@pytest.mark.parametrize("best", range(3))
+def test_what_was_charged_is_stored_whichever_candidate_is_chosen(best: int) -> None:
+    """The first candidate alone is charged: its answers are of the fit, and the others' are not."""
+    y = (torch.arange(100) % 5 == 0).long()
+    graph = RECIPES["gap"].split(Graph.from_edges(torch.eye(100), y, [0], [1], directed=False), seed=0)
+    config = gv.MLP(unit="none").config.privacy_config
+
+    @dataclass(frozen=True, kw_only=True)
+    class Releasing(Fixed):
+        def fit(self, graph: Graph, session: Session) -> FitResult:
+            answers = {f"counts of {self.name}": torch.tensor(self.sure)}
+            return replace(super().fit(graph, session), released=answers, learned={"edges": self.name})
+
+    options = {
+        str(number): Releasing(
+            name=str(number), privacy_config=config, sure=0.4 if number == best else 0.2, doubted=0.1
+        )
+        for number in range(3)
+    }
+    method = ValidationChoice(name="auto", privacy_config=config, options=options)
+    found = method.fit(graph, Session(streams=PublicStreams(0)))
+    assert isinstance(found.trained, ChosenModel) and found.trained.chosen == best
+    assert found.released == {"counts of 0": torch.tensor(0.4 if best == 0 else 0.2)}
+    assert found.learned == {"edges": "0"}
+    proba = options[str(best)].fit(graph, Session(streams=PublicStreams(0))).proba
+    assert found.proba is not None and proba is not None and torch.equal(found.proba, proba)

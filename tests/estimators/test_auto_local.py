@@ -225,3 +225,21 @@ def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) 
     assert "Chosen method: " in shown and "in nats" in shown
     assert "mlp on the same LDP reports" in shown
     assert not audit_run(folder, pairs=20).faults
+
+
+def test_evidence_is_relative_to_the_shares_of_classes() -> None:
+    """An option that knows the shares alone has evidence of zero, however unequal they are."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 1500, p=(0.8, 0.15, 0.05))
+    graph = Graph.from_edges(
+        torch.eye(3)[torch.from_numpy(rng.integers(3, size=1500))],
+        torch.from_numpy(y),
+        *rng.integers(1500, size=(2, 1500)),
+        directed=False,
+        num_classes=3,
+    )
+    rank = torch.from_numpy(rng.permutation(1500)) / 1500
+    graph = graph.with_split(rank < 0.6, (rank >= 0.6) & (rank < 0.8), rank >= 0.8)
+    found = AutoClassifier(**LOCAL, eps_x=0.0, eps_y=2.0, unsafe_noise_seed=1).fit(graph).candidates_
+    assert found[SHARES] == pytest.approx(0.0, abs=0.005)
+    assert max(value or 0.0 for value in found.values()) < 0.01  # nothing else is informative

@@ -196,3 +196,27 @@ def test_folders_without_the_task_are_of_classes(tmp_path: Path) -> None:
     file.write_text(json.dumps(plain))
     with pytest.raises(ArtifactError):
         gv.load_model(tmp_path / "release").predict(graph)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_targets_of_test_nodes_change_nothing(name: str, graph: Graph) -> None:
+    """Also where most nodes are tested: scales, parameters and predictions are of the other nodes."""
+    cls, settings = MODELS[name]
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(3)) / graph.num_nodes
+    few = graph.with_split(order < 0.2, (order >= 0.2) & (order < 0.3), order >= 0.3)
+    assert few.targets is not None
+    settings = {**settings, "unsafe_noise_seed": None if settings["unit"] == "none" else 1, "epochs": 2}
+    fits = []
+    for change in (torch.zeros(graph.num_nodes), None, 1000 * torch.rand(graph.num_nodes)):
+        if change is None and settings["unit"] == "node-record":
+            continue  # which nodes have a target is part of a record
+        tested = few.mask("test")
+        targets = few.targets.clone()
+        targets[tested] = torch.nan if change is None else targets[tested] + change[tested]
+        fits.append(cls(**settings).fit(few.replace(targets=targets)))
+    first, *others = fits
+    for other in others:
+        assert torch.equal(first.predict(), other.predict())
+        states = first.fitted.trained.state(), other.fitted.trained.state()
+        assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+        assert first.guarantee == other.guarantee

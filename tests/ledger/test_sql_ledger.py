@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -433,3 +435,47 @@ def rewrite(ledger: Ledger, edit: Callable[[list[Body]], object]) -> None:
         line.execute(data_sets.update().values(length=len(bodies), head=head))
 
     ledger._store.write(task)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_all_views_of_an_account_agree_after_any_order_of_steps(ledger: Ledger, seed: int) -> None:
+    """Records, commits and refunds in a random order, by two objects, against a list of what is charged."""
+    rng = np.random.default_rng(seed)
+    ledger.init("friends", "undirected-edge")
+    objects = ledger.data_set("friends"), ledger.data_set("friends")
+    live, committed, gone = list[str](), set[str](), set[str]()
+    own: tuple[set[str], set[str]] = (set(), set())
+    for _ in range(30):
+        step, which = rng.choice(["record", "commit", "refund"]), int(rng.integers(2))
+        name, friends = f"release {rng.integers(8)}", objects[which]
+        if step == "record" and name not in gone:
+            friends.record(entry(name))
+            live += [] if name in live else [name]
+            own[which].add(name)
+        elif step == "commit" and name in live:
+            friends.commit(name)
+            committed.add(name)
+        elif step == "refund":
+            refunded = friends.refund(name)
+            assert refunded == (name in gone or (name in live and name not in committed))
+            if refunded and name in live:
+                live.remove(name)
+                gone.add(name)
+                for one in own:
+                    one.discard(name)
+        else:
+            with pytest.raises(BudgetError):
+                (friends.record(entry(name)) if step == "record" else friends.commit(name))
+        assert [one.release_id for one in friends.entries] == live
+        assert len(friends) == len(live)
+        assert [friends.contains(f"release {k}") for k in range(8)] == [
+            f"release {k}" in live for k in range(8)
+        ]
+        assert friends.recorded - gone == own[which]  # others may hold what this object has refunded
+        assert step != "refund" or name in live or name not in friends.recorded
+        (account,) = friends.accounts
+        assert account.releases == len(live)
+        assert account.total.epsilon(1e-7) == pytest.approx(0.1 * len(live))
+        missing = ledger.missing_receipts([asdict(one) for one in friends.receipts if one.release in live])
+        assert not missing
+    assert ledger.verify() == []
