@@ -21,7 +21,7 @@ TERMS = 3  # cosine of features, interaction, and degrees; counts by cluster add
 _LEAST_RATE = 0.1  # of the mean degree, for nodes whose noisy count is lower
 _ROUNDS = 20  # of the moment estimate
 _RIDGE, _LEAST_SPREAD = 1e-3, 0.02  # of the mean variance of a feature
-_DRAWS, _TAIL = 2000, 0.01
+_DRAWS, _TAIL = 2000, 0.025  # of the noise, on each side
 # Shares of random pairs below the bounds of cells: most edges have high scores.
 _LOW, _HIGH = (0.25, 0.5, 0.7, 0.8, 0.86, 0.9, 0.93, 0.95), (0.965, 0.975, 0.983, 0.989, 0.993, 0.996, 0.998)
 QUANTILES = np.array([*_LOW, *_HIGH, 0.999])
@@ -174,8 +174,8 @@ def noisy_metrics(
 ) -> dict[str, Interval]:
     """Return ROC-AUC and average precision of held-out edges against random pairs, with intervals.
 
-    Average precision is for as many random pairs as edges. The interval contains the exact value with 95 %
-    confidence: it covers the noise, and the unknown order within a cell.
+    Average precision is for as many random pairs as edges. The interval contains the exact value of these
+    held-out edges with at least 95 % confidence: it covers the noise, and every order within a cell.
 
     Args:
         histogram: Noisy numbers of edges by cell of the score, ascending.

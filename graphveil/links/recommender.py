@@ -636,5 +636,5 @@ def _share(correct: float, wrong: float, noise: float, most: int) -> Interval:
     """Return c / (c + w) of noisy counts with an interval; its error is ((1 - a) Z_c - a Z_w) / (c + w)."""
     total = min(max(1.0, correct + wrong), max(1.0, float(most)))
     value = min(1.0, max(0.0, correct / total))
-    half = 2.3263 * noise * math.hypot(value, 1 - value) / total
+    half = 1.96 * noise * math.hypot(value, 1 - value) / total
     return Interval(value, max(0.0, value - half), min(1.0, value + half))

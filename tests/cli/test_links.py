@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphveil.links.link_predictor import LinkPredictor
+
 Invoke = Callable[..., Any]
 
 NODES = ("--nodes", "nodes.csv", "--id", "user")
@@ -316,3 +318,58 @@ def test_runs_of_links_are_attacked_and_those_of_recommendations_are_not(
     assert invoke("train", *GAMES, "--out", "games").code == 0
     rejected = invoke("attack", "linkteller", "games")
     assert rejected.code == 2 and "graphveil audit" in rejected.err
+
+
+def test_directed_pairs_are_scored_as_the_table_has_them(folder: Path, invoke: Invoke) -> None:
+    """Users of the first half follow those of the second, and not the reverse; columns have other names."""
+    rng = np.random.default_rng(1)
+    ends = {
+        (int(u), int(v)) for u, v in zip(rng.integers(75, size=900), rng.integers(75, 150, 900), strict=True)
+    }
+    for name, lines in {
+        "follows": [("follower", "followed"), *((f"u{a}", f"u{b}") for a, b in sorted(ends))],
+        "ask": [("to", "by"), *((f"u{a + 75}", f"u{a}") for a in range(70))],
+    }.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+    tables = ("--edges", "follows.csv", "--source", "follower", "--target", "followed")
+    budget = ("--unit", "directed-edge", "--directed", "--epsilon", "20", "--delta", "1e-6")
+    trained = invoke("train", "links", *NODES, *tables, *budget, "--out", "run")
+    assert trained.code == 0, trained.err
+    given = invoke("predict", "run", "--pairs", "ask.csv", "--source", "by", "--target", "to")
+    assert given.code == 0, given.err
+    head, *lines = csv.reader(given.out.splitlines())
+    assert head == ["by", "to", "probability"]
+    assert [(by, to) for by, to, _ in lines] == [(f"u{a}", f"u{a + 75}") for a in range(70)]
+    model = LinkPredictor.load(folder / "run/release")
+    there = model.predict_proba(np.stack([np.arange(70), np.arange(75, 145)]))
+    assert [float(score) for _, _, score in lines] == pytest.approx(there.tolist(), rel=1e-5)
+    back = invoke("predict", "run", "--pairs", "ask.csv", "--source", "to", "--target", "by")
+    reverse = [float(line[2]) for line in list(csv.reader(back.out.splitlines()))[1:]]
+    assert np.mean(there > reverse) > 0.9
+
+
+@pytest.mark.parametrize("words", [LINKS, GAMES], ids=["links", "recommender"])
+def test_a_run_on_a_seeded_workspace_prints_no_valid_guarantee(
+    words: tuple[str, ...], folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise of the interrupted attempt is reproducible, and so is that of the attempt that finishes."""
+    seeded = (*words, "--unsafe-noise-seed", "3", "--out", "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("graphveil.runs.link_run.add_receipts", interrupted)
+        assert invoke("train", *seeded).code != 0
+    lock = folder / "run/internal/config.lock.json"
+    known = json.loads(lock.read_text())
+    del known["configuration"]["set.unsafe_noise_seed"]
+    lock.write_text(json.dumps(known))
+    resumed = invoke("train", *words, "--out", "run", "--resume", "--json")
+    assert resumed.code == 0, resumed.err
+    metrics = resumed.json
+    assert metrics["guarantee"]["valid"] is False and metrics["deviations"]
+    assert "No valid guarantee" in metrics["statement"] + metrics["summary"]
+    assert "No valid guarantee" in (folder / "run/release/PRIVACY.md").read_text()
+    assert "No valid guarantee" in (folder / "run/PRIVACY.md").read_text()
+
+
+def interrupted(*given: object) -> None:
+    raise KeyboardInterrupt

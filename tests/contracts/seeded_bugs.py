@@ -5564,5 +5564,258 @@ BUGS = [
         ],
         test="tests/training/test_isolated_vmap.py::"
         "test_a_table_that_is_one_row_short_mixes_no_records[ghost]",
+    # -- Joint laws, offsets, intervals, several parts and runs, resumed and failed jobs
+    dict(
+        name="the_diagonal_of_products_has_the_noise_of_the_first_row",
+        edits=[
+            (
+                "graphveil.release.edge_products:EdgeProductQuery._noise",
+                "draw(stream, np.array([width]), width)[0]",
+                "draw(stream, np.array([0]), width)[0]",
+            )
+        ],
+        test="tests/release/test_joint_noise.py::"
+        "test_all_numbers_of_a_release_have_independent_noise_of_the_stated_size[edge products-undirected-edge]",
+    ),
+    dict(
+        name="gaps_of_different_signs_cancel_in_the_calibration_error",
+        edits=[
+            (
+                "graphveil.training.metrics:calibration_error",
+                "np.abs(gaps).sum()",
+                "abs(gaps.sum())",
+            )
+        ],
+        test="tests/training/test_metrics.py::"
+        "test_the_calibration_error_is_the_mean_gap_of_bins_also_of_both_signs[0]",
+    ),
+    dict(
+        name="intervals_of_links_ignore_the_order_within_a_cell",
+        edits=[
+            (
+                "graphveil.links.pair_model:noisy_metrics",
+                "metric(possible, shares, 0.0)",
+                "metric(possible, shares, 0.5)",
+            ),
+            (
+                "graphveil.links.pair_model:noisy_metrics",
+                "metric(possible, shares, 1.0)",
+                "metric(possible, shares, 0.5)",
+            ),
+        ],
+        test="tests/contracts/test_intervals.py::test_intervals_of_links_contain_every_order_within_a_cell",
+    ),
+    dict(
+        name="intervals_of_links_have_half_of_the_noise",
+        edits=[
+            ("graphveil.links.pair_model:noisy_metrics", "sigma * rng", "sigma / 2 * rng"),
+        ],
+        test="tests/contracts/test_intervals.py::test_an_interval_covers_the_exact_value[links]",
+    ),
+    dict(
+        name="the_offset_of_the_discriminant_is_that_of_all_pairs",
+        edits=[
+            ("graphveil.links.pair_model:discriminant", "(center + difference / 2)", "(center)"),
+        ],
+        test="tests/links/test_pair_model.py::test_the_discriminant_is_the_log_odds_of_normal_features[0-2]",
+    ),
+    dict(
+        name="a_run_of_links_prints_the_guarantee_of_its_plan",
+        edits=[
+            (
+                "graphveil.runs.link_run:_metrics",
+                "experiment, guarantee = plan.experiment, models[0].guarantee",
+                "experiment, guarantee = plan.experiment, plan.guarantee",
+            )
+        ],
+        test="tests/cli/test_links.py::test_a_run_on_a_seeded_workspace_prints_no_valid_guarantee",
+    ),
+    dict(
+        name="pairs_of_a_table_are_scored_in_the_other_direction",
+        edits=[
+            (
+                "graphveil.runs.link_run:pair_scores",
+                "np.stack([first, second])",
+                "np.stack([second, first])",
+            )
+        ],
+        test="tests/cli/test_links.py::test_directed_pairs_are_scored_as_the_table_has_them",
+    ),
+    dict(
+        name="the_place_of_a_removed_item_depends_on_other_users",
+        edits=[
+            (
+                "graphveil.links.recommender:_outcomes",
+                'place = streams.numpy("removed items").random(len(held_out))',
+                'place = streams.numpy("removed items")',
+            ),
+            (
+                "graphveil.links.recommender:_outcomes",
+                "(place[users] * lengths[users])",
+                "(place.random(len(users)) * lengths[users])",
+            ),
+        ],
+        test="tests/links/test_recommender.py::"
+        "test_what_a_query_reads_of_a_user_depends_on_the_list_of_this_user[given2]",
+    ),
+    dict(
+        name="lists_of_some_nodes_exclude_the_edges_of_the_first_nodes",
+        edits=[
+            (
+                "graphveil.links.link_predictor:LinkPredictor.top_k",
+                "ends[starts[node] : starts[node + 1]]",
+                "ends[starts[first + row] : starts[first + row + 1]]",
+            )
+        ],
+        test=[
+            "tests/links/test_link_predictor.py::"
+            "test_lists_of_some_nodes_exclude_the_edges_of_these_nodes[undirected]",
+            "tests/links/test_link_predictor.py::"
+            "test_lists_of_some_nodes_exclude_the_edges_of_these_nodes[directed]",
+        ],
+    ),
+    dict(
+        name="evidence_is_not_relative_to_the_shares_of_classes",
+        edits=[
+            (
+                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "(evidence - shares.log()[:, None]).mean(dim=0)",
+                "evidence.mean(dim=0)",
+            )
+        ],
+        test="tests/estimators/test_auto_local.py::test_evidence_is_relative_to_the_shares_of_classes",
+    ),
+    dict(
+        name="in_a_workspace_each_query_counts_the_classes_of_the_first_network",
+        edits=[
+            (
+                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                'load_or_compute(f"classes{k}"',
+                'load_or_compute("classes" + f"{k}" * (session.workspace is None)',
+            )
+        ],
+        test="tests/estimators/test_workspaces.py::"
+        "test_a_fit_is_the_same_with_a_workspace_and_after_each_interruption[lpgnet]",
+    ),
+    dict(
+        name="what_was_charged_is_not_stored_if_the_baseline_wins",
+        edits=[
+            (
+                "graphveil.estimators.choice:ValidationChoice.fit",
+                "released=dict(results[0].released),",
+                "released=dict(results[best].released),",
+            )
+        ],
+        test="tests/estimators/test_auto.py::"
+        "test_what_was_charged_is_stored_whichever_candidate_is_chosen[1]",
+    ),
+    dict(
+        name="one_part_that_is_apart_frees_the_whole_graph",
+        edits=[
+            (
+                "graphveil.ledger.predictions:PredictionComposition.charged_edge_sets",
+                "if any(frozenset",
+                "if all(frozenset",
+            )
+        ],
+        test=[
+            "tests/ledger/test_prediction_composition.py::"
+            "test_a_release_is_charged_to_every_part_that_may_share_an_edge[0]",
+            "tests/contracts/test_charges.py::"
+            "test_a_job_is_charged_its_plan_before_any_noise_also_if_it_fails[predict a grown stranger-memory]",
+        ],
+    ),
+    dict(
+        name="a_refunded_release_counts_as_recorded",
+        edits=[
+            (
+                "graphveil.ledger.reservations:DataSetLedger.contains",
+                "if REFUND in states_of(connection, self.name, release_id):",
+                "if False:",
+            )
+        ],
+        test="tests/ledger/test_sql_ledger.py::"
+        "test_all_views_of_an_account_agree_after_any_order_of_steps[0-sqlite]",
+    ),
+    dict(
+        name="a_refunded_release_stays_among_those_of_this_process",
+        edits=[
+            (
+                "graphveil.ledger.reservations:DataSetLedger.refund",
+                "self._recorded.discard(release_id)",
+                "pass",
+            )
+        ],
+        test="tests/ledger/test_sql_ledger.py::"
+        "test_all_views_of_an_account_agree_after_any_order_of_steps[0-sqlite]",
+    ),
+    dict(
+        name="a_prediction_that_fails_after_its_charge_is_forgotten",
+        edits=[
+            (
+                "graphveil.runs.charges:PredictionAccounts.recorded_in_folder",
+                "if kept is not None and not self.own.receipts:",
+                "if kept is not None:",
+            )
+        ],
+        test="tests/contracts/test_charges.py::"
+        "test_predictions_that_fail_after_their_charge_are_charged_and_remembered[sqlite]",
+    ),
+    dict(
+        name="a_server_does_not_charge_graphs_that_the_run_predicted_before",
+        edits=[
+            (
+                "graphveil.runs.charges:also_charged_ledgers",
+                "found += [ledgers.get(one.place, one.data_set) for one in earlier_predictions(run)]",
+                "pass",
+            )
+        ],
+        test="tests/contracts/test_charges.py::"
+        "test_a_server_charges_all_graphs_that_its_run_has_queried[postgresql]",
+    ),
+    dict(
+        name="receipts_of_an_earlier_attempt_are_lost_on_resume",
+        edits=[
+            (
+                "graphveil.runs.charges:add_receipts",
+                'known = {receipt["release"]: receipt for receipt in receipts_in(path)}',
+                "known = dict[str, dict[str, Any]]()",
+            )
+        ],
+        test="tests/contracts/test_charges.py::"
+        "test_a_command_is_charged_what_it_prints_and_resumes_with_all_receipts[two runs-sqlite]",
+    ),
+    dict(
+        name="an_error_of_a_table_of_items_quotes_a_private_id",
+        edits=[
+            (
+                "graphveil.data.interactions:Interactions.from_columns",
+                '"users or items has an id that is not in user_ids or item_ids;',
+                'f"users has the id {sources[~known][0]} that is not in user_ids or item_ids;',
+            )
+        ],
+        test="tests/data/test_interactions.py::test_errors_quote_no_protected_id[unknown user]",
+    ),
+    dict(
+        name="the_scale_of_targets_reads_test_nodes",
+        edits=[
+            (
+                "graphveil.training.heads:RegressionHead.fitted",
+                'self.targets(graph)[graph.mask("train")]',
+                "self.targets(graph)[~self.targets(graph).isnan()]",
+            )
+        ],
+        test="tests/estimators/test_regression.py::test_targets_of_test_nodes_change_nothing[gap]",
+    ),
+    dict(
+        name="bounds_of_several_laws_do_not_share_the_significance",
+        edits=[
+            (
+                "graphveil.audit.local:_by_feature",
+                "significance = (1 - confidence) / len(laws)",
+                "significance = 1 - confidence",
+            )
+        ],
+        test="tests/audit/test_query_canaries.py::test_bounds_of_several_laws_share_the_significance[law1-0.9]",
     ),
 ]

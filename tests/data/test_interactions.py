@@ -114,7 +114,10 @@ SECRETS = ("secret-user-4711", "secret-item-4712")
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Interactions.from_columns([SECRETS[0]], ["a"], user_ids=["ann"], item_ids=["a"]),
+        pytest.param(
+            lambda: Interactions.from_columns([SECRETS[0]], ["a"], user_ids=["ann"], item_ids=["a"]),
+            id="unknown user",
+        ),
         lambda: Interactions.from_columns(["ann"], [SECRETS[1]], user_ids=["ann"], item_ids=["a"]),
         lambda: Interactions.from_columns(["ann", SECRETS[0]], ["a", "a"], user_ids=["ann"], item_ids=["a"]),
         lambda: Interactions.from_columns([SECRETS[0]], [SECRETS[1]], item_ids=["a"]),

@@ -237,17 +237,6 @@ def test_directed_scores_are_of_the_direction_that_was_asked() -> None:
     assert np.array_equal(model.predict_proba(np.stack([source, target], axis=1)), there)
 
 
-def test_a_resumed_fit_with_seeded_noise_has_no_valid_guarantee(tmp_path: Path) -> None:
-    graph = blocks(60)
-    seeded = LinkPredictor(**EDGE).fit(graph, workspace=tmp_path)
-    resumed = LinkPredictor(**EDGE | {"unsafe_noise_seed": None}).fit(graph, workspace=tmp_path)
-    assert np.array_equal(seeded.products_[1], resumed.products_[1])
-    assert not resumed.guarantee.valid
-    assert resumed.guarantee.deviations == seeded.guarantee.deviations
-    loaded = LinkPredictor.load(resumed.save(tmp_path / "model"))
-    assert not loaded.guarantee.valid
-
-
 def test_splits_of_torch_geometric_are_accepted() -> None:
     pairs = GRAPH.adjacency.edge_index().to(torch.int64)
     data = Data(x=GRAPH.x, edge_index=pairs, num_nodes=400)  # no labels

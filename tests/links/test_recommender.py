@@ -420,15 +420,3 @@ def test_a_seeded_fit_has_no_valid_guarantee() -> None:
     assert fitted.guarantee is not None and not fitted.guarantee.valid
     planned = model().preview(Interactions.from_matrix(drawn())).guarantee
     assert replace(fitted.guarantee, deviations=(), valid=True) == planned
-
-
-@pytest.mark.parametrize("given", UNITS)
-def test_a_resumed_fit_with_seeded_noise_has_no_valid_guarantee(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
-    table = Interactions.from_matrix(drawn())
-    seeded = model(unsafe_noise_seed=0, **given).fit(table, workspace=tmp_path / "run")
-    resumed = model(**given).fit(table, workspace=tmp_path / "run")
-    assert np.array_equal(seeded.items_.popularity, resumed.items_.popularity)
-    assert seeded.guarantee is not None and resumed.guarantee is not None
-    assert not resumed.guarantee.valid and resumed.guarantee.deviations == seeded.guarantee.deviations

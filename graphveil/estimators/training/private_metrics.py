@@ -25,7 +25,8 @@ Floats = npt.NDArray[np.float64]
 BINS = 20  # of the probability of the second class, equal widths; a multiple of 2, so that 0.5 is an edge
 MAX_CLASSES = 64  # of a confusion matrix: more cells hold noise only
 CONFIDENCE = 0.95
-_TAIL = 0.01  # on each side: below 0.025, since ratios of noisy counts are not exactly normal
+_TAIL = 0.02  # on each side: below 0.025, since ratios of noisy counts are not exactly normal
+_NORMAL = 1.96  # standard deviations that a normal variable is within with this probability
 _DRAWS = 4000
 
 
@@ -228,7 +229,7 @@ def _average_precision(counts: Floats, place: int) -> Floats:
 
 def _accuracy(value: float, noise_std: float, labeled: float) -> Interval:
     """Return the accuracy c / (c + w) with an interval; its error is ((1 - a) Z_c - a Z_w) / (c + w)."""
-    half = 2.3263 * noise_std * float(np.hypot(value, 1 - value)) / labeled
+    half = _NORMAL * noise_std * float(np.hypot(value, 1 - value)) / labeled
     return Interval(value, max(0.0, value - half), min(1.0, value + half))
 
 
@@ -248,7 +249,7 @@ def _calibration_error(
     gaps = right * (1 - middle) - wrong * middle
     spread = noise_std * np.sqrt(2 * ((1 - middle) ** 2 + middle**2))
     noise = np.abs(rng.standard_normal((_DRAWS, half)) * spread).sum(axis=1)
-    total, wide = float(np.abs(gaps).sum()), 2.3263 * float(np.sqrt((spread**2).sum()))
+    total, wide = float(np.abs(gaps).sum()), _NORMAL * float(np.sqrt((spread**2).sum()))
     low, high = total - float(np.quantile(noise, 1 - _TAIL)), total + wide
     return Interval(
         *(float(np.clip(part / labeled, 0.0, 1.0)) for part in (max(0.0, total - noise.mean()), low, high))
