@@ -20,7 +20,7 @@ from graphveil.estimators.training.private_metrics import (
     private_metrics,
 )
 
-NODES, STD, RUNS = 2000, 6.0, 100
+NODES, STD = 2000, 6.0
 RELEASED: dict[str, Any] = {
     **{"unit": "node-record", "epsilon": 2.0, "seed": 0, "unsafe_noise_seed": 1},
     "private_metrics": True,
@@ -90,19 +90,11 @@ def test_without_noise_the_values_are_those_of_scikit_learn(classes: int) -> Non
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_intervals_contain_the_exact_value_in_95_of_100_runs(
-    classes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("graphveil.estimators.training.private_metrics._DRAWS", 800)
-    labels, proba = predicted(classes)
-    wanted = exact(labels, proba)
-    hits, widths = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0.0)
-    for run in range(RUNS):
-        for name, one in intervals(noisy(labels, proba, STD, run)).items():
-            hits[name] += one.low <= wanted[name] <= one.high
-            widths[name] += (one.high - one.low) / RUNS
-    assert min(hits.values()) >= 95, hits
-    assert max(widths.values()) < 0.3, widths  # no interval is trivial
+def test_no_interval_is_trivial(classes: int) -> None:
+    """``tests/contracts/test_intervals.py`` has the coverage."""
+    found = noisy(*predicted(classes), STD, 0)
+    widths = {name: one.high - one.low for name, one in intervals(found).items()}
+    assert max(widths.values()) < 0.35, widths
 
 
 def test_rounding_to_bins_hardly_changes_rankings() -> None:
