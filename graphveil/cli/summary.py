@@ -323,9 +323,9 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     found = metrics.get("homophily")
     if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
         yield (
-            f"Low homophily: adjusted homophily {found['adjusted']:.2f} ± {1.96 * found['error']:.2f} (95 %), "
-            "estimated from the released counts. Classes of neighbors add little to the features on such a graph. "
-            "Compare with the no-graph baseline."
+            f"Low homophily: adjusted homophily {found['adjusted']:.2f} ± {1.96 * found['error']:.2f} "
+            "(95 % interval), estimated from the released counts. Classes of neighbors add little to the "
+            "features on such a graph. Compare with the no-graph baseline."
         )
     yield from cost_remarks(metrics)
     yield from _total_cost(metrics)
