@@ -1,5 +1,6 @@
 """Location of a ledger: a database URL, a file, or the user's own; and whether a file can be locked."""
 
+import errno
 import fcntl
 import os
 import struct
@@ -150,7 +151,12 @@ def _lock_excludes(folder: Path) -> bool:
             except BlockingIOError:
                 return True
             return False
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing about locks
+            raise LedgerError(
+                f"the locks of {folder} cannot be tested ({error.strerror}). Close files, or allow more open "
+                "files (ulimit -n). No privacy budget was spent."
+            ) from None
         return False
     finally:
         path.unlink(missing_ok=True)

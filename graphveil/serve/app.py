@@ -148,7 +148,7 @@ def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int
     Unknown ids are checked after that, so that other callers get one answer for known and unknown ids.
     """
     if len(ids) > most:
-        raise RequestError("too_many_ids", most=most)
+        raise RequestError("too_many_ids", most=most, what="ids")
     if run.by_subject and (key is None or not key.authorizes(ids)):
         raise RequestError("forbidden_row")
     ids = run.spelled(ids)
@@ -238,8 +238,12 @@ def _json(record: object, headers: dict[str, str] | None = None) -> Response:
 async def _framework_error(_: Request, error: Exception) -> Response:
     """Return the server's own error for what the web framework rejects, without a value of the request."""
     status = error.status_code if isinstance(error, HTTPException) else 422
-    name = {404: "unknown_endpoint", 405: "wrong_method"}.get(status, "invalid_body")
     allowed = getattr(error, "headers", None) or {}
+    name = {404: "unknown_endpoint", 405: "wrong_method"}.get(status)
+    if name is None:
+        places = [one["loc"] for one in error.errors()] if isinstance(error, RequestValidationError) else []
+        found = schemas.invalid_body(*dict.fromkeys(place[1] for place in places if len(place) > 1))
+        return Response(found.body, found.status, found.headers, "application/json")
     found = RequestError(name, {key: value for key, value in allowed.items() if key.lower() == "allow"})
     return Response(found.body, found.status, found.headers, "application/json")
 

@@ -86,7 +86,7 @@ class ServedPairs:
             raise RequestError("other_model")
         if isinstance(model, Recommender):
             lists = question.lists or []
-            self._limit(len(lists), sum(map(len, lists)), most)
+            self._limit(len(lists), sum(map(len, lists)), most, "lists")
             places = self._places([one for some in lists for one in some])
             owned = np.split(np.array(self.ids)[places], np.cumsum([len(some) for some in lists])[:-1])
             k = min(question.k, len(self.ids))
@@ -102,10 +102,11 @@ class ServedPairs:
         nodes, scores = model.top_k(self._places(question.ids or []), min(question.k, len(self.ids) - 1))
         return {"candidates": _listed(np.array(self.ids)[nodes], scores, nodes >= 0)}
 
-    def _limit(self, lists: int, ids: int, most: int) -> None:
+    def _limit(self, lists: int, ids: int, most: int, what: str = "ids") -> None:
         """Reject a request that would take too long."""
         if lists > MAX_LISTS or ids > most:
-            raise RequestError("too_many_ids", most=MAX_LISTS if lists > MAX_LISTS else most)
+            named = "lists" if what == "lists" and lists > MAX_LISTS else "ids"
+            raise RequestError("too_many_ids", most=MAX_LISTS if lists > MAX_LISTS else most, what=named)
 
     def _places(self, ids: Sequence[Id]) -> npt.NDArray[np.int64]:
         """Return the index of each id; 7 means "7" if all ids are text."""

@@ -46,7 +46,14 @@ from graphveil.privacy import Guarantee
 from graphveil.runs.charges import also_charged_ledgers, record_prediction
 from graphveil.serve.access import Key, ReleaseBudget
 from graphveil.serve.runs import Id, ServedRun
-from graphveil.serve.schemas import LARGEST, Identity, RequestError, other_features, to_json_bytes
+from graphveil.serve.schemas import (
+    LARGEST,
+    Identity,
+    RequestError,
+    invalid_body,
+    other_features,
+    to_json_bytes,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,9 +102,12 @@ class NewRecordsGraph:
                 or an edge has an unknown end.
         """
         try:
-            found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
+            field = "records"
+            found = _RECORDS.validate_python(records)
+            field = "edges"
+            pairs = _EDGES.validate_python(edges or [])
         except ValidationError:
-            raise RequestError("invalid_body") from None
+            raise invalid_body(field) from None
         features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
         if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:

@@ -5,6 +5,7 @@ FastAPI makes the OpenAPI description.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -49,7 +50,12 @@ _ERROR_RESPONSES: dict[str, tuple[int, str, str]] = {  # status, kind, message
         "This key may not make new releases. Use one that was made with `graphveil keys FILE --releases`.",
     ),
     "unknown_endpoint": (404, "NotFound", "There is no such endpoint. GET /docs lists them."),
-    "unknown_run": (404, "NotFound", "Set `run` to one of the runs that GET /v1/privacy lists."),
+    "unknown_run": (
+        404,
+        "NotFound",
+        "Set `run` to one of the runs that GET /v1/privacy lists. Models of pairs answer at /v1/pairs, and "
+        "other runs at /v1/predict.",
+    ),
     "wrong_method": (405, "WrongMethod", "This endpoint needs another method. GET /docs lists them."),
     "request_timeout": (408, "TooSlow", "The request did not arrive in time."),
     "release_required": (
@@ -79,14 +85,18 @@ _ERROR_RESPONSES: dict[str, tuple[int, str, str]] = {  # status, kind, message
         "NoBudget",
         "The remaining privacy budget is too small for this release. GET /v1/privacy shows it to your key.",
     ),
-    "too_many_ids": (413, "TooLarge", "A request may have {most:,} ids. Send several requests."),
+    "too_many_ids": (413, "TooLarge", "A request may have {most:,} {what}. Send several requests."),
     "body_too_large": (413, "TooLarge", "A body may have {most:,} bytes. Send several requests."),
     "unsupported_media_type": (
         415,
         "MediaType",
         "The body must be JSON. Send the header `Content-Type: application/json`.",
     ),
-    "invalid_body": (422, "Malformed", "The body does not match the schema of this endpoint, see /docs."),
+    "invalid_body": (
+        422,
+        "Malformed",
+        "The body does not match the schema of this endpoint{field}. GET /docs shows it.",
+    ),
     "other_features": (422, "InvalidFeatures", "Each x must be {named}{listed}.{bad}"),
     "no_features": (422, "InvalidFeatures", "The run has no feature columns. Send the records without x."),
     "no_graph": (
@@ -127,7 +137,7 @@ class RequestError(Exception):
     def __init__(self, name: str, headers: Mapping[str, str] | None = None, **values: object) -> None:
         """Look up the parts."""
         self.status, self.kind, text = _ERROR_RESPONSES[name]
-        self.message = text.format(**values)
+        self.message = text.format_map(defaultdict(str, values))
         self.headers = {**_HEADERS.get(name, {}), **(headers or {})}
         super().__init__(self.message)
 
@@ -140,6 +150,15 @@ class RequestError(Exception):
 def to_json_bytes(record: object) -> bytes:
     """Return a record as JSON, the same bytes each time."""
     return _ENCODER.encode(record).encode()
+
+
+def invalid_body(*fields: object) -> RequestError:
+    """Return the error for a body that does not match; of its fields only names of the schema are shown."""
+    ours = {
+        name for body in (PredictRequest, Invocation, SplitFrame, PairsRequest) for name in body.model_fields
+    }
+    named = ", ".join(f"`{one}`" for one in fields if one in ours)
+    return RequestError("invalid_body", field=f" at {named}" if named else "")
 
 
 def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
@@ -282,7 +301,7 @@ class PredictRequest(_RequestBody):
     def needs_new_release(self) -> bool:
         """Whether it has new records."""
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
-            raise RequestError("invalid_body")
+            raise invalid_body("ids", "records", "edges")
         return self.records is not None
 
 
@@ -314,19 +333,19 @@ class Invocation(_RequestBody):
     def column_ids(self) -> list[int | str]:
         """Return the column of ids."""
         if (self.dataframe_split is None) == (self.dataframe_records is None):
-            raise RequestError("invalid_body")
+            raise invalid_body("dataframe_split", "dataframe_records")
         records = self.dataframe_records or []
         if (frame := self.dataframe_split) is not None:
             widths = {len(row) for row in frame.data} | {len(set(frame.columns))}
             if widths != {len(frame.columns)}:
-                raise RequestError("invalid_body")
+                raise invalid_body("columns", "data")
             records = [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
         if any(record.keys() != {ID} for record in records):
             raise RequestError("release_required")
         try:
             return _IDS.validate_python([record[ID] for record in records])
         except ValidationError:
-            raise RequestError("invalid_body") from None
+            raise invalid_body("dataframe_split" if frame is not None else "dataframe_records") from None
 
 
 _Pair = Annotated[list[Identity], Field(min_length=2, max_length=2)]
@@ -369,7 +388,7 @@ class PairsRequest(_RequestBody):
         """What the request has: ``pairs``, ``ids`` or ``lists``."""
         found = [name for name in ("pairs", "ids", "lists") if getattr(self, name) is not None]
         if len(found) != 1:
-            raise RequestError("invalid_body")
+            raise invalid_body("pairs", "ids", "lists")
         return found[0]
 
 

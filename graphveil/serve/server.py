@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 from weakref import WeakKeyDictionary, ref
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
@@ -30,6 +31,7 @@ from uvicorn.supervisors import Multiprocess
 from graphveil.errors import ConfigError, GraphveilError
 from graphveil.serve.access import Limits
 from graphveil.serve.middleware import LOG, SHARED_FOLDER, forget_dead_workers
+from graphveil.serve.schemas import RequestError
 from graphveil.serve.service import Service
 
 _BACKLOG = 256
@@ -100,6 +102,21 @@ def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool =
     )
 
 
+class _Connection(H11Protocol):
+    """A connection whose answer to what is not HTTP is an error like all others."""
+
+    def send_400_response(self, msg: str) -> None:
+        error = RequestError("malformed_request")
+        headers = [("Content-Type", "application/json"), *error.headers.items()]
+        for event in (
+            h11.Response(status_code=error.status, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=error.body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
 class ConnectionLimits:
     """Opens connections of uvicorn, and closes those whose clients keep others out.
 
@@ -124,10 +141,16 @@ class ConnectionLimits:
     def open(self, *, server_state: ServerState, **given: Any) -> H11Protocol:
         """Return a new connection, with the arguments of uvicorn."""
         if len(server_state.connections) >= self._most:
-            waiting = (one for one in list(self._opened) if _waits_for_client(one, body=True))
-            if (oldest := next(waiting, None)) is not None:
-                oldest.transport.abort()
-        connection = H11Protocol(server_state=server_state, **given)
+            # First one without a request: clients that send bodies are not closed in favor of silent ones.
+            ordered = [
+                one
+                for body in (False, True)
+                for one in list(self._opened)
+                if _waits_for_client(one, body=body)
+            ]
+            if ordered:
+                ordered[0].transport.abort()
+        connection = _Connection(server_state=server_state, **given)
         self._opened[connection] = None
         self._check_later(ref(connection), None)
         return connection

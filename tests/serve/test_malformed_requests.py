@@ -1,5 +1,6 @@
 """Malformed requests on real sockets: they are rejected, repeat no value, and keep no place."""
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_invalid_http_gets_400_and_closes_the_connection(port: int, text: bytes)
         except ConnectionResetError:
             return  # closed while a head was still being sent
         assert status == 400
+        assert json.loads(body)["error"]["kind"] == "BadRequest"  # as all other errors
         assert SECRET.encode() not in body
         assert client.closed()
 

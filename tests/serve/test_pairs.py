@@ -83,6 +83,7 @@ def test_items_are_recommended_for_the_lists_of_the_request(client: TestClient, 
         ({"run": "items", "lists": [["g0", "secret"]]}, 409, "NeedsRelease"),
         ({"run": "links", "ids": ["u1"] * 101}, 413, "TooLarge"),
         ({"run": "links", "pairs": [["u1", "u2"]] * 6}, 413, "TooLarge"),
+        ({"run": "items", "lists": [["g0"]] * 101}, 413, "TooLarge"),
         ({"ids": ["u1"]}, 404, "NotFound"),
         ({"run": "secret", "ids": ["u1"]}, 404, "NotFound"),
     ],
@@ -94,6 +95,9 @@ def test_other_requests_are_rejected_without_a_value(
     found = client.post("/v1/pairs", json=body)
     assert (found.status_code, found.json()["error"]["kind"]) == (status, kind)
     assert "secret" not in found.text
+    if status == 413:
+        (named,) = [name for name in ("ids", "lists", "pairs") if name in body]
+        assert ("may have 100 lists" in found.text) == (named == "lists")
 
 
 def test_models_of_pairs_stand_next_to_classifiers(links: Path, tmp_path: Path) -> None:
@@ -101,6 +105,8 @@ def test_models_of_pairs_stand_next_to_classifiers(links: Path, tmp_path: Path) 
     client = TestClient(create_app(read_runs([links, friends])))
     assert client.post("/v1/predict", json={"ids": ["ann"]}).status_code == 200
     assert client.post("/v1/pairs", json={"ids": ["u1"]}).status_code == 200
+    wrong = client.post("/v1/predict", json={"run": "links", "ids": ["u1"]})
+    assert wrong.status_code == 404 and "/v1/pairs" in wrong.text
     names = [one["run"] for one in client.get("/v1/privacy").json()["runs"]]
     assert names == ["links", "friends"]
     assert "/v1/pairs" in client.get("/docs").text

@@ -138,6 +138,17 @@ def test_too_many_connections_close_the_oldest_idle_ones(tmp_path: Path) -> None
         assert many[0].closed()
 
 
+def test_silent_connections_do_not_close_those_whose_bodies_arrive(tmp_path: Path) -> None:
+    app = create_app(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=SHORT)
+    head, _, body = request(ANN).partition(b"\r\n\r\n")
+    with listening(app) as port, ExitStack() as stack:
+        slow = [stack.enter_context(Client(port)).send(head + b"\r\n\r\n") for _ in range(2)]
+        until(lambda: answers(port))
+        for _ in range(5 * SHORT.connections):
+            stack.enter_context(Client(port))
+        assert [one.send(body).status() for one in slow] == [200, 200]
+
+
 def test_the_rate_of_one_key_does_not_limit_another(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     often, other = (f"Authorization: Bearer {Keys.add(file)}" for _ in range(2))
