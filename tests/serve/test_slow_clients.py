@@ -146,6 +146,7 @@ def test_silent_connections_do_not_close_those_whose_bodies_arrive(tmp_path: Pat
         until(lambda: answers(port))
         for _ in range(5 * SHORT.connections):
             stack.enter_context(Client(port))
+        until(lambda: answers(port))  # after all of them were accepted
         assert [one.send(body).status() for one in slow] == [200, 200]
 
 
