@@ -2,7 +2,7 @@
 
     python benchmarks/recommend.py --csv benchmarks/recommend.csv
         [--datasets twitch/DE,twitch/ES] [--splits 5] [--epsilons 0.5,1,4,8]
-    python benchmarks/recommend.py --datasets movielens/1m,movielens/100k --epsilons 1,4,8 --splits 3
+    python benchmarks/recommend.py --datasets movielens/1m --epsilons 1,4,8 --splits 3
         --lists --csv benchmarks/recommend-movielens.csv
 
 Lists are the games of users of Twitch, and the films that users of MovieLens rated with five stars (1m) or
