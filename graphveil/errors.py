@@ -30,7 +30,16 @@ from collections.abc import Sequence
 
 
 class GraphveilError(Exception):
-    """Base class of every error that this library raises on purpose."""
+    """Base class of every error that this library raises on purpose.
+
+    Messages name parameters as in Python, ``name=value``. The command line prints its own options instead.
+    ``parameters`` are the names of those that a check rejected.
+    """
+
+    def __init__(self, *arguments: object, parameters: Sequence[str] = ()) -> None:
+        """Store the message and the names of the rejected parameters."""
+        super().__init__(*arguments)
+        self.parameters = tuple(parameters)
 
 
 class InputError(GraphveilError, ValueError):

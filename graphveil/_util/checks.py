@@ -33,28 +33,32 @@ def positive(**named: float) -> None:
     """
     for name, value in named.items():
         if not _is_finite(value) or value <= 0:
-            raise ConfigError(f"{name}={_shown(value)} must be a finite number above 0")
+            raise ConfigError(f"{name}={_shown(value)} must be a finite number above 0", parameters=(name,))
 
 
 def non_negative(**named: float) -> None:
     """Require finite numbers of at least zero."""
     for name, value in named.items():
         if not _is_finite(value) or value < 0:
-            raise ConfigError(f"{name}={_shown(value)} must be a finite number of at least 0")
+            raise ConfigError(
+                f"{name}={_shown(value)} must be a finite number of at least 0", parameters=(name,)
+            )
 
 
 def within(low: float, high: float, **named: float) -> None:
     """Require numbers in the closed interval [low, high]."""
     for name, value in named.items():
         if not _is_number(value) or not low <= value <= high:
-            raise ConfigError(f"{name}={_shown(value)} must lie between {low} and {high}")
+            raise ConfigError(f"{name}={_shown(value)} must lie between {low} and {high}", parameters=(name,))
 
 
 def integer_at_least(minimum: int, **named: int) -> None:
     """Require integers of at least ``minimum``."""
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ConfigError(f"{name}={_shown(value)} must be a whole number of at least {minimum}")
+            raise ConfigError(
+                f"{name}={_shown(value)} must be a whole number of at least {minimum}", parameters=(name,)
+            )
 
 
 def depth(**named: int) -> None:
@@ -77,7 +81,9 @@ def width(**named: int) -> None:
 def _at_most(most: int, why: str, named: dict[str, int]) -> None:
     for name, value in named.items():
         if value > most:
-            raise ConfigError(f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer")
+            raise ConfigError(
+                f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer", parameters=(name,)
+            )
 
 
 def switch(**named: bool) -> None:
@@ -89,7 +95,7 @@ def switch(**named: bool) -> None:
     """
     for name, value in named.items():
         if not isinstance(value, bool):
-            raise ConfigError(f"{name}={value!r} must be True or False")
+            raise ConfigError(f"{name}={value!r} must be True or False", parameters=(name,))
 
 
 _LISTED = 8  # choices in a message, the nearest first if there are more
@@ -109,9 +115,8 @@ def one_of(choices: Collection[str], **named: object) -> None:
                 text = str(value)
                 known.sort(key=lambda choice: -difflib.SequenceMatcher(None, choice, text).ratio())
                 known[_LISTED:] = ["..."]
-            raise ConfigError(
-                f"{name}={value!r} is not one of {', '.join(known)}{suggestion(value, choices)}"
-            )
+            message = f"{name}={value!r} is not one of {', '.join(known)}{suggestion(value, choices)}"
+            raise ConfigError(message, parameters=(name,))
 
 
 def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:
@@ -150,7 +155,9 @@ def places(below: int, **named: Any) -> None:
     """
     for name, value in named.items():
         if np.ndim(value) != 1 or (np.asarray(value) < 0).any() or (np.asarray(value) >= below).any():
-            raise ConfigError(f"{name} must be a vector of whole numbers from 0 to {below - 1}.")
+            raise ConfigError(
+                f"{name} must be a vector of whole numbers from 0 to {below - 1}.", parameters=(name,)
+            )
 
 
 def shape(wanted: tuple[int, ...], **named: Any) -> None:
@@ -166,7 +173,9 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
             one not in (-1, size) for one, size in zip(wanted, found, strict=True)
         ):
             words = ", ".join("n" if size == -1 else str(size) for size in wanted)
-            raise ConfigError(f"{name} has the shape {found}, and must have the shape ({words}).")
+            raise ConfigError(
+                f"{name} has the shape {found}, and must have the shape ({words}).", parameters=(name,)
+            )
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import suggested_command
+from graphveil.cli.failures import in_options, suggested_command
 from graphveil.cli.options import ColumnOptions, TableOptions, grouped
 from graphveil.data.tables.labels import (
     REGRESSION,
@@ -69,7 +69,7 @@ def check(
         listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
         private_records=(unit or "").startswith("node-"),
     )
-    problems = list(found.problems)
+    problems = [in_options(words) for words in found.problems]
     if not roles.label and not columns.classes:
         problems.append("No label column is given. Set --label, and replace COLUMN in the suggested command.")
     unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)

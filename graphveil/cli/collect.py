@@ -12,7 +12,7 @@ import typer
 from graphveil._util.escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import report_charge_on_failure, report_output_failure
+from graphveil.cli.failures import report_charge_on_failure, report_output_failure, words_of
 from graphveil.cli.options import check_not_existing, flag
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
@@ -426,7 +426,7 @@ def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
     try:
         check_limits(protocol)
     except BudgetError as error:
-        screen.print_line(f"Clients reject this protocol by default: {error}", style="bold")
+        screen.print_line(f"Clients reject this protocol by default: {words_of(error)}", style="bold")
         return True
     return False
 

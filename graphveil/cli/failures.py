@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -62,6 +63,7 @@ class CommandError(Exception):
 
 def run_guarded(command: Any, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code, printing one line if it fails."""
+    begin_command(None)
     try:
         return _report_failure(_run_command(command, arguments), arguments)
     finally:
@@ -90,6 +92,122 @@ def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int"
             return failure
         what = _UNSPENT_MESSAGE if failure.code == MISUSE else str(failure)
         return CommandError(STOPPED, f"Stopped. {what}", "Stopped", failure.folder)
+
+
+# -- parameters of Python as options -----------------------------------------------------------------------
+
+# Parameters that are called otherwise on the command line: by command, else for all commands.
+_OTHER_NAMES: dict[str, dict[str, str]] = {
+    "": {
+        "user_ids": "nodes",
+        "item_ids": "items",
+        "k": "top_k",
+        "body_bytes": "max_body",
+        "disjoint": "overlap",
+    },
+    "calibrate": {
+        "nodes": "nodes_count",
+        "classes": "classes_count",
+        "dim": "features_count",
+        "training": "training_count",
+        "labeled": "labeled_count",
+    },
+    "attack linkteller": {"nodes": "count"},
+    "collect randomize": {"path": "secret"},
+    "serve": {"under_way": "max_under_way", "epsilon": "allow_releases"},
+}
+_VALUE = r"""'[^']*'|"[^"]*"|\{[^}]*\}|\(\.\.\.\)|[^\s,;:)('"{]*[^\s,;:.)('"{]"""
+_WORDS = re.compile(
+    rf"""`graphveil[^`]*`|[\w.-]+\([^()]*=[^()]*\)  # a command, or a name with settings in brackets
+    |--[\w-]+(?:[ =](?:'[^']*'|"[^"]*"|[^\s,;)]+))?  # an option
+    |(?<![\w.'"|/-])(?P<name>[A-Za-z_]\w*)=(?!=)(?P<value>{_VALUE})?(?:\ \((?:or\ )?(?P<flag>--[^()]*)\))?
+    |(?<![\w.'"|/-])(?P<bare>[a-z]\w*)(?:\ \((?P<same>--[\w-]+)\)|(?![\w'"(=.]))""",
+    re.VERBOSE,
+)
+_LITERAL = re.compile(r"""(-?[\d.]+(e[+-]?\d+)?|inf|True|False|None|'.*'|".*"|\(\.\.\.\))?""")
+_TWICE = re.compile(r"(--[\w-]+), \1(?![\w-])")
+_context: Any = None  # of the command that runs
+
+
+def begin_command(context: Any) -> None:
+    """Store the context of the command that runs, whose options errors name."""
+    global _context
+    _context = context
+
+
+def in_options(text: str, parameters: Sequence[str] = ()) -> str:
+    """Return an error message in which parameters of Python are options of the command that runs.
+
+    Args:
+        text: Message that names parameters as ``name=value``.
+        parameters: Names of parameters that a check rejected, which are rewritten in any case.
+
+    >>> in_options("k=59 must lie between 1 and 12", ["k"])
+    'k 59 must lie between 1 and 12'
+    """
+    options, settings = dict[str, Any](), frozenset[str]()
+    if _context is not None:
+        options = {str(one.name): one for one in _context.command.params}
+        known = _OTHER_NAMES[""] | _OTHER_NAMES.get(_command_name(), {})
+        options |= {name: options[other] for name, other in known.items() if other in options}
+        settings = _settings(_context.params) if "set" in options else settings
+
+    def spelled(match: re.Match[str]) -> str:
+        name, value, flag = match["name"], match["value"] or "", match["flag"]
+        if match["bare"] is not None:
+            return _spelled_word(match, options)
+        known = name in {*options, *settings, *parameters} or _LITERAL.fullmatch(value)
+        if name is None or not (known or flag):
+            return match[0]
+        if flag is not None:
+            return flag
+        if value[:1] in ("'", '"') and re.fullmatch(r"[\w.,:/#+-]+", value[1:-1]):
+            value = value[1:-1]
+        if name not in options:
+            return f"--set {name}={value or '..'}" if name in settings else f"{name} {value}".rstrip()
+        option = options[name]
+        if not option.opts[0].startswith("-"):  # an argument
+            return f"{option.metavar or name} {value}".rstrip()
+        if option.secondary_opts and value == "False":
+            return str(option.secondary_opts[0])
+        if getattr(option, "is_flag", False) or value in ("", "None", "(...)"):
+            return str(option.opts[0])
+        return f"{option.opts[0]} {value}"
+
+    return _TWICE.sub(r"\1", _WORDS.sub(spelled, text))
+
+
+def _spelled_word(match: re.Match[str], options: dict[str, Any]) -> str:
+    """Return a word without a value: the option of a parameter, if it can only be its name."""
+    name, flag = match["bare"], match["same"]
+    own = name in options and flag in options[name].opts
+    if flag is not None and (own or flag[2:].replace("-", "_") == name):
+        return str(flag)
+    if "_" not in name or name not in options:
+        return match[0]
+    return str(options[name].opts[0]) + (f" ({flag})" if flag else "")
+
+
+def _command_name() -> str:
+    return " ".join(_context.command_path.split()[1:])
+
+
+def _settings(values: dict[str, Any]) -> frozenset[str]:
+    """Return the parameters of the methods of a command line, which --set sets."""
+    from graphveil.cli.options import LINK_METHODS
+    from graphveil.estimators import METHODS
+    from graphveil.estimators.saved import parameter_types
+    from graphveil.runs.parameters import model_class
+
+    given = {text.partition("=")[0] for text in values["set"] or ()}
+    named = str(values.get("method") or values.get("methods") or "").split(",")
+    known = [name.strip() for name in named if name.strip() in (*METHODS, *LINK_METHODS)]
+    return frozenset(given.union(*(parameter_types(model_class(name)) for name in known)))
+
+
+def words_of(error: GraphveilError) -> str:
+    """Return the message of an error, with options in the place of parameters."""
+    return in_options(str(error), error.parameters)
 
 
 def unwritable_output_error(error: Exception | None) -> CommandError:
@@ -154,14 +272,14 @@ def explain_resume_on_failure(
     except _USAGE_ERRORS as error:
         if budget is None or own_releases(budget) == before:
             raise
-        message = f"The run failed: {sentence(error)} {_CHARGED_MESSAGE}"
+        message = f"The run failed: {sentence(words_of(error))} {_CHARGED_MESSAGE}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
     except KeyboardInterrupt:
         raise CommandError(STOPPED, "Stopped.", "Stopped", known) from None
     except Exception as error:
         log = folder / "internal" / "error.log"
         _write_log(log, error)
-        what = str(error) if isinstance(error, GraphveilError) else _safe_name(error)
+        what = words_of(error) if isinstance(error, GraphveilError) else _safe_name(error)
         message = f"The run failed: {sentence(what)} Details: {log}."
         raise CommandError(FAILED, message, type(error).__name__, known) from None
 
@@ -195,13 +313,13 @@ def _to_command_error(error: Exception) -> CommandError:
         return error
     kind = type(error).__name__
     if isinstance(error, TableError):
-        rejected = CommandError(MISUSE, error.words, GraphError.__name__)
+        rejected = CommandError(MISUSE, in_options(error.words), GraphError.__name__)
         rejected.tables = error
         return rejected
     if isinstance(error, _USAGE_ERRORS):
-        return CommandError(MISUSE, str(error), kind)
+        return CommandError(MISUSE, words_of(error), kind)
     if isinstance(error, GraphveilError):
-        return CommandError(FAILED, str(error), kind)
+        return CommandError(FAILED, words_of(error), kind)
     if hasattr(error, "format_message"):  # what the command-line parser raises
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "graphveil"
@@ -251,7 +369,7 @@ def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> i
         words += [] if "--resume" in arguments else ["--resume"]
         message = f"{sentence(message)} Finish the run with: {shlex.join(words)}"
     if ending.tables is not None:
-        flags, problems = ending.tables.flags, list(ending.tables.problems)
+        flags, problems = ending.tables.flags, [in_options(one) for one in ending.tables.problems]
         command = None if flags is None else suggested_command(arguments, flags)
         known = {"problems": problems, "command": command}
         message = f"{sentence(message)} Suggested command: {command}" if command else message

@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from graphveil.cli.failures import begin_command
 from graphveil.cli.options import LINK_METHODS
+from graphveil.cli.reads import check_options
 from graphveil.estimators import METHODS
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
@@ -262,6 +264,12 @@ class Command(TyperCommand):
             if not option.is_flag or option.secondary_opts:  # a switch without an opposite may be repeated
                 ctx.fail(f"{option.opts[0]} is given more than once; keep one.")
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, after rejecting options that it would not read."""
+        begin_command(ctx)
+        check_options(ctx)
+        return super().invoke(ctx)
 
     def _check_values(self, ctx: Any, args: list[str]) -> None:
         """Reject an option whose value is missing, so that the next option would be read as the value."""

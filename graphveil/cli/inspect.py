@@ -111,7 +111,7 @@ def calibrate(
     json: options.Json = False,
 ) -> None:
     """Compute the noise for a privacy budget, or the budget for a noise."""
-    from graphveil.cli.links import link_parameters, reject_options
+    from graphveil.cli.links import link_parameters
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
     from graphveil.runs import calibration
@@ -131,14 +131,6 @@ def calibrate(
         "private_metrics": private_metrics or None,
     }
     if method in options.LINK_METHODS:
-        sizes = {
-            "--classes-count": classes_count,
-            "--features-count": features_count,
-            "--training-count": training_count,
-            "--labeled-count": labeled_count,
-            "--theta": theta,
-        }
-        reject_options(sizes, method)
         config = link_parameters(method, flags, set or [])
     else:
         config = configuration(method, flags, set or [], theta)

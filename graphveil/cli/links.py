@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from graphveil.data.tables import Table
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.link_run import LinkExperiment, LinkPlan
@@ -78,7 +76,7 @@ def _facts(
         *([] if lists or encoding is None else encoding_facts(encoding)),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
-        ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
+        ("budget", f"{format_epsilon_delta(guarantee.epsilon, guarantee.delta)} ({plan.delta_source})"),
         *([] if experiment.runs == 1 else [("all runs", format_epsilon_delta(total.epsilon, total.delta))]),
         *(("release", stage_fact(stage)) for stage in stages_of(plan.preview.plan)),
         ("attack bound", attack_bound_text(guarantee)),
@@ -139,11 +137,7 @@ def predict_links(
     from graphveil.runs.link_run import best_candidates, pair_scores, read_kind
 
     kind = read_kind(run)
-    if kind is None:
-        raise ConfigError(
-            f"{run} holds no run of links or recommender, which --pairs and --top-k are for. Correct the run "
-            "folder, or remove the option."
-        )
+    assert kind is not None  # else the options were rejected
     if (pairs is None) == (top_k is None):
         raise ConfigError(
             f"A run of {kind} predicts pairs. Add either --pairs FILE, or --top-k 10 for the best candidates."
@@ -189,10 +183,14 @@ def link_experiment(
     Raises:
         ConfigError: If an option is no parameter of the method, or a required one is missing.
     """
-    from graphveil.privacy import parse_unit
+    from graphveil.privacy import NoUnit, parse_unit
     from graphveil.runs.link_run import LinkExperiment
 
-    parse_unit(flags.get("unit"))
+    if parse_unit(flags.get("unit")).name == NoUnit.name:
+        raise UnitError(
+            f"Unit none protects nothing, and a run of {method} is a release. Choose a unit, for example "
+            "--unit undirected-edge for links or --unit node-record for recommender."
+        )
     if flags.get("epsilon") is None:
         raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 1.")
     return LinkExperiment(
@@ -223,17 +221,5 @@ def link_parameters(method: str, flags: dict[str, Any], settings: list[str]) -> 
             continue
         if name in parameters:
             raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
-        reject_options({} if name in known else {f"--{name.replace('_', '-')}": value}, method)
         parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
     return parameters
-
-
-def reject_options(options: "Mapping[str, object]", method: str) -> None:
-    """Reject options that a method does not use.
-
-    Raises:
-        ConfigError: One of them is given.
-    """
-    given = [name for name, value in options.items() if value not in (None, False, (), [])]
-    if given:
-        raise ConfigError(f"Method {method} does not use {', '.join(given)}. Remove it.")

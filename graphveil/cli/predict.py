@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
-from graphveil.cli.links import predict_links, reject_options
+from graphveil.cli.links import predict_links
 from graphveil.cli.options import (
     InputColumnOptions,
     PublicEdgeOptions,
@@ -17,8 +17,8 @@ from graphveil.cli.options import (
     given,
     grouped,
 )
+from graphveil.cli.reads import Choice, check_choice
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.release_folder import Table
@@ -32,6 +32,7 @@ _TOTAL_ADDS_UP = {
     "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
     "records": "since a person may be in both graphs",
 }
+_WITHOUT_COST = Choice("A prediction without privacy cost", frozenset())
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 AssumeDisjointEdges = Annotated[
@@ -125,24 +126,16 @@ def predict(
     if out is not None:
         tables.check_output(out)
         check_not_existing(out, "Choose another --out.")
-    if pairs is not None or top_k is not None or find_link_folder(run) is not None:
+    if find_link_folder(run) is not None:
         tables_given = {**given(files), **given(columns), "items": items}
         predict_links(run, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
         return
-    reject_options({"--items": items}, "of this run")
     model = load_model(run)
     flags = public.flags()
     flags.check(model.guarantee.unit)
     chosen_columns = {**given(files), **given(columns)}
     directed = chosen_columns.pop("directed")
     if files.nodes is None and files.edges is None:
-        described = directed or assume_disjoint_edges or assume_disjoint_nodes or allow_spend
-        described = described or ledger is not None or chosen is not None or bool(flags.given)
-        if described or any(value is not None for value in chosen_columns.values()):
-            raise ConfigError(
-                "Column options, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger "
-                "and --backend are about another graph. Add its --nodes and --edges, or remove them."
-            )
         restore_earlier_predictions(run, model)
         table = predictions_table(model.outputs(None), model.named_classes, model.ids_)
         withheld = withheld_files(model.guarantee.unit)
@@ -159,6 +152,8 @@ def predict(
     privacy_cost = model.privacy_cost(graph, **assumptions)
     accounts = None
     if privacy_cost is None or graph.edge_set.released:
+        if ledger is not None:
+            check_choice(_WITHOUT_COST, {"ledger": "--ledger"})
         restore_earlier_predictions(run, model)
     else:
         accounts = PredictionAccounts.from_prediction(

@@ -8,7 +8,7 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.links import link_experiment, reject_options, train_link_model
+from graphveil.cli.links import link_experiment, train_link_model
 from graphveil.cli.options import (
     LINK_METHODS,
     ColumnOptions,
@@ -106,20 +106,6 @@ def train(
 ) -> None:
     """Train a method and compare it with the no-graph baseline."""
     if method in LINK_METHODS:
-        rejected = {
-            "--module": module,
-            "--recipe": recipe,
-            "--baseline": baseline,
-            "--track": track,
-            "--expect-edges": expect_edges,
-            "--backend": backend,
-            "--address": address,
-            "--split": columns.split,
-            "--classes": columns.classes,
-            "--task": columns.task,
-            **{f"--{name.replace('_', '-')}": value for name, value in public.flags().given.items()},
-        }
-        reject_options(rejected, method)
         source = origin.source(tables, columns, to_predict=columns.label is None)
         flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
         link_run = link_experiment(method, source, items, flags, set or [], seed, runs)
@@ -135,7 +121,6 @@ def train(
             synthetic=(source.dataset or "").startswith(SYNTHETIC) and ledger is None,
         )
         return
-    reject_options({"--items": items}, method)
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
     if columns.task == REGRESSION:
@@ -208,10 +193,6 @@ def configuration(
     cls = method_class(method)
     parameters = parse_settings(cls, settings)
     if theta is not None:
-        if not cls.is_local(flags.get("unit")):
-            raise ConfigError(
-                f"--theta is for methods with unit local-attributes, and {method} has no weights. Remove it."
-            )
         flags = {**flags, "theta": read_theta(theta).theta}
     for name, value in flags.items():
         if value is None:

@@ -132,32 +132,41 @@ class EdgeTables:
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         """Return the query of the two ends in one file, by its own columns and their types."""
-        names = column_names(file, [self.source, self.target], self.csv_format)
-        for end in (self.source, self.target):  # DuckDB does not distinguish names that differ in case alone
-            if sum(name.lower() == end.lower() for name in names) > 1:
-                raise GraphError(
-                    f"{file.name} has columns that differ from {end!r} in case alone; rename them"
-                )
+        names, ends = (
+            column_names(file, [self.source, self.target], self.csv_format),
+            [self.source, self.target],
+        )
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
         table = f"read_parquet({path}, hive_partitioning = false)"
-        if written:  # nothing is inferred from rows
-            kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in names)
+        if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names
+            kinds, ends = (
+                ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names))),
+                [f"c{names.index(end)}" for end in ends],
+            )
             delimiter = _quoted(self.csv_format.delimiter, "'")
             table = (
                 f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
                 f"delim = {delimiter}, quote = '\"', escape = '\"', "
                 f"nullstr = '', columns = {{{kinds}}})"
             )
+        else:
+            for end in ends:  # DuckDB does not distinguish names that differ in case alone
+                if sum(name.lower() == end.lower() for name in names) > 1:
+                    raise GraphError(
+                        f"{file.name} has columns that differ from {end!r} in case alone; rename them"
+                    )
         types = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
-        ends = (self._id(name, types[name], written=written) for name in (self.source, self.target))
-        named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
+        named = ", ".join(
+            f"{self._id(name, column, types[column], written=written)} AS {end}"
+            for name, column, end in zip((self.source, self.target), ends, _ENDS, strict=True)
+        )
         return f"SELECT {named} FROM {table}"
 
-    def _id(self, name: str, found: str, *, written: bool) -> str:
+    def _id(self, name: str, column: str, found: str, *, written: bool) -> str:
         """Return the expression of an end as an id of the nodes' type, NULL for an invalid value."""
         import pyarrow as pa
 
-        column, whole = _quoted(name, '"'), pa.types.is_int64(self.ids.type)
+        column, whole = _quoted(column, '"'), pa.types.is_int64(self.ids.type)
         if found == '"NULL"':  # a column without any value
             return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
         if whole and found in _WHOLE:

@@ -100,8 +100,7 @@ class Interactions:
         catalog, notes = _ids("item_ids", item_ids), () if user_ids is not None else (USERS_OCCUR,)
         if len(sources) != len(targets):
             raise GraphError(
-                f"users has {len(sources)} rows and items {len(targets)}; give one item for each user, row "
-                "by row"
+                "users and items have different numbers of rows; give one item for each user, row by row"
             )
         rows, columns = positions(people, sources, "users"), positions(catalog, targets, "items")
         known = (rows >= 0) & (columns >= 0)

@@ -98,7 +98,8 @@ def run_tasks(
         count, context, _start_worker, (run, theirs, context.Value("i", 0), closed)
     )
     try:
-        futures = {executor.submit(_run_task, task): task for task in tasks}
+        with _without_interrupts():  # workers start here, and never receive one, not even while they import
+            futures = {executor.submit(_run_task, task): task for task in tasks}
         for future in futures:
             future.add_done_callback(events.put)
         reader.start()
@@ -123,6 +124,16 @@ def run_tasks(
             pipe.close()
         if reader.is_alive():
             reader.join()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block; processes that start in it never receive it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _forward_requests(pipes: Sequence[Connection], events: "SimpleQueue[Any]") -> None:
@@ -160,9 +171,8 @@ _worker: tuple[RunTask[Any, Any], Connection]  # what a worker runs, and its pip
 def _start_worker(
     run: RunTask[Any, Any], pipes: Sequence[Connection], taken: "Synchronized[int]", closed: Connection
 ) -> None:
-    """Prepare a worker: it takes one of the pipes, and leaves interrupts to the first process."""
+    """Prepare a worker: it takes one of the pipes."""
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_exit_when_closed, args=(closed,), daemon=True).start()
     with taken.get_lock():
         pipe = pipes[taken.value]

@@ -25,7 +25,7 @@ from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_cla
 from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
-from graphveil.privacy import DirectedEdge, Guarantee
+from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.calibration import stages_of
 from graphveil.runs.charges import add_receipts, receipts_in
@@ -33,7 +33,7 @@ from graphveil.runs.charts import held_out_charts
 from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
 from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.html_pages import attack_bound
-from graphveil.runs.preview import combined_guarantee
+from graphveil.runs.preview import auto_delta_source, combined_guarantee
 from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
 from graphveil.runs.source import Source
@@ -173,6 +173,20 @@ class LinkPlan:
     def guarantee_all_runs(self) -> Guarantee:
         """The guarantee of all fits together."""
         return combined_guarantee([self.guarantee] * self.experiment.runs)
+
+    @property
+    def delta_source(self) -> str:
+        """The origin of delta, in words."""
+        given = self.experiment.parameters.get
+        if given("delta", "auto") != "auto":
+            return "as given"
+        data, sizes = self.data, counted(self.graph.num_nodes, "node")
+        if isinstance(data, Interactions):
+            records = self.guarantee.unit == NodeRecord.name
+            sizes = (
+                counted(data.num_users, "user") if records else f"{data.graph.num_nodes:,} users and items"
+            )
+        return auto_delta_source(self.guarantee, given("max_units"), sizes)
 
     @property
     def graph(self) -> Graph:

@@ -164,7 +164,12 @@ def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
         return "of the random walk" if guarantee.delta else "a released graph needs none"
     if model.delta != "auto":
         return "as given"
-    bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"
+    return auto_delta_source(guarantee, model.max_units, counted(nodes, "node"))
+
+
+def auto_delta_source(guarantee: Guarantee, max_units: int | None, sizes: str) -> str:
+    """Return the bound that determined delta, if it is ``auto``: the given one, or public sizes in words."""
+    bound = f"B = {max_units:,} (--max-units)" if max_units else f"B = {sizes}"
     if guarantee.delta == guarantee.protected.delta_cap:
         return f"auto: the default of {guarantee.unit}, below 1/(10 B) for {bound}"
     return f"auto: the largest power of ten up to 1/(10 B), {bound}"

@@ -145,7 +145,18 @@ def test_a_finished_run_is_shown_again_without_a_charge(folder: Path, invoke: In
 def test_a_dry_run_spends_and_writes_nothing(folder: Path, invoke: Invoke) -> None:
     planned = invoke("train", *LINKS, "--out", "run", "--dry-run")
     assert planned.code == 0 and "attack bound" in planned.err
+    assert "at delta 1e-06 (as given)" in planned.err
     assert not (folder / "run").exists()
+    planned = invoke("train", *LINKS[:-2], "--out", "run", "--dry-run")
+    assert f"(auto: the default of undirected-edge, below 1/(10 B) for B = {USERS} nodes)" in planned.err
+    users = invoke("train", *GAMES[:-2], "--out", "run", "--dry-run", "--json").err
+    assert f"B = {USERS} users)" in users and "auto" in users
+
+
+def test_unit_none_is_rejected_before_its_budget(folder: Path, invoke: Invoke) -> None:
+    for words in (LINKS[:-6], GAMES[:-6]):
+        answer = invoke("train", *words, "--unit", "none")
+        assert answer.code == 2 and "Unit none protects nothing" in answer.err and "Missing" not in answer.err
 
 
 def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) -> None:
@@ -190,7 +201,7 @@ def test_everything_printed_of_a_recommender_is_about_lists(
     ("arguments", "expected"),
     [
         ((*LINKS, "--mode", "paper"), "--mode"),
-        ((*LINKS, "--items", "games.csv"), "no items"),
+        ((*LINKS, "--items", "games.csv"), "does not use --items"),
         ((*LINKS, "--set", "held=0.1"), "held_out"),
         (LINKS[:-4], "Set --epsilon"),
         ((*GAMES[:11], *GAMES[13:]), "--items"),
@@ -220,7 +231,7 @@ def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: 
     assert invoke("train", *LINKS, "--out", "run").code == 0
     for wrong in ((), ("--top-k", "2", "--pairs", "pairs.csv")):
         answer = invoke("predict", "run", *wrong)
-        assert answer.code == 2 and "--top-k 10" in answer.err
+        assert answer.code == 2 and "--top-k" in answer.err and "--pairs" in answer.err
     assert invoke("predict", "nowhere", "--top-k", "2").code == 2
 
 
@@ -283,8 +294,8 @@ def test_a_sweep_compares_the_released_metric(
         (("links,gap", *LINKS[1:]), "no common metric"),
         ((*LINKS, "--set", "held_out=0,0.1"), "needs held_out"),
         (GAMES, "--private-metrics"),
-        ((*LINKS, "--items", "games.csv"), "no items"),
-        ((*LINKS, "--include-nonprivate"), "include_nonprivate"),
+        ((*LINKS, "--items", "games.csv"), "does not use --items"),
+        ((*LINKS, "--include-nonprivate"), "does not use --include-nonprivate"),
         ((*GAMES, "--private-metrics", "--jobs", "2", "--set", "max_items=5,6"), "jobs"),
     ],
 )

@@ -59,7 +59,7 @@ def test_disjoint_edges_are_charged_by_the_maximum(invoke: Invoke, trained: Path
     assert "asserted to share no edge" in whole["statement"]
     rejected = invoke("predict", trained, "--assume-disjoint-edges")
     assert rejected.code == 2
-    assert "--allow-spend, --ledger and --backend are about another graph" in rejected.err
+    assert "without --nodes and --edges does not use --assume-disjoint-edges" in rejected.err
 
 
 def test_classcode_predicts_another_graph(invoke: Invoke, files: Files) -> None:

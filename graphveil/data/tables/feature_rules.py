@@ -59,8 +59,13 @@ class FeatureRuleBuilder:
         self._unknown = False
         self.mended = 0  # problems that other options would fix
 
-    def chosen(self, title: str, names: list[str], roles: list[str], taken: set[str]) -> list[str]:
-        """Return the columns that are to be features; none where nodes get the constant feature."""
+    def chosen(
+        self, title: str, names: list[str], roles: list[str], taken: set[str], problems: list[str]
+    ) -> list[str]:
+        """Return the columns that are to be features; none where nodes get the constant feature.
+
+        A name that cannot be used is left out, and recorded as a problem.
+        """
         if self._given is not None:
             wanted = [name for name in self._given if name != CONSTANT_FEATURE.name]
         elif self._choices.features is not None:
@@ -69,17 +74,21 @@ class FeatureRuleBuilder:
             left_out = {*taken, *self._choices.drop}
             wanted = [name for name in names if name not in left_out and not is_index(name)]
         categories = [category.name for category in self._choices.categories]
-        for name in [*wanted, *self._choices.drop, *categories]:
+        unusable = set[str]()
+        for name in dict.fromkeys([*wanted, *self._choices.drop, *categories]):
             if name not in names:
-                raise GraphError(files.no_column(title, name, names))
-            if name in roles or wanted.count(name) > 1:
-                raise GraphError(
+                problems.append(files.no_column(title, name, names))
+            elif name in roles or wanted.count(name) > 1:
+                problems.append(
                     f"column {name!r} is named for two roles: twice among features and dropped columns, or "
                     "also as id, label or split; remove it from one of them"
                 )
-        wanted += [name for name in categories if name not in wanted] if self._given is None else []
-        self._wanted = wanted
-        return wanted
+            else:
+                continue
+            unusable.add(name)
+        more = categories if self._given is None else []
+        self._wanted = [name for name in dict.fromkeys([*wanted, *more]) if name not in unusable]
+        return self._wanted
 
     def as_written(self, chosen: Sequence[str]) -> list[str]:
         """Return the columns whose values are read as text: categories."""

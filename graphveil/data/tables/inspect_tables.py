@@ -230,13 +230,14 @@ def inspect_tables(
     """
     found = TableInspection(choices=choices, written=nodes.written)
     try:
-        names = _names(nodes, list(roles.of_nodes.values()), found)
-        edge_names = _names(edges, roles.of_edges, found)
+        names = _names(nodes, list(roles.of_nodes.values()), [roles.id], found)
+        edge_names = _names(edges, roles.of_edges, [roles.source, roles.target], found)
     except GraphError as error:
         found.problems.append(str(error))
         return found
     if names is None or edge_names is None:
         return found
+    roles = _present(roles, names, edge_names)
     features = FeatureRuleBuilder(choices, rules, private_records=private_records, written=nodes.written)
     _inspect_nodes(found, nodes, names, roles, features, classes, listed)
     found.columns += [
@@ -265,8 +266,17 @@ def inspect_tables(
     return found
 
 
-def _names(given: TableSource, wanted: list[str], found: TableInspection) -> list[str] | None:
-    """Return the columns of a table, each required one exactly once; collect violations."""
+def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
+    """Return the roles without those of missing columns, which are reported, to find what else is wrong."""
+    absent = {role: None for role, name in roles.of_nodes.items() if name not in names}
+    absent |= {} if roles.weight is None or roles.weight in edge_names else {"weight": None}
+    return replace(roles, **absent)  # type: ignore[arg-type]  # the column of ids is there
+
+
+def _names(
+    given: TableSource, wanted: list[str], needed: Sequence[str], found: TableInspection
+) -> list[str] | None:
+    """Return the columns of a table; collect violations, None if a needed column is not there once."""
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
@@ -275,7 +285,7 @@ def _names(given: TableSource, wanted: list[str], found: TableInspection) -> lis
         # Only once all wanted names are there is it known to be a header, and may be quoted.
         found.problems.append(f"{given.title} has more than one column {twice!r}; rename or drop all but one")
         return None
-    return None if missing else names
+    return None if {*needed} & {*missing} else names
 
 
 def _inspect_nodes(
@@ -289,10 +299,11 @@ def _inspect_nodes(
 ) -> None:
     """Read the table of nodes, and collect what is wrong with each column."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     taken = {*roles.of_nodes.values(), *roles.aside}
+    chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken, found.problems)
     try:
-        chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken)
         written = [*features.as_written(chosen), *roles.of_nodes.values()]
         types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}
         table = given.read([*roles.of_nodes.values(), *chosen], types, found.choices.words)
@@ -305,7 +316,12 @@ def _inspect_nodes(
     found.id_type = files.column(table.slice(0, 0), roles.id).type
     table = _with_listed(found, table, roles.id, listed)
     with _collecting(found):
-        found.ids = distinct_ids(table, roles.id)
+        try:
+            found.ids = distinct_ids(table, roles.id)
+        except GraphError:
+            with suppress(GraphError):  # the edges are inspected in any case
+                found.ids = pc.unique(keys(files.column(table, roles.id).drop_null(), roles.id))
+            raise
     with _collecting(found):
         if roles.task == labels.REGRESSION:
             found.targets = labels.numeric_targets(
@@ -440,8 +456,8 @@ def _inspect_edges(
     # Nodes that only edges name have no label, no part of the split, and no value in any column.
     count = len(ends.added)
     found.ids = pa.concat_arrays([found.ids, ends.added])
-    assert found.y is not None
-    found.y = np.concatenate([found.y, np.full(count, labels.UNLABELED)])
+    if found.y is not None:  # None if the labels cannot be used, which is reported
+        found.y = np.concatenate([found.y, np.full(count, labels.UNLABELED)])
     if found.targets is not None:
         found.targets = np.concatenate([found.targets, np.full(count, np.nan)])
     if found.parts is not None:
