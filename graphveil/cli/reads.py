@@ -123,10 +123,10 @@ def _of_method(method: str, values: Values) -> Names:
     if method in LINK_METHODS:
         cls: Any = link_model_class(method)
         return _OF_PAIRS[method] | (_KEYWORDS & {part.name for part in fields(cls)})
-    asked = {name for name in _KEYWORDS | {"module"} if values.get(name) is not None}
-    asked -= {name for name in asked if values[name] is False}
-    if asked <= _OF_ALL_METHODS:
-        return _OF_CLASSIFIERS | asked  # without the import of the method, which takes seconds
+    given = {name for name in _KEYWORDS | {"module"} if values.get(name) is not None}
+    given -= {name for name in given if values[name] is False}
+    if given <= _OF_ALL_METHODS:
+        return _OF_CLASSIFIERS | given  # without the import of the method, which takes seconds
     code = {"module"} if ".py:" in (values.get("module") or "") else set[str]()  # which may define the method
     if method not in METHODS:
         return _OF_CLASSIFIERS | _KEYWORDS | code

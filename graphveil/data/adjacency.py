@@ -20,6 +20,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil._util import checks
 from graphveil.data.csr import Pattern, check_rows, mirrored, pattern
 from graphveil.errors import GraphError
 
@@ -273,6 +274,8 @@ class Adjacency:
         (tensor([0, 2], dtype=torch.int32), tensor([0.5000, 1.0000]))
         """
         _check_num_nodes(num_nodes)
+        directed = checks.plain(directed)
+        checks.switch(directed=directed)
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
         if tail.shape != head.shape:
             raise GraphError("source and target differ in length; give one source and one target per edge")

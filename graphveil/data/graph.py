@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
@@ -124,7 +124,12 @@ class Graph:
         object.__setattr__(self, "y", as_labels(self.y))
         if self.targets is not None:
             self._set_targets(as_targets(self.targets))
-        object.__setattr__(self, "class_names", tuple(self.class_names))
+        names: Any = self.class_names
+        if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) != 1:
+            raise GraphError("class_names must be a list of names, one per class")
+        if self.ids is not None and np.ndim(self.ids) != 1:
+            raise GraphError("ids must be a list of ids, one per node")
+        object.__setattr__(self, "class_names", tuple(names))
         object.__setattr__(self, "num_classes", plain(self.num_classes))
         for name, mask in self.masks.items():
             object.__setattr__(self, name, as_mask(mask))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from graphveil._util import checks
 from graphveil._util.files import as_path
 from graphveil.data import tables
 from graphveil.data.adjacency import Adjacency, EdgeSet
@@ -18,7 +19,7 @@ from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.edges import id_difference_hint
-from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named
+from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named, names
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.data.tables.inspect_tables import (
@@ -29,7 +30,7 @@ from graphveil.data.tables.inspect_tables import (
     inspect_table_files,
 )
 from graphveil.data.tables.labels import Task
-from graphveil.errors import GraphError
+from graphveil.errors import ConfigError, GraphError
 
 __all__ = ["EDGES_FILE", "edges_file", "read_edges", "read_graph", "read_ids", "read_topology"]
 
@@ -135,10 +136,16 @@ def read_graph(
         label=label,
         split=split,
         weight=weight,
-        aside=tuple(aside),
+        aside=names(aside, "aside"),
         task=task,
     )
     roles.check(classes)
+    checks.switch(directed=directed)
+    if encoding is not None and not isinstance(encoding, Encoding):
+        raise ConfigError(
+            "encoding must be the encoding of another graph (graph.encoding). CSV files are read as UTF-8.",
+            parameters=("encoding",),
+        )
     found = inspect_table_files(
         node_path,
         edge_path,
@@ -148,7 +155,7 @@ def read_graph(
         ),
         classes=classes,
         encoding=encoding,
-        node_ids=None if node_ids is None else Path(node_ids),
+        node_ids=None if node_ids is None else as_path(node_ids, "node_ids"),
     )
     found.raise_problems()
     return graph_of(

@@ -180,7 +180,13 @@ class Interactions:
             raise GraphError(
                 "the HeteroData lacks edge_index or num_nodes; set data[type].num_nodes for users and items"
             )
-        users, items = (np.asarray(part, dtype=np.int64) for part in ends.detach().cpu().numpy())
+        if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
+            raise GraphError("num_nodes must be a whole number of users, and of items")
+        _check_sizes(sum(sizes))
+        ends = np.asarray(ends.detach().cpu() if isinstance(ends, torch.Tensor) else ends)
+        if ends.ndim != 2 or len(ends) != 2 or (ends.size and ends.dtype.kind not in "iu"):
+            raise GraphError("edge_index must be an array of whole numbers with two rows, users and items")
+        users, items = ends.astype(np.int64)
         people, catalog = (np.arange(size) for size in sizes)
         for ids, used in ((people, users), (catalog, items)):
             if len(used) and (used.min() < 0 or used.max() >= len(ids)):
@@ -199,8 +205,7 @@ class Interactions:
     ) -> Interactions:
         """Return the table of these entries, by index."""
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
-        if len(people) + len(catalog) > MAX_NODES:
-            raise GraphError(f"users and items together must be at most {MAX_NODES:,}; split the table")
+        _check_sizes(len(people) + len(catalog))
         graph = Graph.from_edges(
             None,
             torch.zeros(len(people) + len(catalog), dtype=torch.int64),
@@ -228,6 +233,12 @@ class Interactions:
         return lists_of(sources.numpy(), targets.numpy() - self.num_users, shape)
 
 
+def _check_sizes(count: int) -> None:
+    """Raise an error for more users and items than a table may have."""
+    if count > MAX_NODES:
+        raise GraphError(f"users and items together must be at most {MAX_NODES:,}; split the table")
+
+
 def as_lists(matrix: object) -> Lists:
     """Return a sparse or dense matrix as bool rows of lists.
 
@@ -236,7 +247,7 @@ def as_lists(matrix: object) -> Lists:
     """
     try:
         found: Any = matrix if sparse.issparse(matrix) else np.asarray(matrix)
-    except ValueError:
+    except (ValueError, TypeError, RuntimeError):  # also of sparse tensors
         found = np.empty(0)
     if getattr(found, "ndim", 0) != 2 or getattr(found, "dtype", np.dtype(object)).kind not in "biuf":
         raise GraphError(

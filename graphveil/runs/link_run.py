@@ -25,7 +25,7 @@ from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_cla
 from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
-from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord
+from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord, parse_unit
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.calibration import stages_of
 from graphveil.runs.charges import add_receipts, receipts_in
@@ -74,6 +74,9 @@ class LinkExperiment:
         """Check what can be checked without data."""
         checks.integer_at_least(1, runs=self.runs)
         checks.within(1, MAX_RUNS, runs=self.runs)
+        parse_unit(self.parameters.get("unit"))
+        if self.parameters.get("epsilon") is None:
+            raise ConfigError(f"{self.method} needs a privacy budget: pass epsilon=, for example 1.0")
         self.model(0)
         if (self.items is None) != (self.method == LinkPredictor.method):
             needs = "has no items" if self.items is not None else "needs --items, a table of all items"

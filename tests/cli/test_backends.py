@@ -57,8 +57,8 @@ def test_no_result_depends_on_the_backend(
     [
         (("--backend", "dask"), "'dask' is not one of memory, disk, ray"),
         (("--backend", "disk"), "graphveil prepare"),
-        (("--address", "here:1"), "add backend='ray' (--backend ray)"),
-        (("--backend", "memory", "--address", "here:1"), "add backend='ray' (--backend ray)"),
+        (("--address", "here:1"), "add --backend ray"),
+        (("--backend", "memory", "--address", "here:1"), "add --backend ray"),
         (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )

@@ -214,8 +214,8 @@ def test_predict_reads_tables_with_the_encoding_of_training(
 
 MISSPELT: list[tuple[list[str], str]] = [
     (["--drop", "notes"], "no column 'notes'"),
-    (["--missing", "mean"], "missing='mean'"),
-    (["--unknown-ids", "keep"], "unknown_ids='keep'"),
+    (["--missing", "mean"], "--missing mean is not one of"),
+    (["--unknown-ids", "keep"], "--unknown-ids keep is not one of"),
     (["--categories", "plan=hash:x"], "plan=hash:32"),
     (["--features", "segment"], "named for two roles"),
 ]

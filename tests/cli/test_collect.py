@@ -415,22 +415,22 @@ BAD_PROTOCOLS = {
     "": "a label (--eps-y with --classes), or both, and neither is given",
     "--columns a,b": "--eps-x with --columns",
     "--eps-x 1": "--eps-x with --columns",
-    "--eps-x 0 --dim 3": "epsilon=0.0 must be",
-    "--eps-x -1 --dim 3": "epsilon=-1.0 must be",
-    "--eps-x nan --dim 3": "epsilon=nan must be",
+    "--eps-x 0 --dim 3": "epsilon 0.0 must be",
+    "--eps-x -1 --dim 3": "epsilon -1.0 must be",
+    "--eps-x nan --dim 3": "epsilon nan must be",
     "--eps-x inf --dim 3": "not randomized",
-    "--eps-y 0 --classes 2": "epsilon=0.0 must be",
+    "--eps-y 0 --classes 2": "epsilon 0.0 must be",
     "--eps-y inf --classes t0,t1": "it would protect nothing",
-    "--eps-y 1 --classes a": "classes=1",
+    "--eps-y 1 --classes a": "--classes 1",
     "--eps-y 1": "--eps-y with --classes",
-    "--eps-x 1 --dim 2 --label-mechanism subset": "--label-mechanism is for a",
+    "--eps-x 1 --dim 2 --label-mechanism subset": "does not use --label-mechanism",
     "--eps-x 1 --columns a,a": "different names",
     "--eps-x 1 --columns a,b --dim 2": "drop --dim",
     "--eps-x 1 --dim 2 --low 1 --high 1": "must be below",
-    "--eps-x 1 --dim 2 --low zero": "low='zero' cannot be read",
-    "--eps-x 1 --dim 3 --high 1,2": "do not fit dim=3",
+    "--eps-x 1 --dim 2 --low zero": "--low zero cannot be read",
+    "--eps-x 1 --dim 3 --high 1,2": "do not fit --dim 3",
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
-    "--eps-x 1 --dim 2 --set m=3": "m=3 of dim=2",
+    "--eps-x 1 --dim 2 --set m=3": "--set m=3 of --dim 2",
     "--eps-x 1 --dim 2 --mechanism laplace": "--mechanism",
     "--eps-x 1 --dim 2 --theta t.json": "is for --mechanism feature-rr",
 }
@@ -504,7 +504,7 @@ def test_invalid_records_are_rejected_without_a_value(
 def test_columns_of_other_roles_and_widths_are_rejected(invoke: Invoke, randomize: Randomize) -> None:
     invoke("collect protocol --eps-x 1 --dim 3 --eps-y 1 --classes t0,t1,t2 --out s.json")
     rejected(randomize(), "collects 3")
-    rejected(randomize("--id", "user"), "name its column with label= (--label)")
+    rejected(randomize("--id", "user"), "name its column with --label")
     rejected(randomize("--id", "user", "--label", "user"), "named for two roles")
     rejected(randomize(out="m.txt"), "must end in .parquet or .csv")
     rejected(randomize(protocol="messages.json"), "Cannot read a collection protocol")

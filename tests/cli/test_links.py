@@ -96,7 +96,7 @@ def test_calibrate_prints_the_noise_of_every_query(invoke: Invoke) -> None:
     assert found.code == 0 and len(found.json["stages"]) == 4, found.err
     assert "edge products" in invoke("calibrate", "links", *flags, "--epsilon", "1").out
     for extra, words in (
-        (("--noise-std", "4"), "Set epsilon (--epsilon)"),
+        (("--noise-std", "4"), "Set --epsilon"),
         (("--epsilon", "1", "--classes-count", "4"), "does not use --classes-count"),
     ):
         answer = invoke("calibrate", "links", *flags, *extra)

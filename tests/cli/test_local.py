@@ -165,13 +165,13 @@ MISUSE = {
     f"lpgnn {BOTH} --set features=mbm": "is not one of 1bm, ",
     f"lpgnn {BOTH} --set features=feature-rr --set theta=0.5,0.6": "theta adds up to 1.1 instead of 1",
     f"lpgnn {BOTH} --set features=feature-rr --set theta=1": "1 weights and there are 2 features",
-    f"lpgnn {BOTH} --set low=3 --set high=1": "low=3.0 must be below high=1.0",
+    f"lpgnn {BOTH} --set low=3 --set high=1": "--set low=3.0 must be below --set high=1.0",
     f"lpgnn {BOTH} --set low=nan": "low=nan must be a finite number",
-    f"lpgnn {BOTH} --set scaling=columns": "data_dependent_bounds=True go together",
+    f"lpgnn {BOTH} --set scaling=columns": "--set data_dependent_bounds=True go together",
     f"lpgnn {BOTH} --set features=feature-rr --theta none.json": "cannot read a JSON list of weights",
     f"simgat {BOTH} --set similarity=deepwalks": "did you mean 'deepwalk'",
     f"simgat {BOTH} --set similarity=multihop(3)": "write name=value pairs",
-    f"simgat {BOTH} --set max_union_degree=10": "is for combine='union'",
+    f"simgat {BOTH} --set max_union_degree=10": "is for --set combine=union",
 }
 WEIGHTS = {
     f"[0.5, 0.6] {RR}": "theta adds up to 1.1 instead of 1",

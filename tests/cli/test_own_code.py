@@ -145,7 +145,7 @@ def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
         ("own.py:Nothing", "has nothing that is called 'Nothing'"),
         ("broken.py:MyGNN", "fails: ZeroDivisionError"),
         ("own.py:Mixing", "changes with the other trees"),
-        (None, "pass module="),
+        (None, "pass --module"),
     ],
 )
 def test_an_invalid_module_leaves_no_run(

@@ -64,12 +64,12 @@ def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_p
 INVALID: dict[str, tuple[list[object], str]] = {
     "no unit": (["--unit", ""], "is not a privacy unit"),
     "unit of records": (["--unit", "node-record"], "no bound under unit 'node-record'"),
-    "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
+    "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than --max-edges 3"),
     "two sources": (["--dataset", "cora"], "--dataset does not use --nodes"),
     "no list": (["--unit", "edge-subset"], "needs the public list of nodes"),
     "no unit for a list": (["--private-nodes", "all"], "belong to unit 'edge-subset'"),
     "setting": (["--set", "fraction=1"], "edge-rand has no such parameter"),
-    "budget": (["--epsilon", -1], "epsilon=-1.0 must be a finite number above 0"),
+    "budget": (["--epsilon", -1], "--epsilon -1.0 must be a finite number above 0"),
 }
 
 

@@ -76,6 +76,6 @@ def test_a_folder_excludes_tables_and_needs_a_backend_that_reads_it(
     assert done.code == 2 and "graphveil prepare" in done.err and not (tmp_path / "run").exists()
     assert invoke("prepare", *files.flags, "--out", out).code == 0
     done = invoke("train gap --graph", out, *files.flags, *unit)
-    assert done.code == 2 and "--graph and --nodes" in done.err
+    assert done.code == 2 and "--graph does not use --nodes" in done.err
     done = invoke("train gap --graph", tmp_path, *unit)
     assert done.code != 0 and "holds no prepared graph" in done.err

@@ -331,7 +331,7 @@ BAD_BUDGETS = {
     f"{EDGES} --epsilon one": "--epsilon",
     f"{EDGES} --epsilon nan": "finite",
     f"{EDGES} --epsilon 1 --delta 0.02": "is outside the range of the proofs",
-    f"{EDGES} --epsilon 1 --delta 1": "delta=1 must be far below 1, below 1/B for B protected",
+    f"{EDGES} --epsilon 1 --delta 1": "--delta 1 must be far below 1, below 1/B for B protected",
     f"{EDGES} --epsilon 1 --delta tiny": "must be a number or 'auto'",
     f"{EDGES} --epsilon 1 --delta 0": "delta > 0",
     "--unit directed-edge --epsilon 1 --delta 1e-7": "1.448",
@@ -351,8 +351,8 @@ BAD_FLAGS = {
     "--set seed=2": "--seed",
     "--recipe gapp": "did you mean 'gap'",
     "--recipe planetoid": "no split",
-    "--runs 0": "runs=0",
-    "--seed -1": "seed=-1",
+    "--runs 0": "--runs 0",
+    "--seed -1": "--seed -1",
     "--mode loose": "--mode",
     "--epsilonn 2": "--epsilon",
     "--resume": "--out",
@@ -456,7 +456,7 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
         ("--class-weight t0=1,t0=2", "each class once"),
         ("--class-weight nobody=2", "names the class 'nobody'"),
         ("--positive t0", "is for two classes"),
-        ("--metric auc", "metric='auc' is not one of"),
+        ("--metric auc", "--metric auc is not one of"),
         ("--set metric=roc_auc --metric roc_auc", "given twice"),
     ):
         failed = invoke(*base, *words.split(), "--out", "b")

@@ -141,14 +141,14 @@ class EncodingOptions:
         ['--drop', 'a,b', '--categories', 'plan=free|pro,country=hash:32']
         """
         return cls(
-            features=None if features is None else _names(features, "features"),
-            drop=_names(drop, "drop"),
+            features=None if features is None else names(features, "features"),
+            drop=names(drop, "drop"),
             categories=tuple(_category(name, how) for name, how in categories.items())
             if isinstance(categories, Mapping)
-            else tuple(map(Category.parse, _names(categories, "categories"))),
+            else tuple(map(Category.parse, names(categories, "categories"))),
             missing=missing,
             unknown_ids=unknown_ids,
-            null_values=None if null_values is None else _names(null_values, "null_values"),
+            null_values=None if null_values is None else names(null_values, "null_values"),
             delimiter=delimiter,
             decimal=decimal,
         )
@@ -234,7 +234,7 @@ def _delimiter(given: object) -> str:
     return text
 
 
-def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
+def names(given: Named, what: str = "columns") -> tuple[str, ...]:
     """Return names from a list of them, or from a text with commas."""
     if isinstance(given, str):
         found = tuple(name for part in given.split(",") if (name := part.strip()))
@@ -244,10 +244,11 @@ def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
                 "leave it out."
             )
         return found
-    names = tuple(given) if isinstance(given, Iterable) else (None,)
-    if not all(isinstance(name, str) for name in names):
+    zero_dimensional = getattr(given, "ndim", None) == 0
+    listed = tuple(given) if isinstance(given, Iterable) and not zero_dimensional else (None,)
+    if not all(isinstance(name, str) for name in listed):
         raise ConfigError(f"{what} must be text with commas, or a list of text; got {type(given).__name__}")
-    return tuple(map(str, names))
+    return tuple(map(str, listed))
 
 
 def _category(name: str, how: Sequence[str] | int | None) -> Category:

@@ -67,9 +67,11 @@ class Roles:
         """
         for role in ("id", "source", "target", "label", "split", "weight"):
             name = getattr(self, role)
-            if not isinstance(name, str | None):
+            needed = role in ("id", "source", "target")
+            if not isinstance(name, str if needed else str | None):
                 raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
-        if classes is not None and (isinstance(classes, str) or not isinstance(classes, Iterable)):
+        several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
+        if classes is not None and (isinstance(classes, str) or not several):
             raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
         if self.task is not None:
             checks.one_of(labels.TASKS, task=self.task)

@@ -46,9 +46,10 @@ def class_codes(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    listed = tuple(dict.fromkeys(map(str, () if classes is None else classes)))
     if name is None:
-        return np.full(table.num_rows, UNLABELED), tuple(dict.fromkeys(map(str, classes or ())))
-    words = [word for word in null_values if word not in map(str, classes or ())]
+        return np.full(table.num_rows, UNLABELED), listed
+    words = [word for word in null_values if word not in listed]
     column = files.without_words(_labels(files.column(table, name), name), words)
     if classes is None and pa.types.is_large_string(column.type) and too_long(column):
         raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
