@@ -5720,8 +5720,6 @@ BUGS = [
             )
         ],
         test=[
-            "tests/ledger/test_prediction_composition.py::"
-            "test_a_release_is_charged_to_every_part_that_may_share_an_edge[0]",
             "tests/contracts/test_charges.py::"
             "test_a_job_is_charged_its_plan_before_any_noise_also_if_it_fails[predict a grown stranger-memory]",
         ],

@@ -14,6 +14,7 @@ from drawn import draw_otherwise
 from torch import Tensor
 
 import graphveil as gv
+from graphveil._util.random import PublicStreams
 from graphveil.audit import audit_plan
 from graphveil.data import Interactions
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, ReleaseError, UnitError
@@ -170,9 +171,11 @@ def test_what_a_query_reads_of_a_user_depends_on_the_list_of_this_user(
     answers.seen = answers.of(fitted, lists)
     answers.seen[0] = answers.seen[0].float()
     before, read[:] = list(read), []
-    for user in [*range(0, 28, 7), *range(1, 28, 7), *range(20, 60, 3)]:
+    held_out = np.flatnonzero(PublicStreams(fitted.seed).numpy("held-out users").random(USERS) < 0.1)
+    for user in [*held_out.tolist(), *range(0, 60, 3)]:
         neighbor = lists.copy()
-        neighbor[user] = rng.choice([rng.random(ITEMS) < 0.5, np.zeros(ITEMS, bool), np.arange(ITEMS) < 2])
+        many = rng.random(ITEMS) < 0.5
+        neighbor[user] = many if lists[user].sum() < 2 else np.arange(ITEMS) < user % 2  # from or to few
         answers.of(fitted, neighbor)
         for was, now in zip(before, read, strict=True):
             for one, other in zip(was, now, strict=True):
