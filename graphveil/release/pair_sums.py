@@ -83,8 +83,9 @@ class PairTerms:
             for k, (left, right) in enumerate(zip(self.left, self.right, strict=True)):
                 ours = left.numpy()[sources[some]].astype(np.float64)
                 out[some, k] = np.einsum("pd,pd->p", ours, right.numpy()[targets[some]])
-        out -= self.center.numpy()
-        out *= self.scale.numpy()
+        with np.errstate(over="ignore"):  # a warning would be about the edges; see ``clipped``
+            out -= self.center.numpy()
+            out *= self.scale.numpy()
         return out
 
     def check(self, nodes: int, count: int) -> None:
@@ -153,15 +154,16 @@ def numbers_of(terms: int) -> int:
 
 
 def clipped(features: Floats) -> Floats:
-    """Return each pair's features, scaled down to norm one if they are longer.
+    """Return each pair's features, scaled down to norm one if they are longer; zeros if they overflow.
 
     The result of a pair does not depend on other pairs: there is one addition for each feature.
     """
-    squares = np.zeros(len(features))
-    for column in features.T:
-        squares += column * column
-    shorter: Floats = features / (np.maximum(np.sqrt(squares), 1.0) * _ABOVE_ONE)[:, None]
-    return shorter
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.zeros(len(features))
+        for column in features.T:
+            squares += column * column
+        shorter: Floats = features / (np.maximum(np.sqrt(squares), 1.0) * _ABOVE_ONE)[:, None]
+    return np.where(np.isfinite(squares)[:, None], shorter, 0.0)
 
 
 def contributions(features: Floats) -> Floats:
@@ -439,6 +441,7 @@ def edges_once(edges: EdgeBlock, *, symmetric: bool) -> tuple[Ids, Ids]:
 def weighted(features: Floats, weights: Floats) -> Floats:
     """Return the weighted sum of each pair's features, whose rounding does not depend on other pairs."""
     scores = np.zeros(len(features))
-    for k, weight in enumerate(weights):
-        scores += weight * features[:, k]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k, weight in enumerate(weights):
+            scores += weight * features[:, k]
     return scores

@@ -152,3 +152,19 @@ def test_parts_of_two_releases_may_contain_one_edge() -> None:
         Release.open(plan, edges, budget=ledger)
     assert total_mu(compose(*(entry.event for entry in ledger.entries))) == pytest.approx(0.5)
     assert total_mu(compose(*(query.event(EDGE) for query in parts_of(HALF, HALF).queries))) < 0.5
+
+
+@UNITS
+@pytest.mark.parametrize("huge", [1e200, 1e308])
+def test_features_that_overflow_count_as_zero(unit: Unit, huge: float) -> None:
+    """One edge moves the answer by at most the norm of its clipped features, whatever finite terms do."""
+    edges, distinct = edges_of(unit)
+    center, scale = torch.tensor([0.5, -2.0]).double(), torch.tensor([huge, 0.5], dtype=torch.float64)
+    table = TABLE.clone()
+    table[: NODES // 2] = 4096
+    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    terms = PairTerms((table, OTHER), (table, OTHER), center, scale)
+    found = answer(zero_noise_plan(unit, (query,)), edges, PairSumData(terms)) * query.unit_steps / query.each
+    fitted = (~HALF.contains(*distinct)).sum()
+    assert found[-1] == pytest.approx(fitted)
+    assert np.abs(found).max() <= fitted
