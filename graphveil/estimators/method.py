@@ -19,7 +19,7 @@ from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
-from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import (
     check_encoding,
     check_graph,
@@ -277,7 +277,9 @@ class Method(ABC):
 
     def learned(self, graph: Graph) -> int:
         """Return the number of nodes whose features a fit copies at once, from public masks; 0 if few."""
-        return min(int(graph.mask("train").sum()), MAX_TRAINING_NODES) if self.samples else 0
+        # Which nodes have a label is protected where features are.
+        nodes = len(members(graph, "train")) if self.protects_features else int(graph.mask("train").sum())
+        return min(nodes, MAX_TRAINING_NODES) if self.samples else 0
 
     def room(self, graph: Graph) -> float:
         """Return the approximate memory of a fit in bytes in addition to the graph, from its public sizes."""

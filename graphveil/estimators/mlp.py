@@ -28,6 +28,7 @@ from graphveil.estimators.public_sizes import (
     PARTITION,
     PublicSizes,
     check_members,
+    members,
     nodes_of,
     record_groups,
 )
@@ -363,8 +364,8 @@ class NodeLevelSoftmax(Method):
     copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
 
     def learned(self, graph: Graph) -> int:
-        """Return the number of records that every step reads: training and validation nodes."""
-        return int((graph.mask("train") | graph.mask("val")).sum())
+        """Return the number of records that every step reads at most: training and validation nodes."""
+        return len(torch.cat([members(graph, split) for split in ("train", "val")]).unique())
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are charged with them."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphveil.data import Graph
+from graphveil.errors import GraphError
 from graphveil.estimators import mlp
 from graphveil.estimators.mlp import MLP, NodeLevelSoftmax, PrivateMLP
 from graphveil.estimators.public_sizes import PublicSizes, members
@@ -93,6 +94,22 @@ def test_settings_do_not_depend_on_the_number_of_labels() -> None:
         for one in (graph, graph.replace(y=y)):
             fitted(one, epsilon=16.0)
     assert seen[0] == seen[1], "a setting follows from private labels"
+
+
+@pytest.mark.parametrize("private_metrics", [False, True])
+def test_the_memory_check_reads_no_label(private_metrics: bool) -> None:
+    """It needs and prints the same with and without labels, before anything is charged."""
+    graph, errors = grouped(nodes=600), list[str]()
+    y = graph.y.clone()
+    y[members(graph, "train")[::2]] = -1
+    for one in (graph, graph.replace(y=y)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("graphveil._util.memory.free", lambda: 60_000)
+            with pytest.raises(GraphError, match="copies of") as caught:
+                fitted(one, private_metrics=private_metrics)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    assert "480 nodes" in errors[0]
 
 
 def test_learns_and_can_be_saved(tmp_path: Any) -> None:
