@@ -365,10 +365,14 @@ def _smallest_tpr(curve: Curve, fpr: float) -> float:
     def bound(epsilon: float) -> float:
         return math.exp(epsilon) * fpr + curve.delta(epsilon)
 
-    # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound.
-    highest = max(1.0, math.log(1 / fpr))
+    # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound. Beyond
+    # the highest one nothing is gained: e^epsilon FPR is 1 there, or delta as small as an FPR can be.
+    highest = max(1.0, -math.log(max(fpr, _LEAST_FPR)))
     best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
-    return min(1.0, float(best.fun))
+    return min(1.0, float(best.fun), bound(highest))
+
+
+_LEAST_FPR = 1e-300  # of those that are not zero
 
 
 def total_mu(event: Event) -> float | None:

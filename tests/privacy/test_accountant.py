@@ -1,6 +1,7 @@
 """Events, and the privacy curve of their composition."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -17,7 +18,15 @@ from graphveil.privacy import (
     within_partition,
 )
 from graphveil.privacy.accountant import GaussianCurve, PldCurve, total_mu, worst_case_compositions
-from graphveil.privacy.events import NonPrivate, OneOf, Relation
+from graphveil.privacy.events import (
+    ApproximateDP,
+    LocalReport,
+    NonPrivate,
+    OneOf,
+    PoissonRoots,
+    PureDP,
+    Relation,
+)
 from privacy.golden import ATTENTION_AND_RELEASE, DP_SGD, JOINT_PIPELINE
 
 NOTHING = Composed(())
@@ -249,3 +258,36 @@ def test_more_cases_than_are_tracked_cost_at_least_the_worst_of_them() -> None:
     assert len(worst_case_compositions(OneOf(cases))) == 1 < len(cases)
     worst = max(privacy_curve(case).epsilon(1e-6) for case in cases)
     assert privacy_curve(OneOf(cases)).epsilon(1e-6) >= worst
+
+
+RATES = (0.0, 5e-324, 1e-300, 1e-12, 0.01, 0.5, 1 - 1e-16, 1.0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        compose(),
+        Gaussian(0.5),
+        PairwiseGaussian("a", ((0.1, 0.2), (0.2, 0.3))),
+        PureDP(1.0),
+        PureDP(1000.0),
+        compose(PureDP(1.0), Gaussian(0.5)),
+        compose(*(PureDP(0.01 + 2**-n) for n in range(2, 20))),
+        ApproximateDP(1.0, 1e-6),
+        compose(ApproximateDP(1.0, 1e-6), Gaussian(0.2)),
+        LocalReport("label", 1.0),
+        PoissonGaussian(2.0, 0.1, 20),
+        PoissonGaussian(2.0, 0.1, 20, "replace"),
+        PoissonRoots(9.0, 0.1, 5, 3),
+        ByGroup("a", (Gaussian(0.2), compose(PureDP(0.3), Gaussian(0.1)))),
+        OneOf((Gaussian(0.1), PoissonGaussian(2.0, 0.1, 20))),
+        NonPrivate(),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_attack_bounds_of_every_curve_are_defined_at_every_rate(event: Event) -> None:
+    bounds = [privacy_curve(event).tpr(rate) for rate in RATES]
+    assert all(rate - 1e-12 <= bound <= 1 for rate, bound in zip(RATES, bounds, strict=True))
+    assert all(low <= high + 1e-9 for low, high in pairwise(bounds))
+    if event in (Gaussian(0.5), compose(PureDP(1.0), Gaussian(0.5)), PureDP(1.0)):
+        assert bounds[0] < 1e-250
