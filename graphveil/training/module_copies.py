@@ -3,19 +3,24 @@
 A module may keep state in more places than its buffers: plain attributes, lists, counters, caches, other
 objects, hooks. ``ModuleCopies`` copies all of these before each run. State of the *code* is restored
 after each run: class attributes, closures, default arguments, global variables named in the code, and the
-global generators of torch and NumPy. Only the user's code is searched: not Python's library, torch, or
-torch_geometric.
+global generators of torch, NumPy and Python. Only the user's code is searched: not Python's library, torch,
+or torch_geometric. An object that copies share, such as a singleton, is rejected.
 
-Not isolated: files, other processes, memory of compiled extensions, globals reached by a computed name, and
-global variables that cannot be copied or hold more than 65,536 numbers.
+Not isolated: files, other processes, ``os.environ``, ``builtins``, loggers and other state of Python's
+library, memory of compiled extensions, globals reached by a computed name, and global variables that cannot
+be copied or hold more than 65,536 numbers.
 """
 
 import copy
 import functools
 import gc
+import logging
+import random
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from enum import Enum
 from threading import RLock
 from types import (
     BuiltinFunctionType,
@@ -37,8 +42,10 @@ from graphveil.errors import ConfigError
 
 _Cached = type(functools.lru_cache(lambda: None))
 _OPAQUE = (ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float)
+_OPAQUE += (logging.Logger,)  # which reaches the handlers of all libraries
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
 _COMPILED = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
+_HOLDS = (dict, list, set, bytearray, deque, np.ndarray, Tensor)
 _SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # descriptors that store attributes
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "torch_geometric", "numpy", "scipy", "pandas", "graphveil"}
 _DATA = ("graphveil", "torch_geometric", "scipy", "pandas")  # packages whose objects are data, not state
@@ -81,6 +88,13 @@ class ModuleCopies:
                 f"{type(module).__name__} cannot be copied, and each record runs on a fresh copy: "
                 f"{type(error).__name__}: {error}. Build open files, locks and iterators in forward()."
             ) from error
+        shared = _shared_object((module, [place.get() for place in self._places]), kept)
+        if shared is not None:
+            raise ConfigError(
+                f"{type(module).__name__} reaches an object of type {type(shared).__name__} that its copies "
+                "share, and one record would reach the next through it. Remove __deepcopy__ of its class, or "
+                "build the object in forward()."
+            )
         self._kept, self._reach = kept, _ReachableState(kept)
 
     @contextmanager
@@ -103,13 +117,15 @@ class ModuleCopies:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Restore torch's and NumPy's global generators at the end, so that no run affects another's draws."""
+    """Restore all global generators at the end, so that no run affects another's draws."""
+    pythons = random.getstate()
     numpys = np.random.get_state()  # noqa: NPY002 - the user's module may draw there
     try:
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
         np.random.set_state(numpys)  # noqa: NPY002 - as above
+        random.setstate(pythons)
 
 
 def state_of(module: nn.Module) -> dict[str, object]:
@@ -301,6 +317,30 @@ def _copied(value: Any, reach: _ReachableState) -> Any:
             nn.Parameter(plain, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else plain
         )
     return copy.deepcopy(value, memo)
+
+
+def _shared_object(original: Any, copied: Any) -> Any:
+    """Return an object with state that a copy has in common with the original; None if there is none."""
+    found = _held_objects(original)
+    return next((part for key, part in _held_objects(copied).items() if key in found), None)
+
+
+def _held_objects(root: Any) -> dict[int, Any]:
+    """Return the mutable objects in containers, modules and the user's objects, by identity; no code."""
+    found, seen, following = dict[int, Any](), dict[int, Any](), [root]
+    while following:
+        part = following.pop()
+        part = part.__self__ if isinstance(part, MethodType) else part
+        if id(part) in seen or isinstance(part, (*_OPAQUE, *_CODE, *_COMPILED, _Cached)):
+            continue
+        seen[id(part)] = part
+        users = not _is_library(type(part).__module__) and not isinstance(part, Enum)
+        fixed = isinstance(part, tuple | frozenset | complex) and not hasattr(part, "__dict__")
+        if (users or isinstance(part, _HOLDS)) and not fixed:
+            found[id(part)] = part
+        if users or isinstance(part, (tuple, frozenset, nn.Module, functools.partial, *_HOLDS)):
+            following += [one for one in gc.get_referents(part) if one is not type(part)]
+    return found
 
 
 def _content(value: Any, seen: dict[int, Any]) -> object:

@@ -1,6 +1,10 @@
 """No record reaches another's gradient or prediction, whatever a module keeps, and wherever it keeps it."""
 
+import logging
+import random
+from collections import namedtuple
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from torch import Tensor, nn
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_mixing
 from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
+from graphveil.training.module_copies import ModuleCopies
 from graphveil.training.null_records import run_masking_failures
 from graphveil.training.per_sample import PerSampleClippedSum, per_record_logits
 from tests.training.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
@@ -247,3 +252,109 @@ def test_records_of_one_step_reach_no_later_step(kind: type[nn.Module]) -> None:
         return torch.cat([gradients.sums, per_record_logits(module, x, CLASSES)[1:].flatten()])
 
     assert torch.equal(sums(1000.0), sums(1.0))
+
+
+# -- objects that copies share -----------------------------------------------------------------------------
+
+
+class Singleton:
+    """Survives copies."""
+
+    def __init__(self) -> None:
+        self.most = 0.0
+
+    def __deepcopy__(self, memo: object) -> "Singleton":
+        return self
+
+    def louder(self, loud: float) -> float:
+        self.most = max(self.most, loud)
+        return self.most
+
+
+class SharesItsState:
+    """A copy has the state of the original."""
+
+    def __init__(self) -> None:
+        self.state = {"most": [0.0]}
+
+    def __deepcopy__(self, memo: object) -> "SharesItsState":
+        new = SharesItsState()
+        new.state = self.state
+        return new
+
+    def louder(self, loud: float) -> float:
+        self.state["most"].append(loud)
+        return max(self.state["most"])
+
+
+class Reduced(Singleton):
+    """Is unpickled as the one object."""
+
+    __deepcopy__ = None  # type: ignore[assignment]  # copy uses __reduce__
+
+    def __reduce__(self) -> Any:
+        return "REDUCED"
+
+
+REDUCED = Reduced()
+GLOBAL = Singleton()
+
+
+def remembering(place: str, make: Callable[[], Any]) -> type[Stateful]:
+    """Return a module that reaches such an object in a place."""
+    shared = make()
+
+    class Remembers(Stateful):
+        def __init__(self, inputs: int, classes: int) -> None:
+            super().__init__(inputs, classes)
+            if place == "attribute":
+                self.held = shared
+            elif place == "container":
+                self.held = [{"deep": (shared,)}]
+            elif place == "method":
+                self.held = shared.louder
+
+        def recorded_in_folder(self, loud: float) -> float:
+            if place == "attribute":
+                found: float = self.held.louder(loud)
+            elif place == "container":
+                found = self.held[0]["deep"][0].louder(loud)
+            elif place == "method":
+                found = self.held(loud)
+            elif place == "class":
+                found = self.on_class.louder(loud)
+            elif place == "global":
+                found = GLOBAL.louder(loud)
+            else:
+                found = shared.louder(loud)
+            return found
+
+    if place == "class":
+        Remembers.on_class = shared
+    return Remembers
+
+
+@pytest.mark.parametrize("place", ["attribute", "container", "method", "class", "global", "closure"])
+@pytest.mark.parametrize("make", [Singleton, SharesItsState, lambda: REDUCED], ids=["self", "part", "reduce"])
+def test_an_object_that_copies_share_is_rejected(place: str, make: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigError, match="that its copies share"):
+        ModuleCopies(built(remembering(place, make)))
+
+
+def test_objects_that_hold_no_state_may_be_shared() -> None:
+    class Level(Enum):
+        LOW = 1
+
+    Point = namedtuple("Point", "x y")
+    module = built(Stateful)
+    module.kept = (Level.LOW, Point(1, "a"), (1, 2), frozenset({1}), torch.float64, int, len, None)
+    module.logger = logging.getLogger("a library's object")
+    ModuleCopies(module)
+
+
+def test_the_generator_of_python_is_restored() -> None:
+    random.seed(0)
+    before = random.getstate()
+    with ModuleCopies(built(Stateful)).run():
+        random.random()
+    assert random.getstate() == before
