@@ -1,7 +1,8 @@
 """The journal of a release: its commitments, so that a resumed run finishes it and never redraws noise.
 
 Commitments are written before noise is drawn. One key is used for one plan and one descriptor per query. A
-resume with other ones is rejected, because it would draw the same noise for different data or parameters.
+resume with other ones is rejected, because it would draw the same noise for different data or parameters. The
+descriptors are also kept next to the key, which copies of the folder share.
 
 The key of a finished release is erased. The journal recognizes the data by fingerprints under a separate key,
 which stays in the folder. A reader of both can test guesses of the edges, so keep both inside the folder.
@@ -161,6 +162,8 @@ class FolderJournal(Journal):
         record = self._read()
         known = record["descriptors"].setdefault(str(index), descriptor.decode())
         _same(known.encode(), descriptor)
+        if not record["closed"] and not self._keys.bind(record["release_id"], index, descriptor):
+            raise ReleaseError(_COPIED)
         self._write(record)
 
     def load(self, index: int) -> Tensor | None:
@@ -221,6 +224,10 @@ _RESUMED = (
     "a resumed release would draw the same noise for different data or parameters, and is rejected: resume "
     "with the configuration and files of the first run, or start a new run in a new folder (the abandoned "
     "release stays charged)"
+)
+_COPIED = (
+    "another copy of this folder has answered this query with other data or parameters, and the same noise "
+    "would be drawn again: start a new run in a new folder (the abandoned release stays charged)"
 )
 _FINISHED = (
     "this folder holds a finished release of other data or parameters, whose answers are not about these: "

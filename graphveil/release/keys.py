@@ -130,9 +130,29 @@ class KeyStore:
                 "charged, and a new run (without --resume, in a new folder) is a new release that adds to it"
             ) from None
 
+    def bind(self, release_id: str, index: int, descriptor: bytes) -> bool:
+        """Bind a query to the first descriptor that draws its noise; return whether it is this one.
+
+        A copy of a run folder has the same release, and the descriptors in the folder bind one copy only.
+        """
+        path = self._path(release_id).with_suffix(f".{index}.query")
+        digest = hashlib.sha256(descriptor).hexdigest().encode()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        written.write_bytes(digest)
+        try:
+            os.link(written, path)  # all or nothing, and by one process only
+        except FileExistsError:
+            return path.read_bytes() == digest
+        finally:
+            written.unlink()
+        return True
+
     def erase(self, release_id: str) -> None:
-        """Erase the master key."""
+        """Erase the master key, and what its queries are bound to."""
         self._path(release_id).unlink(missing_ok=True)
+        for path in self._folder.glob(f"{release_id}.*.query*"):
+            path.unlink(missing_ok=True)
 
     def _path(self, release_id: str) -> Path:
         if not release_id.isalnum():

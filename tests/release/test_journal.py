@@ -1,4 +1,5 @@
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def opened(
 def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) -> None:
     release = opened(run, keys)
     release.answer(NeighborSumData(ROWS))
-    (key,) = keys.iterdir()
+    (key,) = keys.glob("*.key")
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
     master = key.read_bytes()
@@ -112,7 +113,7 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(run: Path, keys: Pat
     answer = release.answer(NeighborSumData(ROWS))
     with pytest.raises(Killed):
         release.close()
-    assert len(list(keys.iterdir())) == 1
+    assert len(list(keys.glob("*.key"))) == 1
     assert torch.equal(opened(run, keys).answer(NeighborSumData(ROWS)), answer)
     assert not list(keys.iterdir())
 
@@ -236,3 +237,26 @@ def test_a_release_interrupted_while_charging_is_charged_once(
     dying.when = ""
     opened(run, keys, budget=budget).answer(NeighborSumData(ROWS))
     assert len(budget.entries) == 1
+
+
+def test_a_copied_folder_answers_no_query_with_other_inputs(run: Path, keys: Path) -> None:
+    """One entry in the ledger, one input for each query, in whichever copy it is answered first."""
+    budget = MemoryLedger()
+    opened(run, keys, hops=2, budget=budget)
+    copies = [run.with_name(name) for name in ("one", "two", "three")]
+    for copy in copies:
+        shutil.copytree(run, copy)
+    first = opened(copies[0], keys, hops=2, budget=budget)
+    answer = first.answer(NeighborSumData(ROWS))
+    with pytest.raises(ReleaseError, match="another copy of this folder"):
+        opened(copies[1], keys, hops=2, budget=budget).answer(NeighborSumData(ROWS.flip(0)))
+    again = opened(copies[2], keys, hops=2, budget=budget)
+    assert torch.equal(again.answer(NeighborSumData(ROWS)), answer)
+    again.answer(NeighborSumData(ROWS))
+    with pytest.raises(ReleaseError, match="another copy of this folder"):
+        first.answer(NeighborSumData(ROWS.flip(0)))
+    assert len(budget.entries) == 1
+    again.close()
+    assert not list(keys.iterdir())
+    with pytest.raises(ReleaseError, match="is gone"):
+        opened(copies[1], keys, hops=2, budget=budget)
