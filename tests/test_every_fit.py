@@ -1,12 +1,15 @@
 """What every kind of fit has in common: all methods, links, the recommender, noisy graphs and noisy sums."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import graphveil as gv
-from tests.fits import METHODS, RESUMED
+from tests.fits import FITS, METHODS, RESUMED
 
 SLOW = {"auto", "gnn", "gnn, neighbors", "mlp of records"}  # to calibrate
 WITHOUT_NOISE = {"mlp", "gcn without privacy"}
@@ -34,3 +37,36 @@ def test_a_seeded_fit_that_is_resumed_without_its_seed_is_not_valid(name: str, t
     assert all(map(np.array_equal, seeded.numbers, resumed.numbers))
     fresh = fit(data, workspace=tmp_path / "new").guarantee
     assert fresh is not None and fresh.valid
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+STATES: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "float64": float64_by_default,
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "seterr": lambda: np.errstate(all="raise"),
+}
+
+
+@pytest.mark.parametrize("name", slow_last(list(FITS)))
+def test_settings_of_the_process_do_not_affect_a_fit(name: str) -> None:
+    """Fits and predictions are bit-identical, and the caller's settings are restored."""
+    make, fit = FITS[name]
+    seeded = {} if name == "gcn without privacy" else {"unsafe_noise_seed": 5}
+    plain = fit(make(), **seeded).numbers
+    for state, entered in STATES.items():
+        data = make()
+        with entered():
+            before = torch.get_default_dtype(), torch.is_grad_enabled(), np.geterr()
+            found = fit(data, **seeded).numbers
+            assert (torch.get_default_dtype(), torch.is_grad_enabled(), np.geterr()) == before
+        for one, other in zip(plain, found, strict=True):
+            assert one.dtype == other.dtype and one.tobytes() == other.tobytes(), state

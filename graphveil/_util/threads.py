@@ -1,9 +1,12 @@
-"""Use one thread for rounded floating-point sums, and all threads for exact integer sums.
+"""Use one thread for rounded floating-point sums, and all threads for exact integer sums; fix process state.
 
 A matrix product in several threads is added up in parts that depend on the number of threads: two machines
 would train other parameters from the same seed. Most training runs here are too small to benefit from
 threads. A fit and a prediction therefore run in ``one_thread``, for products of torch and of NumPy; the sums
 over edges, which are exact, return to ``all_threads`` inside it.
+
+Settings of the process that a caller may have changed would also change or break a fit: torch's default
+dtype, ``torch.no_grad``, ``torch.inference_mode``, NumPy's error state. ``one_thread`` sets the defaults.
 """
 
 import itertools
@@ -11,11 +14,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from threading import Lock, local
 from typing import Any
 
+import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
@@ -48,6 +52,7 @@ class _Threads:
         self._own, self._lock = _ThreadState(), Lock()
         self._outside: list[int] = []
         self._blas_limit: Any = None
+        self._dtype = torch.float32  # torch's default outside, which is one for all threads
 
     @property
     def outside(self) -> int:
@@ -55,12 +60,19 @@ class _Threads:
         with self._lock:
             return max(self._outside, default=0)
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether this Python thread is inside a call."""
+        return self._own.inside > 0
+
     def enter(self) -> None:
         own = self._own
         if not own.inside:
             own.number = torch.get_num_threads()
             with self._lock:
                 if not self._outside:
+                    self._dtype = torch.get_default_dtype()
+                    torch.set_default_dtype(torch.float32)
                     self._blas_limit = _blas_libraries("scipy.linalg" in sys.modules).limit(limits=1)
                 self._outside.append(own.number)
             torch.set_num_threads(1)
@@ -74,6 +86,7 @@ class _Threads:
             with self._lock:
                 self._outside.remove(own.number)
                 if not self._outside:
+                    torch.set_default_dtype(self._dtype)
                     self._blas_limit.restore_original_limits()
 
 
@@ -82,7 +95,7 @@ _threads = _Threads()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Restrict torch and NumPy to one thread; also a decorator for a function.
+    """Restrict torch and NumPy to one thread, with their default settings; also a decorator for a function.
 
     >>> before = torch.get_num_threads()
     >>> with one_thread():
@@ -91,11 +104,21 @@ def one_thread() -> Iterator[None]:
     >>> torch.get_num_threads() == before
     True
     """
+    nested = _threads.is_inside  # where code of ours may have chosen another setting
     _threads.enter()
     try:
-        yield
+        with nullcontext() if nested else _default_settings():
+            yield
     finally:
         _threads.leave()
+
+
+@contextmanager
+def _default_settings() -> Iterator[None]:
+    """Record gradients, and handle NumPy's floating-point errors, as a new process does."""
+    errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+    with torch.inference_mode(mode=False), torch.enable_grad(), errors:
+        yield
 
 
 @contextmanager

@@ -302,6 +302,7 @@ class Estimator(ABC):
 
     # -- fitting -------------------------------------------------------------------------------------------
 
+    @one_thread()
     def plan(
         self,
         *,
@@ -338,6 +339,7 @@ class Estimator(ABC):
         )
         return self.config.plan(sizes)
 
+    @one_thread()
     def prepare(self, graph: Graph) -> PreparedFit:
         """Check the graph as ``fit`` does, and plan the fit.
 
@@ -357,6 +359,7 @@ class Estimator(ABC):
         graph = as_graph(graph, self.unit)
         return self.config.prepare(graph, self._scaling(self.config, graph))
 
+    @one_thread()
     def preview(self, graph: Graph) -> FitPreview:
         """Return plan, guarantee and outputs of a fit, as ``prepare(graph).preview``.
 
@@ -406,6 +409,7 @@ class Estimator(ABC):
         return training_sample_description(graph) if self.config.samples else ""
 
     @_checked
+    @one_thread()
     def fit(
         self,
         graph: Graph | PreparedFit,
@@ -572,6 +576,7 @@ class Estimator(ABC):
             return self._prediction_manager.of(graph, options or PredictionOptions())
 
     @_checked
+    @one_thread()
     def privacy_cost(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee | None:
@@ -652,6 +657,7 @@ class Estimator(ABC):
         )
 
     @_checked
+    @one_thread()
     def predict(
         self,
         graph: Graph | None = None,
@@ -691,6 +697,7 @@ class Estimator(ABC):
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
     @_checked
+    @one_thread()
     def score(self, graph: Graph, split: str = "test", metric: str | None = None) -> float:
         """Return a metric on one part of a graph's split.
 
@@ -725,6 +732,7 @@ class Estimator(ABC):
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @_checked
+    @one_thread()
     def evaluate(
         self,
         graph: Graph,

@@ -216,10 +216,12 @@ class LinkPredictor:
         )
         self._config.delta_for(self.max_units or 2)
 
+    @one_thread()
     def plan(self) -> ReleasePlan:
         """Return the query plan of a fit with ``max_units`` edges; no size of the graph affects its noise."""
         return self._plan(self.max_units or 1, self.dim or _DIM, HeldOutPairs(float(self.held_out), 0))
 
+    @one_thread()
     def preview(self, graph: Any) -> FitPreview:
         """Return plan, guarantee and outputs of a fit. No edge is read and nothing is charged.
 
@@ -467,6 +469,7 @@ class LinkPredictor:
         return self._fitted.held_out.contains(*self._pairs(pairs))
 
     @checks.checked
+    @one_thread()
     def decision_function(self, pairs: NodePairs) -> Floats:
         """Return the score of each pair, float64 (P): log odds, increasing with ``predict_proba``.
 
@@ -488,6 +491,7 @@ class LinkPredictor:
         return weighted(fit.terms(sources, targets), fit.weights) + fit.offset
 
     @checks.checked
+    @one_thread()
     def predict_proba(self, pairs: NodePairs) -> npt.NDArray[np.float32]:
         """Return the probability that each pair is an edge and not a random pair, float32 (P).
 
@@ -509,6 +513,7 @@ class LinkPredictor:
         return (0.5 + half).astype(np.float32)
 
     @checks.checked
+    @one_thread()
     def score(self, pairs: NodePairs, labels: Tensor | npt.ArrayLike, metric: str = "roc_auc") -> float:
         """Return an exact metric of pairs with the caller's labels.
 
@@ -537,6 +542,7 @@ class LinkPredictor:
         return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns, positive=1)
 
     @checks.checked
+    @one_thread()
     def top_k(
         self, nodes: Tensor | npt.ArrayLike | None = None, k: int = 10, *, exclude: Graph | None = None
     ) -> tuple[Ids, Floats]:

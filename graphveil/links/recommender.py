@@ -257,10 +257,12 @@ class Recommender:
         config.delta_for(1)
         return config
 
+    @one_thread()
     def plan(self) -> ReleasePlan:
         """Return the query plan of a fit with ``max_units`` users or entries; no size affects its noise."""
         return self._plan(self.max_units or 1, self.max_items)
 
+    @one_thread()
     def preview(self, table: Interactions) -> FitPreview:
         """Return plan, guarantee and outputs of a fit. No list is read and nothing is charged.
 
@@ -324,6 +326,7 @@ class Recommender:
         self.plan_, self.guarantee, self._users = plan, guarantee, table.num_users
         return self
 
+    @one_thread()
     def recommend(
         self,
         lists: Interactions | Sequence[Sequence[Any]] | Any,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
+from graphveil._util.threads import one_thread
 from graphveil.data import Adjacency, EdgeSet, Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.node_pairs import Domain, PublicPart, no_public_edges
@@ -164,6 +165,7 @@ class GraphMechanism(ABC):
         )
 
 
+@one_thread()
 def release_graph(
     graph: Graph,
     mechanism: GraphMechanism,

@@ -5816,6 +5816,7 @@ BUGS = [
             )
         ],
         test="tests/audit/test_query_canaries.py::test_bounds_of_several_laws_share_the_significance[law1-0.9]",
+    ),
     dict(
         name="copies_of_a_module_share_a_singleton",
         edits=[
