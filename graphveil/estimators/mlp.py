@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -365,7 +366,7 @@ class NodeLevelSoftmax(Method):
 
     def learned(self, graph: Graph) -> int:
         """Return the number of records that every step reads at most: training and validation nodes."""
-        return len(torch.cat([members(graph, split) for split in ("train", "val")]).unique())
+        return len(np.union1d(*(members(graph, split).numpy() for split in ("train", "val"))))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are charged with them."""

@@ -367,7 +367,8 @@ def ego_graph_logits(
 
     def together(x: Tensor, edges: Tensor) -> Tensor:
         with copies.run() as fresh:
-            return vmap_records(partial(one, fresh))(x, edges)
+            found: Tensor = vmap_records(partial(one, fresh))(x, edges)
+            return found
 
     def alone(x: Tensor, edges: Tensor) -> Tensor:
         with copies.run() as fresh:

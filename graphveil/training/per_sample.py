@@ -120,7 +120,8 @@ def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
 
     def together(some: Tensor) -> Tensor:
         with copies.run() as fresh:
-            return vmap_records(lambda row: _called(fresh, tensors, (row[None],)))(some)
+            found: Tensor = vmap_records(lambda row: _called(fresh, tensors, (row[None],)))(some)
+            return found
 
     with torch.no_grad():
         found, failed = run_masking_failures(together, (rows.to(torch.float64),))

@@ -5558,8 +5558,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.training.ego_graphs:ego_graph_logits",
-                "return vmap_records(partial(one, fresh))(x, edges)",
-                "return torch.func.vmap(partial(one, fresh))(x, edges)",
+                "found: Tensor = vmap_records(partial(one, fresh))(x, edges)",
+                "found: Tensor = torch.func.vmap(partial(one, fresh))(x, edges)",
             )
         ],
         test="tests/training/test_isolated_vmap.py::"
