@@ -41,8 +41,10 @@ from torch.func import functional_call
 from graphveil.errors import ConfigError
 
 _Cached = type(functools.lru_cache(lambda: None))
-_OPAQUE = (ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float)
-_OPAQUE += (logging.Logger,)  # which reaches the handlers of all libraries
+_OPAQUE = (
+    *(ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float),
+    logging.Logger,  # which reaches the handlers of all libraries
+)
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
 _COMPILED = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
 _HOLDS = (dict, list, set, bytearray, deque, np.ndarray, Tensor)
