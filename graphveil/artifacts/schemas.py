@@ -51,6 +51,7 @@ class ScalingSchema(StrictSchema):
 
     columns: list[ScaledColumnSchema]
     bound: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    learned: list[int] = []
 
 
 class ColumnSchema(StrictSchema):
@@ -121,6 +122,7 @@ QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables an
     "outcomes": "counts of correct and wrong predictions",
     "products": "products of lists",
     "histogram": "a histogram of predictions by class",
+    "ranges": "histograms of feature columns",
     "features": "randomized features",
     "label": "randomized label",
 }

@@ -61,6 +61,8 @@ from graphveil.release import (
     EdgeResponseQuery,
     EdgeTotalData,
     EdgeTotalQuery,
+    FeatureHistogramData,
+    FeatureHistogramQuery,
     HeldOutPairs,
     ListProductData,
     ListProductQuery,
@@ -535,6 +537,24 @@ def _of_histograms(query: RecordHistogramQuery, context: CanaryContext) -> Canar
         cell = 0 if inside else 1 if replaced else -1
         seen: Floats = context.noisy(query, graph, groups, RecordHistogramData(torch.tensor([cell])))
         scores[number] = float(along @ seen) / query.sigma
+    return of_scores(query, context, scores, present)
+
+
+@insert_canaries.register
+def _of_feature_histograms(query: FeatureHistogramQuery, context: CanaryContext) -> CanaryResult | str:
+    """One record a release, in all columns: in the first cell or none; or, replaced, the first or second."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    replaced = getattr(context.unit, "replace_one", False)
+    along = np.zeros(query.cells)
+    along[:2] = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
+    graph, groups = _two_nodes(context, query.groups)
+    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
+    for number, inside in enumerate(present):
+        cell = 0 if inside else 1 if replaced else -1
+        data = FeatureHistogramData(torch.full((1, query.columns), cell, dtype=torch.int16))
+        seen: Floats = context.noisy(query, graph, groups, data).reshape(query.columns, query.cells)
+        scores[number] = float((seen @ along).sum()) / (query.sigma * math.sqrt(query.columns))
     return of_scores(query, context, scores, present)
 
 

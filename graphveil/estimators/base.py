@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
 from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
 from graphveil.errors import ConfigError, GraphError
+from graphveil.estimators.features.ranges import learnable, numeric_columns
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
     FeatureScalingMode,
@@ -43,7 +45,7 @@ from graphveil.estimators.inference import (
 from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import (
     as_graph,
     check_config,
@@ -67,6 +69,7 @@ from graphveil.privacy import (
     NodeUnit,
     NoUnit,
     Unit,
+    calibrate_mu,
     parse_unit,
 )
 from graphveil.privacy.guarantee import Mode
@@ -130,15 +133,17 @@ class Estimator(ABC):
         backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
             ``"ray"``, or an object of ``graphveil.backends``. By default edges are summed where
             they are stored. The choice does not affect results and is not saved.
-        feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants.
-            ``"none"`` uses all features as they are.
+        feature_scaling: ``"auto"`` scales columns of large values, by public data or, under node-level units,
+            by ``feature_range`` or by ranges from a noisy query. ``"none"`` uses all features as they are.
         feature_range: Public range of feature columns, such as ``"salary=0:200000,born=1900:2020"``, or
-            ``"0:255"`` for all. Values are mapped to [-1, 1] and clipped.
+            ``"0:255"`` for all. Values are mapped to [-1, 1] and clipped. Without it, a fit under a
+            node-level unit learns the ranges of numeric columns by its first query, with 2 % of mu^2.
         task: ``"classification"``, or ``"regression"`` to predict the numbers ``Graph.targets``, for methods
             ``gap``, ``mlp``, ``module`` and ``gnn``.
         target_range: Public range (low, high) of numeric targets. Targets and predictions are clipped to it.
             Required under node-level units. Otherwise targets are public, and their mean and standard
-            deviation in training are used instead.
+            deviation in training are used instead. With outliers among them, it is the median and a robust
+            deviation, and network targets are clipped to ten of these.
 
     Privacy:
         Unit: ``unit``. Each method documents what it reads, what is charged and which outputs are public.
@@ -337,7 +342,8 @@ class Estimator(ABC):
             train_records=num_training,
             labeled=num_labeled,
         )
-        return self.config.plan(sizes)
+        columns = self._learned_columns([tuple(range(sizes.width))], sizes.records, num_nodes)
+        return self.config.plan(replace(sizes, learned_columns=len(columns)))
 
     @one_thread()
     def prepare(self, graph: Graph) -> PreparedFit:
@@ -481,6 +487,14 @@ class Estimator(ABC):
         )
         _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
+        if ready.scaling.compresses_only and self._misses_ranges(ready.graph):
+            _log.warning(
+                "%s: there are too few training nodes or too many feature columns for private ranges. Values "
+                "beyond 3 are compressed. If columns have large values, set feature_range='NAME=LOW:HIGH'.",
+                self.method,
+            )
+        ready = ready.with_learned_ranges(session)
+        graph = ready.scaled
         result = method.for_graph(graph).fit(graph, session)
         session.seconds["total"] = time.perf_counter() - started
         fitted = FittedModel.from_result(result, ready, session, self.recorded_params())
@@ -982,16 +996,35 @@ class Estimator(ABC):
 
         Privacy:
             Reads features only where they are public. Under units that protect node records the scaling
-            follows from ``feature_range`` and constants. Locally perturbed features are left as they are.
+            follows from ``feature_range`` and constants, and names the columns whose ranges the fit queries.
+            Locally perturbed features are left as they are.
         """
         on_records = isinstance(self.protected_unit, NodeUnit)
         perturbed = method.protects_features and not on_records
         if perturbed or not self.scales_features or self.feature_scaling == "none":
             return FeatureScaling()
         ranges = ranges_of(self.feature_range, column_names(graph), graph.num_features)
-        return (FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features)(
+        scaling = (FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features)(
             graph.x, ranges
         )
+        records = len(members(graph, "train")) if on_records and graph.has_split else 0
+        return replace(
+            scaling, learned=self._learned_columns(numeric_columns(graph), records, graph.num_nodes)
+        )
+
+    def _learned_columns(
+        self, choices: Sequence[tuple[int, ...]], records: int, nodes: int
+    ) -> tuple[int, ...]:
+        """Return the feature columns whose ranges a fit learns, by public sizes; empty for none."""
+        config = self.privacy_config
+        by_default = self.scales_features and self.feature_scaling == "auto" and self.feature_range is None
+        if not (by_default and config.on_records and config.mode == "strict"):
+            return ()
+        return learnable(choices, config.unit, calibrate_mu(config.budget, config.delta_for(nodes)), records)
+
+    def _misses_ranges(self, graph: Graph) -> bool:
+        """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""
+        return self.mode == "strict" and isinstance(graph.x, Tensor) and bool(numeric_columns(graph)[0])
 
     @classmethod
     def is_local(cls, unit: str | None) -> bool:

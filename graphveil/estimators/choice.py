@@ -31,7 +31,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import Score
 from graphveil.privacy import NodeUnit
 from graphveil.privacy.statements import EdgeUse
-from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
@@ -241,15 +241,8 @@ class OutDegreeChoice(Choice):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the sum of out-degrees, and the queries of each candidate as alternatives."""
-        config = self.privacy_config
-        return calibrate_plan(
-            config.unit,
-            config.budget,
-            config.delta_for(sizes.nodes),
-            partial(self.queries, sizes),
-            num_nodes=sizes.nodes,
-            alternatives=tuple(len(option.queries(sizes, 1.0)) for option in self.options.values()),
-        )
+        alternatives = tuple(len(option.queries(sizes, 1.0)) for option in self.options.values())
+        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes), alternatives)
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return all queries; a release answers the first one and those of one candidate."""

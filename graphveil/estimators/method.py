@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
+import torch
 from torch import Tensor, nn
 
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
-from graphveil.data import Graph
+from graphveil.data import Graph, rows
 from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
+from graphveil.estimators.features.ranges import magnitude_cells, noisy_range
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
-from graphveil.estimators.public_sizes import PublicSizes, members
+from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import (
     check_encoding,
     check_graph,
@@ -34,7 +36,7 @@ from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
 from graphveil.privacy.statements import EdgeUse
-from graphveil.release import ReleasePlan
+from graphveil.release import FeatureHistogramData, FeatureHistogramQuery, ReleasePlan
 from graphveil.release.release import check_weights
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
@@ -177,6 +179,28 @@ class PreparedFit:
     sizes: PublicSizes
     preview: FitPreview
 
+    def with_learned_ranges(self, session: Session) -> "PreparedFit":
+        """Query the ranges of feature columns if they are planned, and return the fit with scaled columns.
+
+        The session goes on with the open release and the rest of its plan.
+
+        Privacy:
+            Unit: node-level. Reads: features of training records. Charges: the whole plan of the session,
+            recorded before anything is read.
+        """
+        if session.plan is None or not self.scaling.learned:
+            return self
+        query, groups = session.plan.queries[0], record_groups(self.graph)
+        assert isinstance(query, FeatureHistogramQuery)
+        session.release = session.open(self.scaled, groups)
+        nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]
+        columns = rows(self.graph.x, nodes)[:, list(self.scaling.learned)]
+        counts = session.release.answer(FeatureHistogramData(magnitude_cells(columns)))
+        session.plan = replace(session.plan, queries=session.plan.queries[1:])
+        ranges = [noisy_range(each, query.sigma, len(nodes)) for each in counts.numpy()]
+        scaling = self.scaling.with_ranges(self.graph.x, ranges)
+        return replace(self, scaling=scaling, scaled=scaling.graph(self.graph))
+
     @property
     def scaling_summary(self) -> str:
         """The scaled feature columns and their scaling; empty if all values are used as they are."""
@@ -261,8 +285,10 @@ class Method(ABC):
         self.objective.check_graph(scaled)
         if not self.protects_features:
             check_magnitudes(scaled)
-        sizes = self.sizes_of(scaled)
+        sizes = replace(self.sizes_of(scaled), learned_columns=len(scaling.learned))
         plan = self.plan(sizes)
+        if plan is None or not isinstance(plan.queries[0], FeatureHistogramQuery):
+            scaling = replace(scaling, learned=())  # a method that does not plan the query
         if plan is not None:
             check_weights(plan, scaled.adjacency)
         preview = FitPreview(plan, self.guarantee(plan, scaled), self.rows(plan, sizes))

@@ -40,7 +40,7 @@ from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, metric_queries, release_metrics
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.release import DPSGDQuery, Query, ReleasePlan
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.null_records import finite_rows
 
@@ -147,7 +147,7 @@ class PrivateMLP(Method):
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
+        return plan_node_level(self.privacy_config, record_plan, sizes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""
@@ -370,10 +370,7 @@ class NodeLevelSoftmax(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are charged with them."""
-        privacy_config, unit = self.privacy_config, self.privacy_config.unit
-        delta = privacy_config.delta_for(sizes.nodes)
-        queries = partial(self.queries, sizes)
-        return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
+        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return the queries that cost every record a total of at most mu."""

@@ -2,14 +2,25 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from graphveil.data import Graph
 from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
+from graphveil.estimators.features.ranges import range_query
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.statements import EdgeUse, format_upper_bound
-from graphveil.release import ListProductQuery, OutDegreeSumQuery, OutEdgeSumQuery, ReleasePlan
+from graphveil.release import (
+    ListProductQuery,
+    OutDegreeSumQuery,
+    OutEdgeSumQuery,
+    Query,
+    ReleasePlan,
+    calibrate_plan,
+)
+from graphveil.release.plan import Queries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +68,31 @@ class PrivacyConfig:
     def delta_for(self, nodes: int) -> float:
         """Return delta: as configured, or from the public bound on the number of units."""
         return check_delta(self.unit, self.delta, self.max_units or nodes)
+
+    def calibrated(
+        self, sizes: PublicSizes, queries: Queries, alternatives: tuple[int, ...] = ()
+    ) -> ReleasePlan:
+        """Return the plan of a fit on protected records: the query of ranges if there is one, then queries.
+
+        Args:
+            sizes: Public sizes of the graph.
+            queries: Function that maps a scale to the other queries.
+            alternatives: As for ``calibrate_plan``.
+        """
+        return calibrate_plan(
+            self.unit,
+            self.budget,
+            self.delta_for(sizes.nodes),
+            queries,
+            num_nodes=sizes.nodes,
+            alternatives=alternatives,
+            fixed=partial(self.range_queries, sizes),
+        )
+
+    def range_queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return the query of ranges of feature columns, of 2 % of the squared mu; empty for no column."""
+        columns = sizes.learned_columns
+        return (range_query(self.unit, columns, mu),) if columns else ()
 
 
 SEEDED = "the noise is reproducible from a seed"

@@ -87,6 +87,7 @@ class PublicSizes:
         features: d.
         train_records: Public number of training nodes, with or without a label.
         labeled: Number of nodes with a public label; only for edge-level units, where labels are public.
+        learned_columns: Number of feature columns whose ranges the first query of the plan is about.
         domain: Node pairs of a released graph; None for all, or if no graph is released.
 
     >>> sizes = PublicSizes(nodes=100, classes=3)
@@ -99,6 +100,7 @@ class PublicSizes:
     features: int | None = None
     train_records: int | None = None
     labeled: int | None = None
+    learned_columns: int = 0
     domain: Domain | None = field(default=None, compare=False, repr=False)
 
     @classmethod

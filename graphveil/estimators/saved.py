@@ -71,11 +71,13 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
 def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
     """Return the fit of a snapshot."""
     method, state, released = model.config, dict(snapshot.state), dict(snapshot.released)
+    scaling = FeatureScaling.from_plain(snapshot.scaling)
     sizes = PublicSizes(
         nodes=snapshot.nodes or 1,
         classes=snapshot.classes,
         features=snapshot.features,
         train_records=snapshot.train_records,
+        learned_columns=len(scaling.learned),
     )
     with rejecting(weights), _AllocationLimit(sum(tensor.numel() for tensor in state.values())):
         trained = method.restore(state, sizes, released)
@@ -91,7 +93,7 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
         sampler=snapshot.sampler,
         class_names=snapshot.named_classes,
         ids=snapshot.ids,
-        scaling=FeatureScaling.from_plain(snapshot.scaling),
+        scaling=scaling,
         encoding=snapshot.encoding,
     )
 

@@ -47,7 +47,12 @@ from graphveil.release.record_counts import (
     OutcomeCountData,
     OutcomeCountQuery,
 )
-from graphveil.release.record_histograms import RecordHistogramData, RecordHistogramQuery
+from graphveil.release.record_histograms import (
+    FeatureHistogramData,
+    FeatureHistogramQuery,
+    RecordHistogramData,
+    RecordHistogramQuery,
+)
 from graphveil.release.release import Release
 from graphveil.release.steps.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.steps.held_out import HeldOutPairs
@@ -78,6 +83,8 @@ __all__ = [
     "EdgeResponseQuery",
     "EdgeTotalData",
     "EdgeTotalQuery",
+    "FeatureHistogramData",
+    "FeatureHistogramQuery",
     "FolderJournal",
     "GroupWeights",
     "HeldOutPairs",

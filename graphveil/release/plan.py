@@ -191,6 +191,7 @@ def calibrate_plan(
     *,
     num_nodes: int,
     alternatives: tuple[int, ...] = (),
+    fixed: Queries = lambda mu: (),
 ) -> ReleasePlan:
     """Return the plan that uses at most (epsilon, delta).
 
@@ -208,6 +209,8 @@ def calibrate_plan(
             the inverse of a noise multiplier.
         num_nodes: Number N of nodes.
         alternatives: Numbers of queries of the plan's alternatives, if it has any.
+        fixed: Function that maps the Gaussian mu of the budget to Gaussian queries, which come first. They
+            have a fixed part of it, and the other queries are calibrated to the rest.
 
     Raises:
         CalibrationError: If no scale meets the budget, or the grid is too coarse.
@@ -224,7 +227,13 @@ def calibrate_plan(
     if not delta:  # any scale: the noise is Gaussian, and so is the search target
         require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
-    first = queries(calibrate_mu(epsilon, delta))
+
+    def at(scale: float, mu: float) -> tuple[Query, ...]:
+        """Return all queries at a scale of the calibrated ones, for a budget of this mu."""
+        return (*fixed(mu), *queries(scale))
+
+    mu = calibrate_mu(epsilon, delta)
+    first = at(mu, mu)
     sampler = type(
         choose_sampler(  # the exact one, unless the grid is too coarse for it
             max(1.0, *(query.grid.max_noise for query in first)),
@@ -238,7 +247,7 @@ def calibrate_plan(
     def cost(scale: float, *, interval: float | None = None) -> float:
         """Return epsilon at a scale; ``interval`` is the discretization of the privacy loss."""
         try:
-            event = _event(unit, queries(scale), alternatives)
+            event = _event(unit, at(scale, mu), alternatives)
         except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
             return math.inf
         return privacy_curve(event, interval=interval).epsilon(delta - slack)
@@ -248,7 +257,8 @@ def calibrate_plan(
     slack = slack_of(sampler, first, unit, epsilon, delta)
     for _ in range(1 + _SLACKS):
         mu = calibrate_mu(epsilon, delta, slack=slack)
-        final = queries(mu)
+        spent = total_mu(_event(unit, fixed(mu), ())) or 0.0
+        final = at(math.sqrt(mu**2 - spent**2), mu)
         event = _event(unit, final, alternatives)
         total = total_mu(event)
         if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled differently
@@ -259,7 +269,7 @@ def calibrate_plan(
                     "part of it costs more for any scale, none of it depends on the scale, or delta is too "
                     "small for so many training steps. Change that part, or use a larger epsilon or delta."
                 )
-            final = queries(scale)
+            final = at(scale, mu)
         plan = ReleasePlan(unit, final, delta, slack, sampler, alternatives)
         if plan.slack <= slack:
             break

@@ -1,7 +1,8 @@
 """Noisy histograms of records over public cells, under node-level units.
 
 A confusion matrix is one: the cell of a test node is its class and its predicted class. With two classes the
-cell may also be its class and the bin of its probability, from which rankings follow.
+cell may also be its class and the bin of its probability, from which rankings follow. Feature columns have
+one histogram each, from which the range of a column follows.
 """
 
 import math
@@ -109,3 +110,89 @@ class RecordHistogramQuery(RecordCountQuery):
         exact = torch.bincount(cells[inside], minlength=self.cells).numpy()
         noise = data.public.sampler(self.sigma * self.unit_steps)
         return noisy_counts(exact, self.unit_steps, noise, RowStream(key))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureHistogramData(QueryData[Tensor]):
+    """The cell of each counted record in the histogram of each column: int16 (M, columns), -1 for no cell.
+
+    The answer is float64, shape (columns, cells).
+    """
+
+    cells: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureHistogramQuery(RecordCountQuery):
+    """Release one noisy histogram of records for each of some feature columns.
+
+    Args:
+        columns: Number of columns.
+        cells: Number of cells of each histogram.
+        sigma: Standard deviation of the noise, in records, of each count.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: Binary logarithm of the grid steps in one record.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: node-level. A counted record (``pays``) is in one cell of each column at most. If it is nulled,
+        one count of each column moves by one, so all counts move by at most sqrt(columns). If it is replaced,
+        they move by at most sqrt(2 columns): mu = sqrt(columns) / sigma, or sqrt(2 columns) / sigma.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> FeatureHistogramQuery(columns=4, cells=9, sigma=10.0).event(NodeRecord())
+    Gaussian(mu=0.2)
+    """
+
+    kind: ClassVar[str] = "ranges"
+    wire_name: ClassVar[str] = "FeatureHistogramQuery"
+    stage: ClassVar[str] = "ranges"
+    data: ClassVar[type[FeatureHistogramData]] = FeatureHistogramData
+
+    columns: int
+    cells: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, columns=self.columns)
+        checks.within(2, torch.iinfo(torch.int16).max, cells=self.cells)
+        super().__post_init__()
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return sqrt(columns) for a nulled record, and sqrt(2 columns) for a replaced one."""
+        return math.sqrt(self.columns * require_record_unit(unit).change)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts that one record may move."""
+        return self.columns * int(require_record_unit(unit).change)
+
+    def prepare(self, data: FeatureHistogramData, public: PublicInputs) -> PreparedData:
+        """Check the kind of the cells. Values that are no cell raise no error, which would reveal them."""
+        cells = data.cells
+        if cells.dtype != torch.int16 or cells.ndim != 2 or cells.shape[1] != self.columns:
+            raise ReleaseError(
+                f"the plan's histograms take a table of int16 with {self.columns} columns, the cell of each "
+                "record in each, and -1 for none; the release stays charged"
+            )
+        return PreparedData(public, (cells,))
+
+    def example_data(self, graph: ExampleGraph) -> FeatureHistogramData:
+        """Return the cells of counted records; a null record is in none."""
+        bits = max(1, math.ceil(math.log2(self.cells)))
+        drawn = graph.outcomes(bits * self.columns).reshape(-1, self.columns, bits)
+        cells = np.where(graph.there[:, None], drawn @ (1 << np.arange(bits)) % self.cells, -1)
+        return FeatureHistogramData(torch.from_numpy(cells[self._counted(graph)].astype(np.int16)))
+
+    @forms_private_sum("FeatureHistogramQuery")
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy counts, float64; the exact ones are discarded here."""
+        (cells,) = data.arrays
+        noise = data.public.sampler(self.sigma * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.arange(self.columns), self.cells)
+        for own, column in zip(drawn, cells.T, strict=True):
+            inside = column[(column >= 0) & (column < self.cells)].to(torch.int64)
+            own += torch.bincount(inside, minlength=self.cells).numpy() * int(self.unit_steps)
+        return torch.from_numpy(drawn / self.unit_steps)

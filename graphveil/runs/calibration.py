@@ -53,6 +53,7 @@ _STAGES = {
     "popularity": "popularity of items",
     "list products": "how often two items are on a list together",
     "hits": "counts of held-out users with and without a hit",
+    "ranges": "histograms of feature columns",
 }
 _LIST_STAGES = {"push": "popularity", "hop": "popularity", "outcomes": "hits"}  # of a recommender
 

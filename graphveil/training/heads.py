@@ -180,6 +180,8 @@ class MultilabelHead(TaskHead):
 
 
 _SCALE = "target_scale"
+_NORMAL_IQR = 1.349  # interquartile range of a normal distribution, in standard deviations
+_OUTLIER = 10.0  # distance of outliers from the median, in robust standard deviations
 
 
 @dataclass(frozen=True)
@@ -188,11 +190,14 @@ class RegressionHead(TaskHead):
 
     With a public range [low, high], targets are clipped to it, center is its middle and half is half of its
     width. Network targets are then in [-1, 1], and predictions are clipped to the range. Without one, center
-    and half are mean and standard deviation of public training targets.
+    and half are mean and standard deviation of public training targets. If some of them are outliers, more
+    than ten robust standard deviations from the median, center and half are the median and that deviation,
+    and network targets are clipped to [-10, 10]. Predictions are not clipped.
 
     Args:
         target_range: Public range of targets; None if they are public.
         center, half: The scale; None before ``fitted``.
+        limit: Bound of network targets if there are outliers in training; None if there are not.
 
     >>> import torch
     >>> head = RegressionHead((0.0, 10.0))
@@ -203,6 +208,7 @@ class RegressionHead(TaskHead):
     target_range: tuple[float, float] | None = None
     center: float | None = None
     half: float | None = None
+    limit: float | None = None
 
     def fitted(self, graph: Graph) -> Self:
         """Return the head with the scale of the public range, or of a graph's public training targets."""
@@ -210,6 +216,11 @@ class RegressionHead(TaskHead):
             return self
         targets = self.targets(graph)[graph.mask("train")]
         std = float(targets.std(correction=0)) if len(targets) else 0.0
+        if std:
+            lower, median, upper = targets.quantile(targets.new_tensor([0.25, 0.5, 0.75])).tolist()
+            robust = (upper - lower) / _NORMAL_IQR
+            if robust and float((targets - median).abs().max()) > _OUTLIER * robust:
+                return replace(self, center=median, half=robust, limit=_OUTLIER)
         return replace(self, center=float(targets.mean()), half=std or 1.0)
 
     @property
@@ -238,7 +249,8 @@ class RegressionHead(TaskHead):
         targets = self.targets(graph)
         if self.target_range is not None:
             targets = targets.clamp(*self.target_range)
-        return ((targets - center) / half).float()
+        scaled = (targets - center) / half
+        return (scaled if self.limit is None else scaled.clamp(-self.limit, self.limit)).float()
 
     def targets(self, graph: Graph) -> Tensor:
         """Return the numbers in their own unit, float64 (N), NaN for missing."""

@@ -37,6 +37,7 @@ from graphveil.release import (
     EdgeProductQuery,
     EdgeResponseQuery,
     EdgeTotalQuery,
+    FeatureHistogramQuery,
     GroupWeights,
     HeldOutPairs,
     ListProductQuery,
@@ -104,6 +105,10 @@ PLANS = {
     "outcomes": ReleasePlan(NodeRecord(replace_one=True), (OutcomeCountQuery(sigma=0.8),), DELTA),
     "histogram": ReleasePlan(
         NodeRecord(replace_one=True), (RecordHistogramQuery(cells=4, sigma=0.8),), DELTA
+    ),
+    "feature histograms": ReleasePlan(OWNER, (FeatureHistogramQuery(columns=4, cells=4, sigma=1.6),), DELTA),
+    "feature histograms of replaced records": ReleasePlan(
+        NodeRecord(replace_one=True), (FeatureHistogramQuery(columns=3, cells=4, sigma=1.4),), DELTA
     ),
     "steps on edges": ReleasePlan(
         EDGE,

@@ -34,6 +34,8 @@ from graphveil.release import (
     DPSGDQuery,
     EdgeCountData,
     EdgeCountQuery,
+    FeatureHistogramData,
+    FeatureHistogramQuery,
     FolderJournal,
     GroupWeights,
     InMemoryBackend,
@@ -231,6 +233,20 @@ def histograms_cost_what_they_are_charged() -> None:
         answers = [
             Release.open(plan, edgeless(5), budget=MemoryLedger()).answer(
                 RecordHistogramData(torch.tensor([*rest, own]))
+            )
+            for own in (2, 5 if replaced else -1)
+        ]
+        assert float((answers[0] - answers[1]).norm()) / query.sigma == pytest.approx(plan.mu)
+
+
+def feature_histograms_cost_what_they_are_charged() -> None:
+    """Null a counted record, or move it in every column: the price is what all counts move, attained."""
+    query, rest = FeatureHistogramQuery(columns=3, cells=6, sigma=4.0), torch.tensor([[0, 3, 5], [3, 3, -1]])
+    for replaced in (False, True):
+        plan = zero_noise_plan(NodeRecord(replace_one=replaced), (query,))
+        answers = [
+            Release.open(plan, edgeless(5), budget=MemoryLedger()).answer(
+                FeatureHistogramData(torch.cat([rest, torch.full((1, 3), own)]).to(torch.int16))
             )
             for own in (2, 5 if replaced else -1)
         ]
@@ -772,6 +788,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     tallies_cost_what_they_are_charged,
     outcomes_cost_what_they_are_charged,
     histograms_cost_what_they_are_charged,
+    feature_histograms_cost_what_they_are_charged,
     every_out_edge_sum_has_its_noise,
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,

@@ -4140,6 +4140,100 @@ BUGS = [
     ),
     # -- scaling, units and columns by name ----------
     dict(
+        name="all_columns_of_feature_histograms_are_charged_as_one",
+        edits=[
+            (
+                "graphveil.release.record_histograms:FeatureHistogramQuery.sensitivity",
+                "math.sqrt(self.columns * require_record_unit(unit).change)",
+                "math.sqrt(require_record_unit(unit).change)",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[feature_histograms_cost_what_they_are_charged]",
+            "tests/release/test_record_histograms.py::test_a_record_is_charged_for_all_columns",
+        ],
+    ),
+    dict(
+        name="feature_histograms_get_half_of_the_noise",
+        edits=[
+            (
+                "graphveil.release.record_histograms:FeatureHistogramQuery.answer",
+                "data.public.sampler(self.sigma * self.unit_steps)",
+                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+            ),
+        ],
+        test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
+    ),
+    dict(
+        name="feature_histograms_of_all_columns_have_the_same_noise",
+        edits=[
+            (
+                "graphveil.release.record_histograms:FeatureHistogramQuery.answer",
+                "noise.draw(RowStream(key), np.arange(self.columns), self.cells)",
+                "noise.draw(RowStream(key), np.zeros(self.columns, dtype=np.int64), self.cells)",
+            ),
+        ],
+        test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
+    ),
+    dict(
+        name="ranges_count_a_record_twice",
+        edits=[
+            (
+                "graphveil.estimators.method:PreparedFit.with_learned_ranges",
+                "rows(self.graph.x, nodes)",
+                "rows(self.graph.x, torch.cat([nodes, nodes]))",
+            ),
+        ],
+        test="tests/estimators/features/test_ranges.py"
+        "::test_a_record_is_counted_once_in_each_column_and_test_records_are_not_read",
+    ),
+    dict(
+        name="ranges_read_records_that_are_not_charged",
+        edits=[
+            (
+                "graphveil.estimators.method:PreparedFit.with_learned_ranges",
+                "torch.tensor(query.pays)[groups].nonzero()[:, 0]",
+                "torch.arange(len(groups))",
+            ),
+        ],
+        test="tests/estimators/features/test_ranges.py"
+        "::test_a_record_is_counted_once_in_each_column_and_test_records_are_not_read",
+    ),
+    dict(
+        name="ranges_follow_from_exact_values",
+        edits=[
+            (
+                "graphveil.estimators.method:PreparedFit.with_learned_ranges",
+                "scaling = self.scaling.with_ranges(self.graph.x, ranges)",
+                "scaling = self.scaling.with_ranges(self.graph.x, [(float(one.min()), float(one.max())) for one in columns.T])",
+            ),
+        ],
+        test="tests/estimators/features/test_ranges.py::test_the_scaling_follows_from_noisy_counts_alone",
+    ),
+    dict(
+        name="a_loaded_model_forgets_that_ranges_were_charged",
+        edits=[
+            (
+                "graphveil.estimators.saved:_fitted",
+                "learned_columns=len(scaling.learned),",
+                "",
+            ),
+        ],
+        test="tests/estimators/features/test_ranges.py"
+        "::test_stored_ranges_scale_other_graphs_and_are_never_queried_again",
+    ),
+    dict(
+        name="the_scale_of_targets_reads_test_nodes",
+        edits=[
+            (
+                "graphveil.training.heads:RegressionHead.fitted",
+                'self.targets(graph)[graph.mask("train")]',
+                "self.targets(graph)[self.targets(graph).isfinite()]",
+            ),
+        ],
+        test="tests/estimators/test_regression.py::test_the_scale_of_targets_is_that_of_training_nodes",
+    ),
+    dict(
         name="scaling_fitted_on_private_records",
         edits=[
             (

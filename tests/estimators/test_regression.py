@@ -220,3 +220,29 @@ def test_targets_of_test_nodes_change_nothing(name: str, graph: Graph) -> None:
         states = first.fitted.trained.state(), other.fitted.trained.state()
         assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
         assert first.guarantee == other.guarantee
+
+
+def outlying(values: Any, more: float) -> Graph:
+    """Return a graph of 100 training and 20 test nodes; the last test node has a target of this size."""
+    targets = torch.tensor([*values, more], dtype=torch.float64)
+    nodes = torch.arange(len(targets))
+    graph = Graph.from_edges(torch.eye(len(targets)), None, [0], [1], directed=False, targets=targets)
+    return graph.with_split(nodes < 100, nodes == 100, nodes > 100)
+
+
+def test_the_scale_of_targets_is_that_of_training_nodes() -> None:
+    values = np.random.default_rng(0).normal(5.0, 2.0, 119)
+    heads = [RegressionHead().fitted(outlying(values, more)) for more in (5.0, 1e9)]
+    assert heads[0] == heads[1]
+    assert heads[0].scale == (pytest.approx(values[:100].mean()), pytest.approx(values[:100].std()))
+    assert heads[0].limit is None
+
+
+def test_outliers_among_public_targets_do_not_set_the_scale() -> None:
+    values = np.random.default_rng(0).normal(5.0, 2.0, 119)
+    values[7] = 1e7
+    graph = outlying(values, 5.0)
+    head = RegressionHead().fitted(graph)
+    assert head.scale == (pytest.approx(5.0, abs=0.6), pytest.approx(2.0, abs=0.6))
+    assert float(head.labels(graph).max()) == 10.0
+    assert float(head.proba(torch.tensor([[1e3]]))) > 1e3  # predictions are not clipped

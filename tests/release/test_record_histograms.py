@@ -9,13 +9,21 @@ from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.ledger import MemoryLedger
 from graphveil.privacy import Gaussian, NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.release import RecordHistogramData, RecordHistogramQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release import (
+    FeatureHistogramData,
+    FeatureHistogramQuery,
+    RecordHistogramData,
+    RecordHistogramQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=5, directed=True)
 CELLS = torch.tensor([0, 2, -1, 2, 1])
 
 
-def opened(query: RecordHistogramQuery, seed: int) -> Release:
+def opened(query: RecordHistogramQuery | FeatureHistogramQuery, seed: int) -> Release:
     plan = ReleasePlan(NodeRecord(), (query,), delta=1e-5)
     return Release.open(plan, EMPTY, budget=MemoryLedger(), key=ReleaseKey.from_seed(seed, "histogram"))
 
@@ -63,3 +71,44 @@ def test_cells_of_another_kind_are_rejected(cells: torch.Tensor) -> None:
 def test_fields_outside_their_range_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         RecordHistogramQuery(**{"cells": 4, "sigma": 2.0, **wrong})  # type: ignore[arg-type]
+
+
+COLUMNS = torch.tensor([[0, 2], [0, -1], [3, 2], [-7, 9]], dtype=torch.int16)
+
+
+def test_each_record_is_counted_once_in_each_column() -> None:
+    plan = zero_noise_plan(NodeRecord(), (FeatureHistogramQuery(columns=2, cells=4, sigma=2.0),))
+    counts = Release.open(plan, EMPTY, budget=MemoryLedger()).answer(FeatureHistogramData(COLUMNS))
+    assert (counts.dtype, counts.tolist()) == (torch.float64, [[2, 0, 0, 1], [0, 0, 2, 0]])
+
+
+def test_every_count_of_a_column_has_the_charged_noise() -> None:
+    query = FeatureHistogramQuery(columns=6, cells=1000, sigma=7.0)
+    nobody = torch.full((3, 6), -1, dtype=torch.int16)
+    drawn = opened(query, 1).answer(FeatureHistogramData(nobody)).numpy()
+    for column in drawn:
+        has_the_law(column * query.unit_steps, 7.0 * query.unit_steps)
+    correlations = torch.corrcoef(torch.from_numpy(drawn)) - torch.eye(6)
+    assert float(correlations.abs().max()) < 0.15
+
+
+def test_a_record_is_charged_for_all_columns() -> None:
+    query = FeatureHistogramQuery(columns=9, cells=4, sigma=2.0)
+    add_remove, replaced = NodeRecord(), NodeRecord(replace_one=True)
+    assert (query.sensitivity(add_remove), query.changed(add_remove)) == (3.0, 9)
+    assert (query.sensitivity(replaced), query.changed(replaced)) == (pytest.approx(18**0.5), 18)
+    assert query.event(add_remove) == Gaussian(1.5)
+    with pytest.raises(UnitError):
+        query.event(UndirectedEdge())
+
+
+@pytest.mark.parametrize("cells", [COLUMNS.long(), COLUMNS[:, 0], COLUMNS[:, :1]])
+def test_cells_of_other_columns_are_rejected(cells: torch.Tensor) -> None:
+    with pytest.raises(ReleaseError, match="table of int16 with 2 columns"):
+        opened(FeatureHistogramQuery(columns=2, cells=4, sigma=2.0), 0).answer(FeatureHistogramData(cells))
+
+
+@pytest.mark.parametrize("wrong", [{"columns": 0}, {"cells": 1 << 15}, {"cells": 1}, {"sigma": -1.0}])
+def test_fields_of_columns_outside_their_range_are_rejected(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        FeatureHistogramQuery(**{"columns": 2, "cells": 4, "sigma": 2.0, **wrong})  # type: ignore[arg-type]

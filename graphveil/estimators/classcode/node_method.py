@@ -31,10 +31,12 @@ from graphveil.estimators.classcode.node_plan import (
     NodeLevelReleasePlan,
 )
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
+from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
     FitResult,
     FittedGraphModel,
     Method,
+    PreparedFit,
     State,
     unknown_training_nodes_error,
 )
@@ -52,7 +54,6 @@ from graphveil.release import (
     Query,
     Release,
     ReleasePlan,
-    calibrate_plan,
 )
 from graphveil.release.codes import simplex_codes
 from graphveil.release.out_edge_sums import read_out_neighbor_sums
@@ -454,16 +455,20 @@ class NodeLevelClassCode(Method):
     encoder_share: float | None = None
     out_degree_bound: int = 1
 
+    def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
+        """Check and plan a fit, and reject wrong names in ``targets`` before anything is charged."""
+        ready = super().prepare(graph, scaling)
+        if ready.preview.plan is not None:
+            released_rows(graph, ready.preview.plan, self.targets)
+        return ready
+
     def room(self, graph: Graph) -> float:
         """Return the approximate memory of a fit in bytes; decoding has C^2 covariance entries per class."""
         return super().room(graph) + decoding_memory(graph.num_classes)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, aggregations and counts."""
-        privacy_config, unit = self.privacy_config, self.privacy_config.unit
-        budget, delta = privacy_config.budget, privacy_config.delta_for(sizes.nodes)
-        queries = partial(self.queries, sizes)
-        return calibrate_plan(unit, budget, delta, queries, num_nodes=sizes.nodes)
+        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return the queries that cost every record a total of at most mu."""
@@ -504,7 +509,7 @@ class NodeLevelClassCode(Method):
         labeled = training_members(graph, plan)
         # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
         prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
-        released = released_rows(graph, plan, self.targets)  # rejects wrong names before anything is charged
+        released = released_rows(graph, plan, self.targets)
         release = session.open(graph, record_groups(graph))
 
         def push(vectors: Tensor, levels: Tensor) -> Tensor:

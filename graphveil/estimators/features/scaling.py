@@ -2,14 +2,15 @@
 
 If features are public (edge-level units, or no unit), each column of large values is centered by its median.
 It is then divided by a robust spread of the training graph. If records are protected, nothing may be read
-from the data without a charge. Then a column with a public range (``feature_range``) is mapped to [-1, 1].
-Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own
-record, so that it does not dominate the record. No other record is read.
+from the data without a charge. Then a column with a public range (``feature_range``), or with a range that a
+noisy query found (``ranges.py``), is mapped to [-1, 1]. Every other value beyond ``BOUND`` is compressed to
+little more than the largest other value of its own record, so that it does not dominate the record. No other
+record is read.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -32,6 +33,8 @@ BOUND = 3.0  # under units that protect records: values within this are kept, la
 _LEAST = 1.0  # compressed values grow from this value on, if a record's own values are smaller
 _GROWTH = 0.05  # by which a compressed value grows per power of ten
 _SHOWN = 6  # maximum number of columns in the text of a plan
+_ADVICE = "for columns with large values, set feature_range, or --set feature_range=NAME=LOW:HIGH"
+RANGE_SHARE = 0.02  # of mu^2, for the query of ranges
 _KEPT_CENTER, _KEPT_SPREAD = 3.0, (0.1, 3.0)  # of a column that only has outliers, which are clipped at SANE
 
 Values: TypeAlias = npt.NDArray[np.float64]
@@ -68,6 +71,8 @@ class FeatureScaling:
     Args:
         columns: The columns with their own numbers.
         bound: Other values beyond it are compressed, independently per record; None keeps them.
+        learned: Columns whose ranges are learned by the first query of a fit. Those of them that have values
+            beyond the bound are among ``columns`` after the fit.
 
     >>> salaries = torch.tensor([[1.0, 52_000.0], [0.0, 48_000.0], [1.0, 50_000.0], [0.0, 50_000.0]])
     >>> scaling = FeatureScaling.from_public_features(salaries)
@@ -77,6 +82,7 @@ class FeatureScaling:
 
     columns: tuple[ScaledColumn, ...] = ()
     bound: float | None = None
+    learned: tuple[int, ...] = ()
 
     @classmethod
     def from_public_features(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
@@ -99,6 +105,14 @@ class FeatureScaling:
         given = sorted((ranges or {}).items())
         return cls(columns=tuple(_ranged(*one, filled=filled) for one in given), bound=BOUND)
 
+    def with_ranges(self, x: Features, ranges: Sequence[Range | None]) -> "FeatureScaling":
+        """Return the scaling with the noisy ranges of the learned columns; no value of ``x`` is read."""
+        assert self.bound is not None
+        known = zip(self.learned, ranges, strict=True)
+        large = [(at, one) for at, one in known if one is not None and max(map(abs, one)) > self.bound]
+        filled = isinstance(x, Tensor)
+        return replace(self, columns=tuple(_ranged(*each, filled=filled, public=False) for each in large))
+
     def apply(self, x: Features) -> Features:
         """Return the scaled features, in the same form. Features that do not change are not copied."""
         known = [one for one in self.columns if one.column < x.shape[1]]
@@ -120,6 +134,11 @@ class FeatureScaling:
         scaled: Sparse = sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
         return scaled if self.bound is None else compressed(scaled, self.bound)
 
+    @property
+    def compresses_only(self) -> bool:
+        """Whether records are protected, and no column has a range."""
+        return self.bound is not None and not (self.columns or self.learned)
+
     def graph(self, graph: Graph) -> Graph:
         """Return a graph with scaled features; the same object if they do not change."""
         x = self.apply(graph.x)
@@ -134,22 +153,28 @@ class FeatureScaling:
         """Return the scaling from the result of ``as_plain``."""
         if plain is None:
             return cls()
-        return cls(columns=tuple(ScaledColumn(**one) for one in plain["columns"]), bound=plain["bound"])
+        columns = tuple(ScaledColumn(**one) for one in plain["columns"])
+        return cls(columns=columns, bound=plain["bound"], learned=tuple(plain["learned"]))
 
     def words(self, names: Sequence[str] = ()) -> str:
         """Return which columns are scaled and how, for plans; empty if all values are used as they are."""
-        fitted = [one.column for one in self.columns if not one.public]
+        fitted = [one.column for one in self.columns if not (one.public or self.learned)]
         ranged = [one.column for one in self.columns if one.public]
         parts = []
         if fitted:
             parts.append(f"{_named(fitted, names)} by median and spread, outliers clipped")
         if ranged:
             parts.append(f"{_named(ranged, names)} by the public range")
-        if self.bound is not None:
-            rest = "all other values" if ranged else "values"
+        if self.learned:
             parts.append(
-                f"{rest} beyond {self.bound:g} compressed, each record by its own values alone "
-                "(for columns with large values, set feature_range, or --set feature_range=NAME=LOW:HIGH)"
+                f"{_named(self.learned, names)} by ranges from noisy histograms, the first query, which has "
+                f"{RANGE_SHARE:.0%} of mu^2"
+            )
+        if self.bound is not None:
+            rest = "all other values" if ranged or self.learned else "values"
+            advice = "" if self.learned else f" ({_ADVICE})"
+            parts.append(
+                f"{rest} beyond {self.bound:g} compressed, each record by its own values alone{advice}"
             )
         return "; ".join(parts)
 
@@ -281,15 +306,15 @@ def _fitted(x: Features, column: int) -> ScaledColumn:
     return ScaledColumn(column=column, center=center, scale=spread, low=-LIMIT, high=LIMIT)
 
 
-def _ranged(column: int, given: Range, *, filled: bool) -> ScaledColumn:
+def _ranged(column: int, given: Range, *, filled: bool, public: bool = True) -> ScaledColumn:
     low, high = given
     center = low / 2 + high / 2 if filled else 0.0
     scale = high / 2 - low / 2 if filled else max(abs(low), abs(high))
     ends = (low - center) / scale, (high - center) / scale
-    return ScaledColumn(column=column, center=center, scale=scale, low=ends[0], high=ends[1], public=True)
+    return ScaledColumn(column=column, center=center, scale=scale, low=ends[0], high=ends[1], public=public)
 
 
-def _named(columns: list[int], names: Sequence[str]) -> str:
+def _named(columns: Sequence[int], names: Sequence[str]) -> str:
     called = [names[at] if at < len(names) else f"column {at}" for at in columns]
     called = list(dict.fromkeys(called))
     more = f" and {len(called) - _SHOWN:,} more" if len(called) > _SHOWN else ""

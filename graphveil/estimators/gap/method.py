@@ -445,7 +445,7 @@ class NodeLevelGap(Method):
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
+        return plan_node_level(self.privacy_config, record_plan, sizes)
 
     def trainings(self, sizes: PublicSizes) -> tuple[DPSGDTraining, ...]:
         """Return the classifier's training, after the encoder's if there is one."""

@@ -26,10 +26,10 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.privacy import NodeUnit, PoissonRoots
+from graphveil.privacy import NodeUnit, PoissonRoots, calibrate_mu
 from graphveil.privacy.gaussian import require_delta
 from graphveil.privacy.statements import EdgeUse, counted
-from graphveil.release import Query, ReleasePlan, TreeStepsQuery, calibrate_plan
+from graphveil.release import Query, ReleasePlan, TreeStepsQuery
 from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees
 from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach
 from graphveil.training import PrivateSchedule
@@ -174,10 +174,9 @@ class MultiHopGNN(Method):
             )
             return (steps,)
 
-        least = ReleasePlan(unit, queries(math.inf), delta)
-        if least.epsilon <= budget:
-            return least
-        return calibrate_plan(unit, budget, delta, queries, num_nodes=sizes.nodes)
+        ranges = self.privacy_config.range_queries(sizes, calibrate_mu(budget, delta))
+        least = ReleasePlan(unit, (*ranges, *queries(math.inf)), delta)
+        return least if least.epsilon <= budget else self.privacy_config.calibrated(sizes, queries)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: parameters were trained on exact neighbors."""

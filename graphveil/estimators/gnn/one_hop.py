@@ -46,7 +46,7 @@ from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import NO_METRICS, metric_queries, release_metrics
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse
-from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan, calibrate_plan
+from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan
 from graphveil.release.codes import simplex_codes
 from graphveil.release.steps.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
 from graphveil.training import PrivateSchedule
@@ -326,8 +326,7 @@ class OneHopGNN(Method):
             metrics=self.privacy_config.private_metrics,
             out_degree_bound=self.out_degree_bound,
         )
-        budget, delta = self.privacy_config.budget, self.privacy_config.delta_for(sizes.nodes)
-        return calibrate_plan(unit, budget, delta, one_hop_plan.queries, num_nodes=sizes.nodes)
+        return self.privacy_config.calibrated(sizes, one_hop_plan.queries)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: predictions read the node's own out-edges."""

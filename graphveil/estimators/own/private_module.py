@@ -70,7 +70,7 @@ class NodeLevelModule(Method):
         record_plan = RecordPlan(
             unit=unit, trainings=(training,), shares=(1.0,), classes=sizes.classes, metrics=metrics
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
+        return plan_node_level(self.privacy_config, record_plan, sizes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from graphveil.data import Graph
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import members
+from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
 from graphveil.estimators.training.objective import Objective
 from graphveil.estimators.training.record_plan import RecordPlan, choose_candidate
 from graphveil.privacy import Event, compose, renyi
 from graphveil.privacy.gaussian import require_delta
-from graphveil.release import Release, ReleasePlan, calibrate_plan
+from graphveil.release import Release, ReleasePlan
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _CANDIDATES = 10  # number of checkpoints of a private selection
@@ -24,12 +24,13 @@ _CANDIDATES = 10  # number of checkpoints of a private selection
 Select = Literal["last", "private", "exact"]
 
 
-def plan_node_level(privacy_config: PrivacyConfig, record_plan: RecordPlan, nodes: int) -> ReleasePlan:
+def plan_node_level(
+    privacy_config: PrivacyConfig, record_plan: RecordPlan, sizes: PublicSizes
+) -> ReleasePlan:
     """Return the queries of records, calibrated jointly or by the papers' accounting."""
-    unit, delta = privacy_config.unit, privacy_config.delta_for(nodes)
     if not privacy_config.paper:
-        return calibrate_plan(unit, privacy_config.budget, delta, record_plan.queries, num_nodes=nodes)
-
+        return privacy_config.calibrated(sizes, record_plan.queries)
+    unit, delta = privacy_config.unit, privacy_config.delta_for(sizes.nodes)
     require_delta(delta, "DPSGDQuery")
 
     def event(multiplier: float) -> Event:
