@@ -1,5 +1,6 @@
 """``check``: how each column of two tables is used, all validation errors, and the suggested command."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,13 +21,24 @@ from graphveil.data.tables.labels import (
     empty_parts,
     has_single_train_node,
 )
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
-    from graphveil.data.tables.inspect_tables import ColumnFact, TableInspection
+    from graphveil.data.tables.encoding import EncodingOptions
+    from graphveil.data.tables.files import TableSource
+    from graphveil.data.tables.inspect_tables import ColumnFact, Roles, TableInspection
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
+_MOST_CLASSES = 20  # of a column that may be a label
+_LABEL_WORDS = re.compile(
+    "label|class|y|target|risk|churn(ed)?|fraud|outcome|segment|default(ed)?|status|group|team|community|"
+    "category|department|topic|subject|illicit"
+)
+_MISSING_LABELS = re.compile(
+    "unknown|unlabell?ed|undefined|missing|unspecified|unclassified|undetermined|na|n\\.?/?a\\.?|none|null|nil|"
+    "nan|tbd|\\?+|-+|-1|-9+|9999?|not (available|known)|no label"
+)
 
 
 @grouped
@@ -37,6 +49,7 @@ def check(
 
     Id and end columns that are not named are guessed, and the guess is printed.
     """
+    from graphveil.data.tables.edges import end_of_another_kind
     from graphveil.data.tables.encoding import ERROR, Encoding, EncodingOptions
     from graphveil.data.tables.files import FileSource
     from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables, listed_ids
@@ -60,28 +73,93 @@ def check(
     roles, guessed = guess_roles(node_source, edge_source, {**named, "weight": tables.weight})
     roles = replace(roles, task=cast(Task | None, columns.task))
     roles.check(columns.class_names)
-    found = inspect_tables(
-        node_source,
-        edge_source,
-        roles,
-        choices,
-        classes=columns.class_names,
-        listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
-        private_records=(unit or "").startswith("node-"),
-    )
-    problems = [in_options(words) for words in found.problems]
+
+    def inspected(roles: "Roles") -> "TableInspection":
+        return inspect_tables(
+            node_source,
+            edge_source,
+            roles,
+            choices,
+            classes=columns.class_names,
+            listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
+            private_records=(unit or "").startswith("node-"),
+        )
+
+    found, unlabeled = inspected(roles), ""
     if not roles.label and not columns.classes:
-        problems.append("No label column is given. Set --label, and replace COLUMN in the suggested command.")
+        unlabeled = "No label column is given. Set --label, and replace COLUMN in the suggested command."
+        likely = _likely_label(node_source, roles, choices)
+        if likely is not None and (retried := inspected(replace(roles, label=likely))).class_names:
+            found, roles = retried, replace(roles, label=likely)
+            unlabeled = (
+                f"No label column is given. The suggested command takes {likely!r}; set --label for another "
+                "column."
+            )
+    problems = [*map(in_options, found.problems), *filter(None, [unlabeled])]
     unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None
-    if not unfit and (not found.problems or found.suggestion is not None):
+    notes_on_labels = _missing_label_note(found.class_names, columns.classes is not None)
+    if end_of_another_kind(roles.id, node_source.title, roles.source, roles.target) is not None:
+        command = suggested_command(_recommender_words(tables, roles, edge_source.names()), [])
+    elif not unfit and (not found.problems or found.suggestion is not None):
         flags = (found.suggestion or choices).flags()
         command = suggested_command(_training_words(tables, columns, roles, unit), flags)
-    notes = Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
+    notes = (*notes_on_labels, *Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes)
     if not problems and (scaled := _scaled(found, private=(unit or "").startswith("node-"))):
         notes = (*notes, f"Scaling: {scaled}.")
     _show(screen, found.columns, guessed, problems, notes, command)
+
+
+def _likely_label(nodes: "TableSource", roles: "Roles", choices: "EncodingOptions") -> str | None:
+    """Return the column that most looks like a label: a usual name, else text or bools of few values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from graphveil.data.tables.files import column
+
+    taken = {*roles.of_nodes.values(), *choices.drop, *(choices.features or ())}
+    taken |= {category.name for category in choices.categories}
+    names = [name for name in nodes.names() if name not in taken]
+    table = nodes.read(names, {}, choices.words)
+    found = []
+    for name in names:
+        try:
+            values = column(table, name).drop_null()
+        except GraphError:
+            continue
+        kind, distinct = values.type, len(pc.unique(values))
+        text, whole = pa.types.is_large_string(kind), pa.types.is_integer(kind)
+        if not 2 <= distinct <= _MOST_CLASSES or 2 * distinct > len(values):
+            continue
+        if not (text or pa.types.is_boolean(kind) or whole):
+            continue
+        words = set(re.findall("[a-z]+", name.lower()))
+        rank = 0 if any(map(_LABEL_WORDS.fullmatch, words)) else 1 if text else 2 if distinct == 2 else 3
+        if rank < 3:
+            found.append((rank, name))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
+    """Return a note on a class that looks like a missing label."""
+    odd = [name for name in names if _MISSING_LABELS.fullmatch(name.strip().lower())]
+    if not odd or named or len(names) - len(odd) < 2:
+        return []
+    real = [name for name in names if name not in odd]
+    how = f"--classes {','.join(real)}" if len(real) <= 8 else f"--null-values {','.join(odd)}"
+    return [f"Label {odd[0]!r} is read as a class. If it means that the label is missing, add {how}."]
+
+
+def _recommender_words(tables: TableOptions, roles: "Roles", names: Sequence[str]) -> list[str]:
+    """Return the command that trains a recommender on the lists, as words."""
+    from graphveil.data.interactions import RATING_NAMES
+
+    rated = next((name for name in names if name.lower() in RATING_NAMES), None)
+    words = ["train", "recommender", "--nodes", str(tables.nodes), "--id", roles.id]
+    words += ["--edges", str(tables.edges), "--source", roles.source, "--target", roles.target]
+    words += ["--items", "ITEMS.csv", "--unit", "node-record", "--epsilon", "4"]
+    return words + (["--rating", rated, "--min-rating", "4"] if rated else [])
 
 
 def _scaled(found: "TableInspection", *, private: bool) -> str:

@@ -74,6 +74,7 @@ def _facts(
     return [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
         *([] if lists or encoding is None else encoding_facts(encoding)),
+        *([("lists", experiment.list_words())] if lists else []),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", f"{format_epsilon_delta(guarantee.epsilon, guarantee.delta)} ({plan.delta_source})"),
@@ -177,6 +178,9 @@ def link_experiment(
     settings: list[str],
     seed: int,
     runs: int,
+    *,
+    rating: str | None = None,
+    min_rating: float | None = None,
 ) -> "LinkExperiment":
     """Return the experiment of the given options.
 
@@ -186,7 +190,7 @@ def link_experiment(
     from graphveil.privacy import NoUnit, parse_unit
     from graphveil.runs.link_run import LinkExperiment
 
-    if parse_unit(flags.get("unit")).name == NoUnit.name:
+    if parse_unit(flags.get("unit"), max_degree=1).name == NoUnit.name:
         raise UnitError(
             f"Unit none protects nothing, and a run of {method} is a release. Choose a unit, for example "
             "--unit undirected-edge for links or --unit node-record for recommender."
@@ -197,6 +201,8 @@ def link_experiment(
         method=method,
         source=source,
         items=items,
+        rating=rating,
+        min_rating=min_rating,
         parameters=link_parameters(method, flags, settings),
         seed=seed,
         runs=runs,

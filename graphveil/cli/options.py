@@ -164,6 +164,14 @@ Items = Annotated[
         metavar="FILE",
     ),
 ]
+Rating = Annotated[
+    str | None,
+    _column(_DATA, "--rating", "Column of the edge table with ratings of items, for --min-rating."),
+]
+MinRating = Annotated[
+    float | None,
+    flag(_DATA, "--min-rating", "Lowest rating of an item on a list. Rows with a lower rating are dropped."),
+]
 Weight = Annotated[str | None, _column(_COLUMNS, "--weight", "Column of the edge table with edge weights.")]
 MaxWeight = Annotated[
     float | None,

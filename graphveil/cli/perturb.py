@@ -99,7 +99,7 @@ def perturb(
     part = flags.part(graph, tables, seed=seed)
     if part is not None:
         release_options |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
-    parsed_unit = parse_unit(unit)
+    parsed_unit = parse_unit(unit, max_degree=1)
     domain = domain_of(
         graph, parsed_unit, release_options.get("public_edges"), release_options.get("private_nodes")
     )

@@ -88,6 +88,8 @@ def train(
     privacy: PrivacyOptions,
     recipe: options.Recipe = None,
     items: options.Items = None,
+    rating: options.Rating = None,
+    min_rating: options.MinRating = None,
     expect_edges: ExpectEdges = None,
     epsilon: options.Epsilon = None,
     ledger: options.Ledger = None,
@@ -108,7 +110,9 @@ def train(
     if method in LINK_METHODS:
         source = origin.source(tables, columns, to_predict=columns.label is None)
         flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
-        link_run = link_experiment(method, source, items, flags, set or [], seed, runs)
+        link_run = link_experiment(
+            method, source, items, flags, set or [], seed, runs, rating=rating, min_rating=min_rating
+        )
         if not resume and items is None:
             source.inspect_tables(unit=privacy.unit)
         train_link_model(

@@ -564,7 +564,10 @@ def checked_weights(
     if values.shape != (edges,):
         raise GraphError("edge weights must be a vector with one number for each edge")
     if not (np.isfinite(values).all() and (values >= 0).all()):
-        raise GraphError("edge weights must be finite and not negative; drop or shift the others")
+        raise GraphError(
+            "edge weights must be finite and not negative. Leave out edges with a negative weight, such as "
+            "distrust: edges = edges[weight > 0]. Do not shift weights: distrust would become weak trust."
+        )
     return values, float(max_weight)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,7 +23,7 @@ from graphveil.data import tables
 from graphveil.data.adjacency import EdgeSet
 from graphveil.data.tables.files import reason
 from graphveil.data.tables.inspect_tables import TableInspection
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, class_codes
+from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, SEVERAL_LABELS, class_codes
 from graphveil.errors import GraphError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def as_labels(y: Any) -> Tensor:
     try:
         labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
     except (TypeError, ValueError):  # text or lists of different lengths
-        raise GraphError("labels must be a vector with one whole class number per node") from None
+        raise GraphError(
+            f"labels must be a vector with one whole class number per node; {SEVERAL_LABELS}"
+        ) from None
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.numel() == 0:
@@ -131,7 +133,7 @@ def as_labels(y: Any) -> Tensor:
             "(task='regression')"
         )
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise GraphError("labels must be a vector with one whole class number per node")
+        raise GraphError(f"labels must be a vector with one whole class number per node; {SEVERAL_LABELS}")
     return labels.long()
 
 
@@ -152,7 +154,9 @@ def as_mask(given: Any) -> Any:
 NODE, SOURCE, TARGET, WEIGHT = "node", "source", "target", "weight"  # of tables made here
 
 
-def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def networkx_tables(
+    graph: Any, weight: str | None, dropped: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a graph of networkx as a table of nodes, where an attribute may be missing, and one of edges.
 
     Raises:
@@ -186,6 +190,9 @@ def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dic
     }
     if weight is not None:
         ends[WEIGHT] = [own.get(weight, 1.0) for *_, own in pairs]
+    else:
+        values = {str(name): value for *_, own in pairs for name, value in own.items() if value != 1}
+        tables.reject_weights(sorted(values), "edge attribute", dropped)
     return {NODE: _node_id_column(ids), **columns}, ends
 
 

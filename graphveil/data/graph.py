@@ -588,7 +588,8 @@ class Graph:
         Args:
             graph: Graph of networkx, directed or not.
             label, split: Attributes of nodes.
-            weight: Attribute of edges, 1 where it is missing.
+            weight: Attribute of edges, 1 where it is missing. Weights that are not used are rejected, unless
+                ``drop`` names them.
             max_weight: Public bound to which larger weights are clipped.
             name: Name of the graph.
             columns: Arguments ``features``, ``drop``, ``categories``, ``missing``, ``classes`` and ``task``
@@ -611,7 +612,9 @@ class Graph:
         >>> Graph.from_networkx(path, label="team")
         Graph('networkx', nodes=3, features=1, classes=2, directed=False, split=False)
         """
-        nodes, edges = networkx_tables(graph, weight)
+        dropped = EncodingOptions.from_arguments(drop=columns.get("drop", ())).drop
+        nodes, edges = networkx_tables(graph, weight, dropped)
+        columns["drop"] = [name for name in dropped if name in nodes]
         return cls.from_frames(
             nodes,
             edges,

@@ -18,7 +18,7 @@ from graphveil.data.adjacency import Adjacency, EdgeSet
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
-from graphveil.data.tables.edges import id_difference_hint
+from graphveil.data.tables.edges import KnownIds, References, match_ids
 from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named, names
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
@@ -252,7 +252,7 @@ def read_ids(
     """
     node_ids = _as_column(ids)
     check_columns(path, [column], csv_format)
-    table = tables.read(path, [column], {column: node_ids.type}, csv_format=csv_format)
+    table = tables.read(path, [column], tables.id_types(path, [column]), csv_format=csv_format)
     return _positions(table, column, node_ids, None, written=tables.is_csv(path))
 
 
@@ -276,8 +276,7 @@ def _edges(
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
     check_columns(path, [*ends], csv_format)
-    types = dict.fromkeys(ends, ids.type)  # of the nodes: no edge determines how the others are read
-    table = tables.read(path, ends, types, csv_format=csv_format)
+    table = tables.read(path, ends, tables.id_types(path, ends), csv_format=csv_format)
     written = tables.is_csv(path)
     tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
     origin = EdgeSet(released=tables.released(path))
@@ -288,20 +287,9 @@ def _positions(
     table: Table, name: str, node_ids: Column, id: str | None, *, written: bool
 ) -> npt.NDArray[np.integer]:
     """Return the row of every id in the table of nodes; ``id`` is its column of ids, if it has one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ids = tables.keys_like(tables.column(table, name), name, node_ids, written=written)
-    positions = pc.index_in(ids, value_set=node_ids)
-    if positions.null_count:
-        kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
-        owner_text = (
-            f"holds ids that no node has (theirs are {kind}); add those nodes, or drop those rows"
-            if id is None
-            else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
-            "drop those edges"
-        )
-        difference = id_difference_hint(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
-        how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
-        raise GraphError(f"column {name!r} {owner_text}{how}")
-    return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: Arrow's buffer is read-only
+    title, code = (f"column {id!r} of the nodes", f"nodes[{id!r}]") if id else ("the ids of nodes", "ids")
+    advice = ("add those nodes, or drop those rows",) * 2
+    known = KnownIds(node_ids, title, code, node_ids.type, written, *advice)
+    column = tables.column(table, name)
+    ends = References(column, f"column {name!r}", f"table[{name!r}]", known, written)
+    return match_ids([ends], ERROR)[0][0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,10 +15,19 @@ from scipy import sparse
 from graphveil._util import checks
 from graphveil.data.adjacency import MAX_NODES, EdgeSet
 from graphveil.data.graph import Graph
+from graphveil.data.tables import files
+from graphveil.data.tables.edges import KnownIds, References, match_ids
+from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column
+from graphveil.data.tables.ids import id_array, id_types, keys
 from graphveil.errors import GraphError
 
 Unknown = Literal["error", "drop"]
 Lists = sparse.csr_array  # one row per user, one column per item
+_ADD_OR_DROP = "add them to the public list, or drop their rows (unknown_ids='drop')"
+_ALIKE = "no row has a user and an item of the public lists: write the ids of both alike"
+_LARGEST = 1e12  # rating
+_RATINGS = ("rating", "edge_label", "edge_attr", "edge_weight")  # of a relation of torch_geometric
+RATING_NAMES = ("rating", "ratings", "stars", "score", "rate", "vote", "grade", "overall", "review_score")
 USERS_OCCUR = "the users are those that occur in the table, and are treated as public"
 
 
@@ -65,6 +76,8 @@ class Interactions:
         *,
         item_ids: object,
         user_ids: object = None,
+        ratings: object = None,
+        min_rating: float | None = None,
         unknown_ids: Unknown = "error",
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
@@ -78,6 +91,8 @@ class Interactions:
                 is on one list only.
             user_ids: Public list of all users, including users without items. By default the users that
                 occur, sorted, and every guarantee notes that they are treated as public.
+            ratings: Column of numbers, one per row, for ``min_rating``.
+            min_rating: Lowest rating of an item on a list. Rows with a lower or missing rating are dropped.
             unknown_ids: ``"error"`` raises an error if an id is in neither list, ``"drop"`` drops its rows.
             edge_set: Identity of the table for its budget; a new one by default.
 
@@ -85,45 +100,102 @@ class Interactions:
             The table.
 
         Raises:
-            GraphError: If the columns do not match, ids repeat, or an id is unknown.
+            GraphError: If the columns do not match, ids repeat, an id is unknown, or no row is left.
 
         Privacy:
-            Reads: both columns, exactly. Charges: nothing. The result is private.
+            Reads: all columns, exactly. Charges: nothing. The result is private.
 
-        >>> table = Interactions.from_columns([7, 7, 9], [1, 2, 1], user_ids=[7, 8, 9], item_ids=[1, 2, 3])
+        >>> table = Interactions.from_columns([7, 7, 9], [1, 2, 1], user_ids=[7, 8, 9], item_ids=[1, 2, 3],
+        ...     ratings=[5, 1, 4], min_rating=4)
         >>> table.lists().toarray().astype(int).tolist()
-        [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+        [[1, 0, 0], [0, 0, 0], [1, 0, 0]]
         """
-        checks.one_of(get_args(Unknown), unknown_ids=unknown_ids)
         sources, targets = as_column("users", users), as_column("items", items)
-        people = _ids("user_ids", np.unique(sources) if user_ids is None else user_ids)
-        catalog, notes = _ids("item_ids", item_ids), () if user_ids is not None else (USERS_OCCUR,)
         if len(sources) != len(targets):
             raise GraphError(
                 "users and items have different numbers of rows; give one item for each user, row by row"
             )
-        rows, columns = positions(people, sources, "users"), positions(catalog, targets, "items")
-        known = (rows >= 0) & (columns >= 0)
-        if unknown_ids == "error" and not known.all():
-            raise GraphError(
-                "users or items has an id that is not in user_ids or item_ids; add it to the public list, "
-                "or use unknown_ids='drop'"
-            )
-        return cls._build(rows[known], columns[known], people, catalog, edge_set, notes)
+        public = _occurring(sources) if user_ids is None else as_column("user_ids", user_ids)
+        return cls.from_tables(
+            [sources, targets],
+            _known_ids("user_ids", public, "user_ids"),
+            _known_ids("item_ids", as_column("item_ids", item_ids), "item_ids"),
+            ratings=None if ratings is None else as_column("ratings", ratings),
+            min_rating=min_rating,
+            unknown_ids=unknown_ids,
+            titles=("users", "items"),
+            edge_set=edge_set,
+            notes=() if user_ids is not None else (USERS_OCCUR,),
+        )
+
+    @classmethod
+    def from_tables(
+        cls,
+        ends: Sequence[Column],
+        people: KnownIds,
+        catalog: KnownIds,
+        *,
+        ratings: Column | None,
+        min_rating: float | None,
+        unknown_ids: str,
+        titles: Sequence[str],
+        written: bool = False,
+        edge_set: EdgeSet | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Interactions:
+        """Return the table of two Arrow columns of ids, users and items, by the id rules of graphs.
+
+        Args:
+            ends: Columns of users and of items.
+            people, catalog: Public ids.
+            ratings, min_rating: As for ``from_columns``.
+            unknown_ids: ``"error"`` or ``"drop"``.
+            titles: Names of both columns in messages.
+            written: Whether the columns come from a CSV.
+            edge_set: Identity of the table for its budget.
+            notes: Notes on the table.
+
+        Returns:
+            The table.
+
+        Raises:
+            GraphError: If an id is unknown, or no row is left.
+
+        Privacy:
+            Reads: all columns, exactly. Charges: nothing. The result is private.
+        """
+        import pyarrow as pa
+
+        checks.one_of(get_args(Unknown), unknown_ids=unknown_ids)
+        liked = _liked(ratings, min_rating, len(ends[0]))
+        if liked is not None:
+            ends = [column.filter(pa.array(liked)) for column in ends]
+        codes = ("users", "items") if titles[0] == "users" else [f"table[{one!r}]" for one in titles]
+        references = [
+            References(column, title, code, known, written)
+            for column, title, code, known in zip(ends, titles, codes, (people, catalog), strict=True)
+        ]
+        (rows, columns), _ = match_ids(references, unknown_ids)
+        kept = (rows >= 0) & (columns >= 0)
+        ids = id_array(people.ids), id_array(catalog.ids)
+        return cls._build(rows[kept], columns[kept], *ids, edge_set, notes)
 
     @classmethod
     def from_matrix(
         cls,
         matrix: object,
         *,
+        min_rating: float | None = None,
         user_ids: object = None,
         item_ids: object = None,
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
-        """Build a table from a matrix of users and items, where entries other than 0 are items on a list.
+        """Build a table from a matrix of users and items, where 1 is an item on a list and 0 is not.
 
         Args:
             matrix: SciPy sparse matrix or dense array (U, I).
+            min_rating: Lowest entry of an item on a list, for a matrix of ratings or counts. Lower entries
+                and 0, which stands for no rating, are not listed.
             user_ids, item_ids: Public ids; by default the indices.
             edge_set: Identity of the table for its budget; a new one by default.
 
@@ -131,17 +203,23 @@ class Interactions:
             The table.
 
         Raises:
-            GraphError: If it is no matrix, or the ids do not fit its shape.
+            GraphError: If it is no matrix, the ids do not fit its shape, or it has entries other than 0 and 1
+                without ``min_rating``: a dislike would count as a like.
 
         Privacy:
             Reads: the matrix, exactly. Charges: nothing. The result is private.
 
         >>> Interactions.from_matrix([[1, 0, 1], [0, 0, 0]])
         Interactions(users=2, items=3)
+        >>> Interactions.from_matrix([[5, 0, 1], [0, -1, 4]], min_rating=4).lists().nnz
+        2
         """
-        found = as_lists(matrix)
-        people = _ids("user_ids", np.arange(found.shape[0]) if user_ids is None else user_ids)
-        catalog = _ids("item_ids", np.arange(found.shape[1]) if item_ids is None else item_ids)
+        found = as_lists(matrix, min_rating)
+        people = np.arange(found.shape[0]) if user_ids is None else _ids("user_ids", user_ids)
+        catalog = np.arange(found.shape[1]) if item_ids is None else _ids("item_ids", item_ids)
+        for name, ids in (("user_ids", people), ("item_ids", catalog)):
+            if not len(ids):
+                raise GraphError(f"{name} is empty; the matrix needs at least one user and one item")
         if (len(people), len(catalog)) != found.shape:
             raise GraphError(
                 f"the matrix has shape {found.shape}, and there are {len(people)} user_ids and "
@@ -150,11 +228,15 @@ class Interactions:
         return cls._build(*found.nonzero(), people, catalog, edge_set)
 
     @classmethod
-    def from_pyg(cls, data: Any, *, edge_set: EdgeSet | None = None) -> Interactions:
+    def from_pyg(
+        cls, data: Any, *, min_rating: float | None = None, edge_set: EdgeSet | None = None
+    ) -> Interactions:
         """Build a table from a torch_geometric ``HeteroData`` with one relation from users to items.
 
         Args:
             data: ``HeteroData`` with one edge type between two node types; its source type are the users.
+            min_rating: Lowest rating of an item on a list, for a relation with ``rating``, ``edge_label``,
+                ``edge_attr`` or ``edge_weight``, which are otherwise rejected.
             edge_set: Identity of the table for its budget; a new one by default.
 
         Returns:
@@ -191,6 +273,9 @@ class Interactions:
         for ids, used in ((people, users), (catalog, items)):
             if len(used) and (used.min() < 0 or used.max() >= len(ids)):
                 raise GraphError("edge_index has an index beyond num_nodes; correct one of them")
+        liked = _liked(_ratings_of(data[types[0]], min_rating), min_rating, len(users))
+        if liked is not None:
+            users, items = users[liked], items[liked]
         return cls._build(users, items, people, catalog, edge_set)
 
     @classmethod
@@ -239,12 +324,14 @@ def _check_sizes(count: int) -> None:
         raise GraphError(f"users and items together must be at most {MAX_NODES:,}; split the table")
 
 
-def as_lists(matrix: object) -> Lists:
+def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
     """Return a sparse or dense matrix as bool rows of lists.
 
     Raises:
-        GraphError: If it is no finite matrix of numbers.
+        GraphError: If it is no finite matrix of numbers, or has other entries than 0 and 1 and there is no
+            ``min_rating``.
     """
+    lowest = _lowest(min_rating)
     try:
         found: Any = matrix if sparse.issparse(matrix) else np.asarray(matrix)
     except (ValueError, TypeError, RuntimeError):  # also of sparse tensors
@@ -257,8 +344,14 @@ def as_lists(matrix: object) -> Lists:
     given = sparse.coo_array(found)
     if not np.isfinite(given.data).all():
         raise GraphError("the matrix has entries that are not finite; use 0 for items that are not listed")
-    rows, columns = (part[given.data != 0] for part in given.coords)
-    return lists_of(rows, columns, given.shape)
+    if lowest is None and ((given.data != 0) & (given.data != 1)).any():
+        raise GraphError(
+            "the matrix has entries other than 0 and 1, and lists hold liked items only, without ratings. "
+            "Name the lowest rating that counts as a like: min_rating=4, or min_rating=1 for counts."
+        )
+    liked = (given.data != 0) & (given.data >= (-np.inf if lowest is None else lowest))
+    _some_left(liked, given.data != 0)
+    return lists_of(*(part[liked] for part in given.coords), given.shape)
 
 
 def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> Lists:
@@ -267,56 +360,152 @@ def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int
     return lists
 
 
-def as_column(name: str, values: object) -> npt.NDArray[Any]:
-    """Return a column of ids as a vector of integers or text.
+def as_column(name: str, values: object) -> Column:
+    """Return a column of ids as Arrow has it.
 
     Raises:
-        GraphError: If it is no such column.
+        GraphError: If it is no column.
     """
-    try:
-        found = np.asarray(values)
-    except ValueError:
-        found = np.empty((0, 0))
-    if found.dtype.kind == "O" and found.ndim == 1 and all(isinstance(one, str) for one in found.tolist()):
-        found = found.astype(str)
-    if found.ndim == 1 and not len(found):
-        return np.empty(0, dtype=np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iuU":
-        raise GraphError(
-            f"{name} must be a column of whole numbers or of text, without missing values; convert it with "
-            "astype(str), for example"
-        )
+    import pyarrow as pa
+
+    if isinstance(values, torch.Tensor | range | set | frozenset):
+        values = np.asarray(values if isinstance(values, torch.Tensor | range) else sorted(values, key=str))
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise GraphError(f"{name} is a {type(values).__name__}; give a list, an array or a column of a frame")
+    table = FrameSource.from_frame({name: values}, "the table").table
+    found = column(table, name)
+    if pa.types.is_nested(found.type):
+        raise GraphError(f"{name} must have one value per row, not a list; give a column of ids")
     return found
 
 
-def _ids(name: str, values: object) -> npt.NDArray[Any]:
-    """Return public ids.
+def _occurring(users: Column) -> Column:
+    """Return the users that occur, sorted."""
+    import pyarrow.compute as pc
+
+    found = pc.unique(users)
+    return found.take(pc.array_sort_indices(found))
+
+
+def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -> KnownIds:
+    """Return public ids, each listed once.
 
     Raises:
         GraphError: If they are no ids, or one repeats.
     """
-    found = as_column(name, values)
-    if not len(found):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(values):
         raise GraphError(f"{name} is empty; list all users and all items, including those without entries")
-    if len(np.unique(found)) < len(found):
-        raise GraphError(f"{name} has an id twice; list every id once")
-    return found
+    if values.null_count or pa.types.is_floating(values.type):
+        how = "" if not pa.types.is_floating(values.type) else ".astype('int64')"
+        raise GraphError(
+            f"{name} has missing values or numbers with a decimal point; ids are whole numbers or text: "
+            f"{code} = {code}.dropna(){how}"
+        )
+    ids = keys(values, name)
+    if len(pc.unique(ids)) < len(ids):
+        raise GraphError(f"{name} has an id twice; list every id once: {code} = {code}.drop_duplicates()")
+    return KnownIds(ids, name, code, values.type, written, _ADD_OR_DROP, _ALIKE)
 
 
-def positions(ids: npt.NDArray[Any], values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-    """Return the index of each value among the ids, -1 for unknown ones.
+def known_ids(path: Path, name: str, csv_format: CsvFormat = COMMAS) -> KnownIds:
+    """Return the public ids in a column of a file.
 
     Raises:
-        GraphError: If one is text and the other is not.
-
-    >>> positions(np.array(["b", "a"]), np.array(["a", "c"]), "items").tolist()
-    [1, -1]
+        GraphError: If the file cannot be read, the column is missing, or its ids are unusable.
     """
-    if len(values) and (ids.dtype.kind == "U") != (values.dtype.kind == "U"):
+    files.check_columns(path, [name], csv_format)
+    table = files.read(path, [name], id_types(path, [name]), csv_format=csv_format)
+    title, code = f"column {name!r} of {path.name}", f"table[{name!r}]"
+    return _known_ids(title, column(table, name), code, written=files.is_csv(path))
+
+
+def _ids(name: str, values: object) -> npt.NDArray[Any]:
+    """Return public ids as an array."""
+    return id_array(_known_ids(name, as_column(name, values), name).ids)
+
+
+def _lowest(min_rating: object) -> float | None:
+    """Return the lowest rating of an item on a list.
+
+    Raises:
+        ConfigError: If it is no finite number.
+    """
+    min_rating = checks.plain(min_rating)
+    if min_rating is not None:
+        checks.within(-_LARGEST, _LARGEST, min_rating=min_rating)  # type: ignore[arg-type]  # what it checks
+    return None if min_rating is None else float(min_rating)  # type: ignore[arg-type]  # what was checked
+
+
+def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.NDArray[np.bool_] | None:
+    """Return the rows whose rating is high enough; None for a table without ratings.
+
+    Raises:
+        GraphError: If only one of both is given, ratings are no numbers, or no row is left.
+    """
+    lowest = _lowest(min_rating)
+    if ratings is None and lowest is None:
+        return None
+    if ratings is None or lowest is None:
+        given, lacking = ("min_rating", "ratings") if ratings is None else ("ratings", "min_rating")
         raise GraphError(
-            f"{name} and its list of ids must both be text or both be whole numbers; convert one of them"
+            f"{given} needs {lacking}: rows with a rating below min_rating are dropped; give both or neither"
         )
-    order = np.argsort(ids)
-    place = np.minimum(np.searchsorted(ids, values, sorter=order), len(ids) - 1)
-    found = order[place]
-    return np.where(ids[found] == values, found, -1) if len(values) else np.empty(0, dtype=np.int64)
+    import pyarrow as pa
+
+    try:
+        values = ratings.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise GraphError(
+            "ratings must be a column of numbers, one per row; convert it: pandas.to_numeric(ratings)"
+        ) from None
+    numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if len(numbers) != rows:
+        raise GraphError("ratings has not one number for each row; pass a column of the same frame as users")
+    liked = numbers >= lowest  # no rating is no like
+    _some_left(liked, np.ones(rows, dtype=bool))
+    return liked
+
+
+def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
+    """Return the ratings of a relation of torch_geometric, None if it has none.
+
+    Raises:
+        GraphError: If it has some and there is no ``min_rating``: a dislike would count as a like.
+    """
+    name = next((one for one in _RATINGS if getattr(relation, one, None) is not None), None)
+    if name is None:
+        return None
+    ratings = torch.as_tensor(relation[name]).detach().cpu()
+    if min_rating is None and bool((ratings == 1).all()):
+        return None
+    if min_rating is None:
+        raise GraphError(
+            f"the relation has {name!r}, and lists hold liked items only, without ratings. Name the lowest "
+            f"rating that counts as a like, for example min_rating=4, or delete {name!r} from the relation."
+        )
+    return as_column("ratings", ratings.reshape(len(ratings), -1)[:, 0])
+
+
+def _some_left(liked: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_]) -> None:
+    """Raise an error if every entry is rated too low."""
+    if given.any() and not liked.any():
+        raise GraphError("min_rating is above every rating, so that all lists are empty; choose a lower one")
+
+
+def positions(ids: npt.NDArray[Any], values: object, name: str) -> npt.NDArray[np.int64]:
+    """Return the index of each value among the ids of a catalog.
+
+    Raises:
+        GraphError: If one is unknown.
+
+    >>> positions(np.array(["b", "a"]), ["a", "b"], "items").tolist()
+    [1, 0]
+    """
+    catalog = as_column("item_ids", ids)
+    advice = ("remove them",) * 2
+    known = KnownIds(keys(catalog, "item_ids"), "the catalog", "item_ids", catalog.type, True, *advice)
+
+    return match_ids([References(as_column(name, values), name, name, known, written=False)], "error")[0][0]

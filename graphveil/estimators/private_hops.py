@@ -187,7 +187,7 @@ def private_hops(
     )
     checks.switch(normalize=normalize)
     x = checks.fitting("x", x, Tensor | npt.NDArray[Any] | None)
-    found = parse_unit(unit)
+    found = parse_unit(unit, max_degree=1)
     if not isinstance(found, UndirectedEdge | DirectedEdge):
         raise UnitError(
             f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "

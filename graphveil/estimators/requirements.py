@@ -270,9 +270,10 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
         raise UnitError(
             f"unit 'directed-edge' at epsilon {format_upper_bound(epsilon)} protects one stored edge, and "
             "this graph is undirected: every undirected edge is stored as two edges, which are protected "
-            f"together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
-            "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce "
-            "the paper with this deviation listed"
+            f"together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. If edges "
+            "have a direction, load the graph with directed=True (--directed). Otherwise use "
+            "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce a "
+            "paper"
         )
     if isinstance(unit, UndirectedEdge) and graph.directed:
         raise UnitError(

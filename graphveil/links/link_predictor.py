@@ -194,7 +194,7 @@ class LinkPredictor:
         for name, least in (("seed", 0), ("unsafe_noise_seed", 0), ("max_units", 1)):
             if getattr(self, name) is not None:
                 checks.integer_at_least(least, **{name: getattr(self, name)})
-        unit = parse_unit(self.unit)
+        unit = parse_unit(self.unit, max_degree=1)
         if isinstance(unit, NodeUnit):
             raise UnitError(
                 f"LinkPredictor protects single edges, and unit {unit.name!r} protects a node: its edges "

@@ -31,7 +31,7 @@ from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
 from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
-from graphveil.data.interactions import Interactions, Lists, as_column, as_lists, lists_of, positions
+from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
@@ -62,6 +62,7 @@ _MIN_PENALTY = 3.0  # without noise: lists of length one are not predicted with 
 _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and noise falls with 1 / sqrt(D)
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
+_QUANTILE = 1.2816  # of a normal variable, above which it is with 10 %
 _AT_ONCE = 1 << 24  # scores held at once
 _LIMITS = (
     "Recommendations for a user read the exact list of this user. They are not covered by the guarantee: "
@@ -73,10 +74,14 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recommendations(NamedTuple):
-    """The best items of each user, best first: ids (Q, k), and scores float64 (Q, k)."""
+    """The best items of each user, best first: ids (Q, k), and scores float64 (Q, k).
 
-    items: npt.NDArray[Any]
-    scores: Floats
+    Both are masked arrays: the places of a user with fewer than k items left are masked at the end of the
+    row, and ``items[u].compressed()`` returns the items of user u.
+    """
+
+    items: "np.ma.MaskedArray[Any, Any]"
+    scores: "np.ma.MaskedArray[Any, Any]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +158,8 @@ class Recommender:
         items_: The released item model, an ``ItemModel``.
         private_metrics_: With ``private_metrics``, ``{"hit_rate_at_10": Interval}``: the share of held-out
             users whose ten best items contain one item that was removed from their list, with an interval of
-            95 % for the noise.
+            95 % for the noise. Empty if the noisy number of held-out users with two items does not exceed its
+            noise.
 
     Raises:
         ConfigError: If an argument is of another type or outside its range.
@@ -226,7 +232,7 @@ class Recommender:
         for name in ("max_units", "unsafe_noise_seed"):
             if getattr(self, name) is not None:
                 checks.integer_at_least(int(name == "max_units"), **{name: getattr(self, name)})
-        unit: Unit = parse_unit(self.unit)
+        unit: Unit = parse_unit(self.unit, max_degree=1)
         if not isinstance(unit, NodeRecord | DirectedEdge | NoUnit):
             raise UnitError(
                 f"a recommender protects the list of a user or one entry of it, and unit {unit.name!r} is "
@@ -340,11 +346,11 @@ class Recommender:
             lists: Lists of item ids, a sparse or dense matrix (Q, I) in the order of the catalog, or
                 ``Interactions`` with the same catalog for all of its users.
             k: Number of items, at most I.
-            omit_own: Whether items on the list itself are omitted. If fewer than k others are left, items of
-                the list follow with score -inf.
+            omit_own: Whether items on the list itself are omitted. If fewer than k others are left, the row
+                has fewer items, and its last places are masked.
 
         Returns:
-            Ids and scores, one row per list.
+            Ids and scores, one row per list, as masked arrays.
 
         Raises:
             ConfigError: Before ``fit``.
@@ -365,7 +371,11 @@ class Recommender:
         checks.integer_at_least(1, k=k)
         checks.within(1, len(items.item_ids), k=k)
         top, scores = items.best(_own_lists(lists, items.item_ids), int(k), omit_own=omit_own)
-        return Recommendations(items.item_ids[top], scores)
+        none_left = np.isneginf(scores)
+        found = items.item_ids[top]
+        found[none_left] = -1 if found.dtype.kind == "i" else ""  # of nobody's list, also under the mask
+        scores = np.where(none_left, np.nan, scores)
+        return Recommendations(np.ma.masked_array(found, none_left), np.ma.masked_array(scores, none_left))
 
     def save(self, folder: Path | str, *, dataset: str | None = None) -> Path:
         """Write the item model, the guarantee and a model card to a new folder, atomically.
@@ -439,6 +449,7 @@ class Recommender:
         fits = arrays["popularity"].shape == ids.shape and arrays["similarity"].shape == shape
         if not fits or ids.dtype.kind not in "iU" or users < 1:
             raise ValueError
+        ids = ids.astype(object) if ids.dtype.kind == "U" else ids
         if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
             raise ValueError
         model._items = ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
@@ -527,8 +538,11 @@ class Recommender:
         if self.private_metrics:
             correct, wrong = _outcomes(items, table.lists(), held_out, streams)
             hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()
-            share = _share(hits, misses, plan.noise_std[-1], int(held_out.sum()))
-            self._metrics = {f"hit_rate_at_{_TOP}": share}
+            noise = plan.noise_std[-1]
+            share = _share(hits, misses, noise, int(held_out.sum()))
+            # A share of a number of users that its own noise explains is not a number.
+            measured = hits + misses > _QUANTILE * noise * math.sqrt(2)
+            self._metrics = {f"hit_rate_at_{_TOP}": share} if measured else {}
         release.close()
         return session.with_seed(guarantee)
 
@@ -598,9 +612,8 @@ def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
             "single list in brackets: recommend([items])"
         )
     rows = np.repeat(np.arange(len(given)), [len(one) for one in given])
-    columns = positions(item_ids, as_column("lists", [item for one in given for item in one]), "lists")
-    if (columns < 0).any():
-        raise GraphError("lists has an id that is not in the catalog; remove it")
+    listed = [item for one in given for item in one]
+    columns = positions(item_ids, listed, "lists") if listed else np.empty(0, dtype=np.int64)
     return lists_of(rows, columns, (len(given), len(item_ids)))
 
 

@@ -188,7 +188,7 @@ def release_graph(
         and labels are unchanged, and not covered.
     """
     check_kind(graph)
-    protected, mechanism = parse_unit(unit), mechanism.for_mode(mode)
+    protected, mechanism = parse_unit(unit, max_degree=1), mechanism.for_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges
     mechanism.check(graph, protected, domain)

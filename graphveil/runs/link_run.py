@@ -16,6 +16,7 @@ from graphveil.artifacts.cards import release_cells
 from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
+from graphveil.data.interactions import RATING_NAMES, known_ids
 from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.training.private_metrics import Interval
@@ -39,6 +40,7 @@ from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_j
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
+_RATED = ("rating", "min_rating")
 NO_METRICS = {
     LINKS: "No metrics were released, because no pairs are held out (held_out=0).",
     RECOMMENDER: "No metrics were released. Add --private-metrics to release some.",
@@ -58,6 +60,8 @@ class LinkExperiment:
         source: Source of the graph. For a recommender the node table lists all users, and the edge table has
             one row per item on a list.
         items: For a recommender: table of all items, with the column of edge targets.
+        rating, min_rating: For a recommender: column of ratings in the edge table, and the lowest rating of
+            an item on a list.
         parameters: Constructor keywords, all but ``seed``.
         seed: Seed of public randomness of the first run; run r has ``seed + r``.
         runs: Number of fits. The release is that of the first one.
@@ -66,6 +70,8 @@ class LinkExperiment:
     method: str
     source: Source
     items: Path | None = None
+    rating: str | None = None
+    min_rating: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     runs: int = 1
@@ -81,6 +87,18 @@ class LinkExperiment:
         if (self.items is None) != (self.method == LinkPredictor.method):
             needs = "has no items" if self.items is not None else "needs --items, a table of all items"
             raise ConfigError(f"Method {self.method} {needs}. Correct the command.")
+        if (self.rating is None) != (self.min_rating is None):
+            raise ConfigError(
+                "--rating and --min-rating go together: the column of ratings, and the lowest rating that "
+                "counts as a like. Give both, for example --rating stars --min-rating 4, or neither."
+            )
+        if self.rating is not None and self.items is None:
+            raise ConfigError(f"Method {self.method} has no ratings. Remove --rating and --min-rating.")
+        if self.items is not None and self.source.weight is not None:
+            raise ConfigError(
+                "Method recommender does not use --weight and --max-weight. Remove them; to keep high "
+                f"ratings only, use --rating {self.source.weight} --min-rating 4."
+            )
         if self.items is not None and self.source.edges is None:
             raise ConfigError(
                 "recommender reads lists of items from tables. Set --edges, --nodes (all users) and --items "
@@ -94,10 +112,23 @@ class LinkExperiment:
             parameters["unsafe_noise_seed"] += run
         return link_model_class(self.method)(seed=self.seed + run, **parameters)
 
+    def list_words(self) -> str:
+        """Return which rows of the table are items of a list, for the plan of a recommender."""
+        edges = self.source.edges
+        assert edges is not None
+        if self.rating is not None:
+            return f"rows of {edges.name} with {self.rating} of at least {self.min_rating:g}"
+        names = tables.column_names(edges, [], self.source.csv_format)
+        rated = next((name for name in names if name.lower() in RATING_NAMES), None)
+        more = (
+            f"; column {rated!r} is ignored, so low ratings count as likes (--rating {rated} --min-rating 4)"
+        )
+        return f"every row of {edges.name}{'' if rated is None else more}"
+
     def load(self) -> LinkData:
         """Read the graph, or the lists of all users."""
         if self.items is not None:
-            return read_interactions(self.source, self.items)
+            return read_interactions(self.source, self.items, self.rating, self.min_rating)
         # A graph has classes, also where no node has a label.
         return self.source.load(_NO_LABELS if self.source.nodes and self.source.label is None else None)
 
@@ -112,27 +143,49 @@ class LinkExperiment:
             "runs": self.runs,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
             **({} if self.items is None else {"data.items": str(self.items)}),
+            **(
+                {}
+                if self.rating is None
+                else {"data.rating": self.rating, "data.min_rating": self.min_rating}
+            ),
             **{f"set.{name}": value for name, value in sorted(parameters.items())},
         }
 
 
-def read_interactions(source: Source, items: Path) -> Interactions:
+def read_interactions(
+    source: Source, items: Path, rating: str | None = None, min_rating: float | None = None
+) -> Interactions:
     """Read lists of items from three tables: the users, the items, and one row per item on a list.
 
+    Args:
+        source: Tables of users and of lists, and their columns.
+        items: Table of items.
+        rating: Column of ratings in the table of lists.
+        min_rating: Lowest rating of an item on a list.
+
     Raises:
-        GraphError: If an id is unknown, missing, or listed twice.
+        GraphError: If a column is missing, or an id is unknown, missing, or listed twice.
     """
     assert source.nodes is not None and source.edges is not None and source.target is not None
     assert source.id is not None and source.source is not None
-    user_ids, item_ids = (
-        tables.id_array(tables.column(tables.read(path, [name], csv_format=source.csv_format), name))
-        for path, name in ((source.nodes, source.id), (items, source.target))
+    path, how = source.edges, source.csv_format
+    ends = [source.source, source.target]
+    wanted = ends if rating is None else [*ends, rating]
+    tables.column_names(path, wanted, how)
+    lists = tables.read(path, wanted, tables.id_types(path, ends), csv_format=how)
+    people, catalog = (
+        known_ids(table, name, how) for table, name in ((source.nodes, source.id), (items, source.target))
     )
-    users, listed = (
-        ids[read_ids(source.edges, ids, column=name, csv_format=source.csv_format)]
-        for ids, name in ((user_ids, source.source), (item_ids, source.target))
+    return Interactions.from_tables(
+        [tables.column(lists, name) for name in ends],
+        people,
+        catalog,
+        ratings=None if rating is None else tables.column(lists, rating),
+        min_rating=min_rating,
+        unknown_ids=source.unknown_ids or "error",
+        titles=[f"column {name!r} of {path.name}" for name in ends],
+        written=tables.is_csv(path),
     )
-    return Interactions.from_columns(users, listed, user_ids=user_ids, item_ids=item_ids)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -261,8 +314,10 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "runs": experiment.runs,
         "covered": True,
         "private_metrics": {name: one.as_dict() for name, one in private.items()},
-        "metric_values": {name: [one[name].as_dict()["value"] for one in released] for name in private},
-        "remarks": _remarks(experiment.method, private, guarantee.unit),
+        "metric_values": {
+            name: [one[name].as_dict()["value"] for one in released if name in one] for name in private
+        },
+        "remarks": _remarks(experiment, private, guarantee.unit),
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
         "guarantee_all_runs": total,
@@ -275,10 +330,16 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
     }
 
 
-def _remarks(method: str, private: Mapping[str, Interval], unit: str) -> str:
+def _remarks(experiment: LinkExperiment, private: Mapping[str, Interval], unit: str) -> str:
     """Return what the released metrics mean."""
+    method = experiment.method
     if not private and (method, unit) == (RECOMMENDER, DirectedEdge.name):
         return f"No metrics were released: a hit rate reads whole lists, which unit {unit} does not protect."
+    if not private and experiment.parameters.get("private_metrics"):
+        return (
+            "Hit rate: n/a, because the noisy number of held-out users with two items does not exceed "
+            "its noise. Use more users or a larger --epsilon."
+        )
     if not private:
         return NO_METRICS[method]
     area = private.get("roc_auc")
@@ -385,6 +446,7 @@ def best_candidates(run: Path, k: int, columns: Mapping[str, Any]) -> tuple[tabl
         model = _loaded(run, LinkPredictor)
         places, scores = model.top_k(k=k)
         ids, found, owner, other = model.node_ids, model.node_ids[places], "node", "candidate"
+        kept = places.ravel() >= 0
         note = (
             "Candidates are post-processing of the release and may be published. They include existing "
             "edges, since leaving these out would reveal them."
@@ -392,6 +454,7 @@ def best_candidates(run: Path, k: int, columns: Mapping[str, Any]) -> tuple[tabl
     else:
         recommender, table = _loaded(run, Recommender), _lists(run, columns)
         found, scores = recommender.recommend(table, k=k)
+        kept = ~np.ma.getmaskarray(found).ravel()  # a user may have fewer items left
         ids, owner, other = table.user_ids, "user", "item"
         note = (
             "Recommendations read the lists of the users. Show the rows of a user only to this user, and to "
@@ -399,8 +462,8 @@ def best_candidates(run: Path, k: int, columns: Mapping[str, Any]) -> tuple[tabl
         )
     ranks = np.tile(np.arange(1, found.shape[1] + 1), len(found))
     owners = pa.array(np.repeat(ids, found.shape[1]))
-    cells = {owner: owners, "rank": ranks, other: pa.array(found.ravel()), "score": scores.ravel()}
-    return pa.table(cells), note
+    ends = {owner: owners, "rank": ranks, other: pa.array(np.asarray(found).ravel())}
+    return pa.table({**ends, "score": np.asarray(scores).ravel()}).filter(pa.array(kept)), note
 
 
 def _loaded(run: Path, kind: type[Model]) -> Model:
@@ -433,8 +496,8 @@ def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
     known = read_json(folder.lock)["configuration"]
     data = {name.removeprefix("data."): value for name, value in known.items() if name.startswith("data.")}
     data |= {name: value for name, value in columns.items() if value is not None}
-    items = Path(data.pop("items"))
-    return read_interactions(Source.from_dict(data), items)
+    items, rating, lowest = Path(data.pop("items")), data.pop("rating", None), data.pop("min_rating", None)
+    return read_interactions(Source.from_dict(data), items, rating, lowest)
 
 
 def _column(run: Path, role: str, columns: Mapping[str, Any]) -> str:

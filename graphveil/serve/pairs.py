@@ -91,7 +91,7 @@ class ServedPairs:
             owned = np.split(np.array(self.ids)[places], np.cumsum([len(some) for some in lists])[:-1])
             k = min(question.k, len(self.ids))
             found = model.recommend([some.tolist() for some in owned], k=k)
-            kept = np.isfinite(found.scores)
+            kept = ~np.ma.getmaskarray(found.scores)
             return {"candidates": _listed(found.items, found.scores, kept)}
         if known == "pairs":
             pairs = [one for pair in question.pairs or [] for one in pair]

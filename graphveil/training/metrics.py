@@ -40,6 +40,14 @@ class ClassMetrics:
     f1: float
 
 
+_ONE_CLASS = "n/a (the evaluated nodes have labels of one class only)"
+_NOT_DEFINED = {
+    "roc_auc": _ONE_CLASS,
+    "average_precision": _ONE_CLASS,
+    "r2": "n/a (the evaluated nodes all have the same number)",
+}
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Metrics of predictions on labeled nodes, by scikit-learn's definitions.
@@ -95,15 +103,23 @@ class Evaluation:
     def __str__(self) -> str:
         """Return two tables: the metrics, and the classes, if there are any."""
         width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
-        lines = [f"{name:<{width}}  {value:.3f}" for name, value in self.metrics.items()]
+        lines = [
+            f"{name:<{width}}  {f'{value:.3f}' if value == value else _NOT_DEFINED.get(name, 'n/a')}"
+            for name, value in self.metrics.items()
+        ]
         if self.positive is not None:
             lines.append(f"positive class: {self.positive}")
         elif len(self.classes) == 2:
             lines.append("average_precision needs the positive class: pass positive= to evaluate.")
         lines += [] if not self.classes else ["", f"{'class':<{width}}  support  precision  recall     f1"]
         for one in self.classes:
-            shares = f"{one.precision:>9.3f}  {one.recall:>6.3f}  {one.f1:>5.3f}"
+            shares = "  ".join(
+                f"{f'{value:.3f}' if value == value else 'n/a':>{size}}"
+                for value, size in ((one.precision, 9), (one.recall, 6), (one.f1, 5))
+            )
             lines.append(f"{one.name:<{width}}  {one.support:>7,}  {shares}")
+        if any(value != value for one in self.classes for value in (one.precision, one.recall, one.f1)):
+            lines.append("n/a: no node has the class (recall), or none is predicted as it (precision)")
         return "\n".join(lines)
 
 

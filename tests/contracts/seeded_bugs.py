@@ -4372,8 +4372,8 @@ BUGS = [
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
         edits=[
             (
-                "graphveil.data.tables.edges:read_endpoints",
-                "if unknown == ERROR or (table.num_rows and not kept.any()):",
+                "graphveil.data.tables.edges:_matched",
+                "if unknown == ERROR or (len(kept) and not kept.any()):",
                 "if unknown == ERROR:",
             ),
         ],

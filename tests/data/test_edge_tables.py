@@ -62,7 +62,7 @@ def test_parquet_edges_are_read_one_by_one(tmp_path, kind, edges, without):
     found = outcome(tmp_path / "n.pq", tmp_path / "e.pq")
     assert found == (
         "column 'user' is of type double; ids must be whole numbers or text. Convert it in both tables "
-        "alike, for example table['user'] = table['user'].astype('int64')."
+        "alike, for example table = table.dropna(subset=['user']).astype({'user': 'int64'})"
         if kind == pa.float64()
         else {(u, v) for u, v in edges if u != v}
     )

@@ -154,7 +154,7 @@ def test_weights_are_read_from_a_column(read: Read) -> None:
         ({"user": [1, 2, 3, 4]}, {}, "lacks; add those nodes"),
         ({}, {"a": [1, 2, 3]}, "column 'user' of the nodes "),
         ({"user": ["u1", "u2", "u3", "u4"]}, {}, "column 'a' of the edges holds ids that column 'user'"),
-        ({}, {"b": ["u2", None, "u1"]}, "column 'b' has missing values"),
+        ({}, {"b": ["u2", None, "u1"]}, "column 'b' of the edges has missing values"),
         ({"age": [1.0, float("nan"), 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
         ({"age": [1.0, float("inf"), 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
         ({"age": [1.0, 1e300, 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),

@@ -288,7 +288,14 @@ def test_own_items_are_omitted_unless_they_are_wanted() -> None:
     assert not set(fitted.recommend([own], k=9).items[0]) & set(own)
     assert set(fitted.recommend([own], k=ITEMS, omit_own=False).items[0]) == set(range(ITEMS))
     rest = fitted.recommend([own], k=ITEMS)
-    assert set(rest.items[0, -3:]) == set(own) and np.isinf(rest.scores[0, -3:]).all()
+    assert (
+        rest.items.shape == (1, ITEMS) and rest.items.mask[0].tolist() == [False] * (ITEMS - 3) + [True] * 3
+    )
+    assert (
+        set(rest.items[0].compressed()) == set(range(3, ITEMS))
+        and np.isfinite(rest.scores.compressed()).all()
+    )
+    assert not set(rest.items.data[0, -3:].tolist()) & set(own)  # also where the mask is ignored
 
 
 def test_lists_of_every_form_are_the_same() -> None:
@@ -423,3 +430,9 @@ def test_a_seeded_fit_has_no_valid_guarantee() -> None:
     assert fitted.guarantee is not None and not fitted.guarantee.valid
     planned = model().preview(Interactions.from_matrix(drawn())).guarantee
     assert replace(fitted.guarantee, deviations=(), valid=True) == planned
+
+
+def test_a_hit_rate_over_no_users_is_not_released_as_a_number() -> None:
+    single = np.eye(40)[np.arange(400) % 40]  # no user has two items, so that none can be held out
+    fitted = model(private_metrics=True, unsafe_noise_seed=0).fit(Interactions.from_matrix(single))
+    assert fitted.private_metrics_ == {}

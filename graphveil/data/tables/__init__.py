@@ -3,6 +3,7 @@
 Nothing here imports torch, so that a table is validated within a second.
 """
 
+from graphveil.data.tables.edges import reject_weights
 from graphveil.data.tables.encoding import matrix
 from graphveil.data.tables.files import (
     AS_WRITTEN,
@@ -49,6 +50,7 @@ __all__ = [
     "keys_like",
     "matrix",
     "read",
+    "reject_weights",
     "released",
     "too_long",
     "with_record",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +12,16 @@ import numpy.typing as npt
 
 from graphveil.data.tables import files
 from graphveil.data.tables.encoding import ADD, ERROR, matrix
-from graphveil.data.tables.files import Column, TableSource
+from graphveil.data.tables.files import AS_WRITTEN, Column, TableSource
 from graphveil.data.tables.ids import as_text, keys_like
 from graphveil.errors import GraphError
 
+GRAPH_ADVICE = (
+    "add those nodes (also nodes of a training graph, in a new graph) or drop those edges "
+    "(--unknown-ids drop)",
+    "add those nodes, or write the ids of both tables alike: no edge has both ends among the nodes. Check "
+    "that --id, --source and --target name the right columns",
+)
 NodePositions = npt.NDArray[np.int64]
 
 
@@ -28,16 +36,20 @@ class Endpoints:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeIds:
-    """The node ids, the name of their column, and its type before conversion.
+class KnownIds:
+    """The ids that other columns refer to: their name in messages and as code, and type before conversion.
 
-    ``written`` marks ids from a CSV, which are text without a type.
+    ``written`` marks ids from a CSV, which are text without a type. ``advice`` is what to do about an unknown
+    id, and ``none_left`` if every row has one.
     """
 
     ids: Column
-    name: str
+    title: str
+    code: str
     type: Any
     written: bool
+    advice: str
+    none_left: str
 
     @property
     def kind(self) -> str:
@@ -47,8 +59,80 @@ class NodeIds:
         return "whole numbers" if pa.types.is_int64(self.ids.type) else "text"
 
 
+@dataclass(frozen=True, eq=False)
+class References:
+    """A column of references to known ids: its name in messages and as pandas code, and the ids.
+
+    ``written`` marks references from a CSV.
+    """
+
+    values: Column
+    title: str
+    code: str
+    known: KnownIds
+    written: bool
+
+    def places(self, added: Column | None = None) -> tuple[Column, NodePositions]:
+        """Return the references as ids, null where impossible, and their positions, -1 for unknown ones."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        ids = self.known.ids
+        read = keys_like(self.values, self.title, ids, each=True, written=self.written)
+        known = ids if added is None else pa.concat_arrays([ids, added])
+        found = pc.fill_null(pc.index_in(read, value_set=known), -1).to_numpy(zero_copy_only=False)
+        return read, np.asarray(found).astype(np.int64)
+
+
+def match_ids(ends: Sequence[References], unknown: str) -> tuple[list[NodePositions], Column | None]:
+    """Return the positions of the references in each column, and the ids to add; raise on any problem.
+
+    Raises:
+        GraphError: The type of a column cannot match its ids, an id is unknown, or no row is left.
+    """
+    places, problems, _, added = _matched(ends, unknown)
+    if problems:
+        raise GraphError("; ".join(problems))
+    return places, added
+
+
+def _matched(
+    ends: Sequence[References], unknown: str
+) -> tuple[list[NodePositions], list[str], bool, Column | None]:
+    """Return positions, what is wrong with them, whether dropping rows fixes it, and the ids to add."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if any(unlike := [_unlike(end) for end in ends if len(end.values)]):
+        raise GraphError("; ".join(filter(None, unlike)))
+    added = None
+    if unknown == ADD:  # the ids at ends that no node has yet, in their order, each once
+        every = pc.unique(pa.concat_arrays([end.places()[0] for end in ends])).drop_null()
+        new = every.filter(pc.invert(pc.is_in(every, value_set=ends[0].known.ids)))
+        added = new.take(pc.array_sort_indices(new))
+    found = [end.places(added) for end in ends]
+    places = [place for _, place in found]
+    kept = np.logical_and.reduce([place >= 0 for place in places])
+    problems, dropping = list[str](), True
+    if unknown == ERROR or (len(kept) and not kept.any()):
+        # Where no row is left, a difference in writing is the likely reason, and nothing could be learned.
+        # Ids of another kind: one column is known as a whole, and the other is not.
+        whole = sum(bool((place >= 0).all()) for place in places)
+        alone = whole == 1 and len(ends) == 2 and ends[0].known is ends[1].known
+        for end, (read, place) in zip(ends, found, strict=True):
+            words, mended = _problem(end, read, place, any_left=bool(kept.any()), alone=alone)
+            problems += [words] if words else []
+            dropping = dropping and mended
+        if not problems and not kept.any() and len(kept):  # each row lacks one of its ids, but no column all
+            problems, dropping = [f"no row has known ids in both columns; {ends[0].known.none_left}"], False
+        dropping = dropping and bool(kept.any())
+        if unknown != ERROR and problems:
+            raise GraphError("; ".join(problems))
+    return places, problems, dropping, added
+
+
 def read_endpoints(
-    given: TableSource, columns: list[str], nodes: NodeIds, unknown: str
+    given: TableSource, columns: list[str], nodes: KnownIds, unknown: str
 ) -> tuple[Endpoints, list[str], bool]:
     """Read a table of edges; return what is wrong with its ids, and whether dropping edges fixes it.
 
@@ -67,39 +151,19 @@ def read_endpoints(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = nodes.ids
-    table = given.read(columns, dict(zip(columns, (ids.type, ids.type, pa.float64()), strict=False)))
-    ends = [files.column(table, name) for name in columns[:2]]
-    unlike = [_unlike(end, name, nodes, given) for name, end in zip(columns, ends, strict=False) if len(end)]
-    if any(unlike):
-        raise GraphError("; ".join(filter(None, unlike)))
-    read = [
-        keys_like(end, name, ids, each=True, written=given.written)
-        for name, end in zip(columns, ends, strict=False)
-    ]
-    added = None
-    if unknown == ADD:  # the ids at ends that no node has yet, in their order, each once
-        every = pc.unique(pa.concat_arrays(read)).drop_null()
-        new = every.filter(pc.invert(pc.is_in(every, value_set=ids)))
-        added = new.take(pc.array_sort_indices(new))
-    known = ids if added is None else pa.concat_arrays([ids, added])
-    places = [
-        np.asarray(pc.fill_null(pc.index_in(end, value_set=known), -1).to_numpy(zero_copy_only=False)).astype(
-            np.int64
+    table = given.read(columns, dict(zip(columns, (AS_WRITTEN, AS_WRITTEN, pa.float64()), strict=False)))
+    ends = [
+        References(
+            files.column(table, name),
+            f"column {name!r} of the edges",
+            f"edges[{name!r}]",
+            nodes,
+            given.written,
         )
-        for end in read
+        for name in columns[:2]
     ]
+    places, problems, dropping, added = _matched(ends, unknown)
     kept = (places[0] >= 0) & (places[1] >= 0)
-    problems, dropping = list[str](), True
-    if unknown == ERROR or (table.num_rows and not kept.any()):
-        # Where no edge is left, a difference in writing is the likely reason, and nothing could be learned.
-        for name, end, place in zip(columns, read, places, strict=False):
-            words, mended = _problem(end, name, place, nodes, any_left=bool(kept.any()))
-            problems += [words] if words else []
-            dropping = dropping and mended
-        dropping = dropping and bool(kept.any())
-        if unknown != ERROR and problems:
-            raise GraphError("; ".join(problems))
     weight = None
     if len(columns) > 2:  # weights of dropped edges are not looked at
         name = columns[2]
@@ -117,6 +181,103 @@ def read_endpoints(
     return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
 
 
+_WEIGHTS = {
+    *("weight", "weights", "edge_weight", "edgeweight", "w", "wt", "strength", "trust", "sign"),
+    *("rating", "ratings", "stars"),
+}
+
+
+def reject_weights(names: Sequence[str], what: str, dropped: Sequence[str]) -> None:
+    """Reject edges with a weight that would be ignored: a low or negative one would count like any other.
+
+    Raises:
+        GraphError: A name among ``names``, and not among ``dropped``, that is usual for weights.
+
+    >>> reject_weights(["since", "weight"], "column", ["weight"])
+    """
+    found = next((name for name in names if name.lower() in _WEIGHTS and name not in dropped), None)
+    if found is not None:
+        raise GraphError(
+            f"{what} {found!r} of the edges would be ignored, and all edges would count alike. Use it with "
+            f"weight={found!r} and max_weight=, a public bound (--weight {found} --max-weight BOUND), or "
+            f"ignore it with drop={found!r} (--drop {found})"
+        )
+
+
+_PARTS_OF_NAMES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ID_WORDS = re.compile(
+    "ids?|key|uid|uuid|guid|no|nr|num|number|code|idx|index|nodes?|vert(ex|ices)|data|table|list|csv|parquet|"
+    "gz|pq|name"
+)
+_ONE_KIND = re.compile(  # words for an end of an edge between nodes of one kind
+    "[a-z]|from|to|src|dst|source|target|dest|head|tail|destination|origin|start|end|first|second|one|two|left|"
+    "right|other|friend|follow(er|ee|ed|ing)?|neighbou?r|contact|partner|peer|colleague|coworker|manager|boss|"
+    "supervisor|parent|child|spouse|mother|father|sibling|referr(er|ed|al)|sender|receiver|recipient|"
+    "call(er|ee|ed)|pay(er|ee)|buyer|seller|trust(or|ee|er)|rate[rd]|ratee|citing|cited|reference|link(ed)?|"
+    "related|similar|reply|replied|mention(ed)?|(co)?author|giver|taker|lender|borrower|donor|counterpart(y)?|"
+    "connect(ion|ed)|near|upstream|downstream|invite[rde]|invitee|beneficiary|originator|mate|pair"
+)
+_THINGS = re.compile(  # words for items of a list
+    "item|movie|film|product|book|song|track|album|artist|game|video|article|sku|isbn|asin|iid|business|"
+    "restaurant|recipe|course|app|show|episode|anime|beer|hotel|playlist|podcast|merchant|shop|store|event"
+)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a column or file name without those for an id, in the singular.
+
+    >>> sorted(_words("userId")), sorted(_words("movies.csv")), sorted(_words("MOVIE_ID"))
+    (['user'], ['movie'], ['movie'])
+    """
+    words = [word.lower() for word in _PARTS_OF_NAMES.findall(name)]
+    single = [w[:-1] if w.endswith("s") and not w.endswith("ss") and len(w) > 3 else w for w in words]
+    return frozenset(word for word in single if not _ID_WORDS.fullmatch(word))
+
+
+def end_of_another_kind(id: str, title: str, source: str, target: str) -> str | None:
+    """Return the end of edges that, by the names of columns, holds ids of things that are no nodes.
+
+    Users and films are both numbered from 1, so that numbers of films would be read as numbers of users.
+
+    Args:
+        id: Column of node ids.
+        title: Name of the table of nodes.
+        source, target: Columns of the ends.
+
+    >>> end_of_another_kind("user_id", "users.csv", "user_id", "friend_id")
+    >>> end_of_another_kind("id", "users.csv", "user_id", "movie_id")
+    'movie_id'
+    """
+    own = _words(id) or _words(title)
+    ends = {name: _words(name) for name in (source, target)}
+    first, second = ends.values() if len(ends) == 2 else (frozenset(), frozenset())
+    if not first or not second or first & second:
+        return None
+    things = [name for name, words in ends.items() if any(map(_THINGS.fullmatch, words - own))]
+    if len(things) == 1:
+        (rest,) = (words for name, words in ends.items() if name != things[0])
+        return None if not own and any(map(_ONE_KIND.fullmatch, rest)) else things[0]
+    others = [name for name, words in ends.items() if not words & own]
+    if len(others) != 1 or any(map(_ONE_KIND.fullmatch, ends[others[0]])):
+        return None
+    return others[0]
+
+
+def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
+    """Reject edges that, by their names, join the nodes with ids of another kind, such as users and films.
+
+    Raises:
+        GraphError: One end names things that are no nodes.
+    """
+    other = end_of_another_kind(id, title, source, target)
+    if other is not None:
+        raise GraphError(
+            f"columns {source!r} and {target!r} of the edges hold ids of two kinds, and both would be read "
+            "as nodes. Train a recommender on lists of items (`graphveil train recommender`, "
+            f"gv.Recommender). If {other!r} does name nodes, rename the column to 'target'"
+        )
+
+
 def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
     """Return each column of the table with the part that it plays."""
     part = dict(zip(columns, ("source", "target", "weight"), strict=False))
@@ -124,47 +285,43 @@ def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
 
 
 def _problem(
-    end: Column, name: str, places: NodePositions, nodes: NodeIds, *, any_left: bool
+    end: References, read: Column, places: NodePositions, *, any_left: bool, alone: bool
 ) -> tuple[str, bool]:
-    """Return what is wrong with a column of ends, if anything, and whether dropping edges fixes it."""
+    """Return what is wrong with a column of ends, if anything, and whether dropping edges fixes it.
+
+    ``alone`` says that every other column is known: the ids may then be of another kind, such as items.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    unknown = places < 0
+    unknown, nodes = places < 0, end.known
     if not unknown.any():
         return "", True
-    strangers = pc.unique(end.filter(pa.array(unknown))).drop_null()
+    text = as_text(end.values) if pa.types.is_int64(nodes.ids.type) else read
+    strangers = pc.unique((read if text is None else text).filter(pa.array(unknown))).drop_null()
     difference = id_difference_hint(strangers, nodes.ids)
     if difference:
+        same = "" if pa.types.is_int64(nodes.ids.type) else f", and {nodes.code} in the same way"
         return (
-            f"column {name!r} of the edges holds ids that differ from those in column {nodes.name!r} of the "
-            f"nodes only in {difference}; write the ids of both tables alike, for example "
-            f"edges[{name!r}] = edges[{name!r}]{_FIXES[difference.partition(',')[0]]}",
+            f"{end.title} holds ids that differ from those in {nodes.title} only in {difference}; write "
+            f"both alike: {end.code} = {end.code}{_FIXES[difference.partition(',')[0]]}{same}",
             False,
         )
+    lacking = f"{end.title} holds ids that {nodes.title} ({nodes.kind}) lacks"
     if not any_left:
-        return (
-            f"column {name!r} of the edges holds ids that column {nodes.name!r} of the nodes ({nodes.kind}) "
-            "lacks; add those nodes, or write the ids of both tables alike: no edge has both ends among the "
-            "nodes. Check that --id, --source and --target name the right columns",
-            False,
-        )
-    if end.null_count and not len(strangers):
-        return f"column {name!r} has missing values; drop the rows that lack one (--unknown-ids drop)", True
-    return (
-        f"column {name!r} of the edges holds ids that column {nodes.name!r} of the nodes ({nodes.kind}) "
-        "lacks; add those nodes (also nodes of a training graph, in a new graph) or drop those edges "
-        "(--unknown-ids drop)",
-        True,
-    )
+        return f"{lacking}; {nodes.none_left}{_ITEMS if alone else ''}", False
+    if read.null_count and not len(strangers):
+        return f"{end.title} has missing values; drop the rows without one (--unknown-ids drop)", True
+    return f"{lacking}; {nodes.advice}{_ITEMS if alone else ''}", True
 
 
+_ITEMS = ". If they are items and not nodes, train a recommender instead (`graphveil train recommender`)"
 _BLANKS, _CASE = "blanks", "upper and lower case"
 _NUMBERS = "how numbers are written (a sign, leading zeros, or a decimal point)"
 _FIXES = {
     _BLANKS: ".str.strip()",
-    _CASE: ".str.lower() and nodes alike",
-    _NUMBERS.partition(",")[0]: ".astype(int) and nodes alike",
+    _CASE: ".str.lower()",
+    _NUMBERS.partition(",")[0]: r".str.replace(r'^\+?0*(\d+?)(\.0*)?$', r'\1', regex=True)",
 }
 
 
@@ -178,8 +335,9 @@ def id_difference_hint(strangers: Column, ids: Column) -> str:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not len(strangers) or pa.types.is_int64(ids.type):
+    if not len(strangers) or pa.types.is_int64(strangers.type):
         return ""
+    ids = ids.cast(strangers.type)
     steps = ((_BLANKS, pc.utf8_trim_whitespace), (_CASE, pc.utf8_lower), (_NUMBERS, _as_numbers))
     for name, step in steps:
         if pc.any(pc.is_in(step(strangers), value_set=step(ids))).as_py():
@@ -195,27 +353,40 @@ def _as_numbers(texts: Column) -> Column:
     return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")
 
 
-def _unlike(end: Column, name: str, nodes: NodeIds, given: TableSource) -> str:
+def _unlike(end: References) -> str:
     """Return that no value of a column can be an id, by the types of both tables alone."""
     import pyarrow as pa
 
-    kind, types = end.type, pa.types
+    kind, types, nodes = end.values.type, pa.types, end.known
     if types.is_null(kind) or types.is_large_string(kind):
         return ""
-    whole = types.is_integer(kind)
-    if types.is_int64(nodes.ids.type) and whole:
+    whole, numbers = types.is_integer(kind), types.is_int64(nodes.ids.type)
+    if numbers and whole:
         return ""
-    if types.is_large_string(nodes.ids.type) and as_text(end.slice(0, 0)) is not None:
-        numbers = types.is_integer(nodes.type) and whole
-        if nodes.written or numbers or _family(kind) == _family(nodes.type) is not None:
+    if not numbers and as_text(end.values.slice(0, 0)) is not None:
+        both = types.is_integer(nodes.type) and whole
+        if nodes.written or both or _family(kind) == _family(nodes.type) is not None:
             return ""
-    to = "'int64'" if types.is_int64(nodes.ids.type) else "str"
-    to = f"'int64').astype({to}" if types.is_floating(kind) and to == "str" else to
-    return (
-        f"column {name!r} of the edges is of type {kind} and column {nodes.name!r} of the nodes is "
-        f"{nodes.kind}, so no edge has an end among the nodes; write both ids alike, for example "
-        f"edges[{name!r}] = edges[{name!r}].astype({to})"
+    if types.is_floating(kind):
+        how = _from_floats(end, numbers)
+    elif numbers:
+        how = f"write both ids alike: {nodes.code} = {nodes.code}.astype(str), and {end.code} in the same way"
+    else:
+        how = f"write both ids alike: {end.code} = {end.code}.astype(str)"
+    return f"{end.title} is of type {kind} and {nodes.title} is {nodes.kind}, so no row matches; {how}"
+
+
+def _from_floats(end: References, numbers: bool) -> str:
+    """Return pandas code that makes ids of floats, which one missing value makes of whole numbers."""
+    frame, bracket, rest = end.code.partition("[")
+    name = rest.rstrip("]")
+    text = "" if numbers else f".astype({{{name}: str}})" if bracket else ".astype(str)"
+    convert = (
+        f"{frame} = {frame}.dropna(subset=[{name}]).astype({{{name}: 'int64'}})"
+        if bracket
+        else f"{frame} = {frame}.astype('int64')"
     )
+    return f"drop the rows without one, and convert it: {convert}{text}"
 
 
 def _family(kind: Any) -> str | None:

@@ -27,6 +27,28 @@ Named: TypeAlias = str | Sequence[str]
 Categories: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[str] | int | None]
 
 
+_QUOTES = "'\"`\u2018\u2019\u201c\u201d"
+
+
+def check_spelling(argument: str, value: str, form: str) -> None:
+    """Reject a value with the quote or backslash of a shell or a page, which no row of a table has.
+
+    Raises:
+        ConfigError: A value that begins with a quote or ends with a backslash.
+
+    >>> check_spelling("classes", "it's", "a,b")
+    >>> check_spelling("classes", "'yes", "yes,no")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: classes: "'yes" has a quote or backslash ...
+    """
+    bare = value.strip()
+    if bare and (bare[0] in _QUOTES or bare.endswith("\\")):
+        raise ConfigError(
+            f"{argument}: {value!r} has a quote or backslash that would be part of the value. "
+            f"Write {form}; in a shell, quote the whole argument."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Category:
     """A column of categories: its values one by one, hashed into places, or as they occur in the table.
@@ -41,9 +63,13 @@ class Category:
 
     def __post_init__(self) -> None:
         """Validate the list of values, or the number of hash buckets."""
-        if self.values is not None and (not self.values or len(set(self.values)) < len(self.values)):
+        if self.values is not None:
+            for value in (self.name, *self.values):
+                check_spelling("categories", value, f"{self.name}=a|b|c")
+            object.__setattr__(self, "values", tuple(text(value.strip()) for value in self.values))
+        if self.values is not None and (not all(self.values) or len(set(self.values)) < len(self.values)):
             raise ConfigError(
-                f"categories: the list of {self.name!r} is empty or names a value twice; write "
+                f"categories: the list of {self.name!r} has an empty value or names a value twice; write "
                 f"{self.name}=a|b|c"
             )
         if self.places is not None:
@@ -364,7 +390,7 @@ class ColumnRule:
         names = [text(value) for value in distinct]
         if self.places is None:
             order = {value: place for place, value in enumerate(self.values or ())}
-            places = [order.get(name, -1) for name in names]
+            places = [order.get(name, order.get(name.strip(), -1)) for name in names]
         else:
             # The place of a value, which nothing but its text decides.
             texts = (name.encode("utf-8", "surrogatepass") for name in names)

@@ -45,11 +45,13 @@ class FeatureRuleBuilder:
         *,
         private_records: bool,
         written: bool = False,
+        ignored: tuple[str, ...] = (),
     ) -> None:
         """Store the caller's options, or the rules of another table, which then take precedence.
 
-        ``written`` marks a table from a CSV.
+        ``written`` marks a table from a CSV, and ``ignored`` columns of the edges are dropped.
         """
+        self._ignored = ignored
         self._written = written
         self._choices, self.private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
@@ -135,6 +137,10 @@ class FeatureRuleBuilder:
             "becomes (--missing indicator)"
         )
 
+    def ignore(self, name: str) -> None:
+        """Note that a column of the edges is to be ignored."""
+        self._ignored, self.mended = (*self._ignored, name), self.mended + 1
+
     def drop_unknown(self) -> None:
         """Note that the edges to unknown nodes are to be dropped."""
         self._unknown, self.mended = True, self.mended + 1
@@ -151,7 +157,7 @@ class FeatureRuleBuilder:
         return replace(
             old,
             features=kept,
-            drop=(*old.drop, *dropped),
+            drop=(*old.drop, *dropped, *self._ignored),
             categories=(
                 *(category for category in old.categories if category.name not in self._dropped),
                 *(Category(name=name) for name in self._encoded),
@@ -227,11 +233,19 @@ class FeatureRuleBuilder:
         import pyarrow.compute as pc
 
         pointed = self._written and self._choices.decimal is None
-        if pointed and not self.private and files.decimal_commas(column):
-            self._decimal, self.mended = ",", self.mended + 1
+        # A hint is for the owner of the table. What becomes of a column never depends on private values.
+        if pointed and files.decimal_commas(column):
+            if self.private:
+                self._drop(name)
+            else:
+                self._decimal, self.mended = ",", self.mended + 1
             if column.null_count and self._choices.missing == ERROR:
                 self._missing = INDICATOR  # which would be the next complaint
             return f"column {name!r} holds numbers with a decimal comma, read as text; add --decimal ','"
+        if (how := files.number_hint(column, name)) is not None:
+            if "dates" not in how:  # dates are worth a column: no command without them is suggested
+                self._drop(name)
+            return f"column {name!r} {how}, or drop it (--drop)"
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
         if pa.types.is_large_string(column.type) and not self.private:
             distinct, values = len(pc.unique(column).drop_null()), len(column) - column.null_count
@@ -248,8 +262,7 @@ class FeatureRuleBuilder:
                 )
         else:
             self._drop(name)
-        comma = ", or if it holds numbers with a decimal comma, add --decimal ','" if pointed else ""
-        return f"column {name!r} is of type {what}, not a number; {_ENCODE}{comma if self.private else ''}"
+        return f"column {name!r} is of type {what}, not a number; {_ENCODE}"
 
     # -- columns of categories -----------------------------------------------------------------------------
 
@@ -260,6 +273,8 @@ class FeatureRuleBuilder:
         if kind_of(column.type) in (None, "list") and not pa.types.is_large_string(column.type):
             self._drop(name)
             raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
+        if category.values is not None and not self.private:
+            self._check_listed(column, name, category.values)
         if category.values is not None or category.places is not None:
             return ColumnRule(name=name, kind="category", values=category.values, places=category.places)
         if self.private:
@@ -270,6 +285,29 @@ class FeatureRuleBuilder:
                 f"{name}=hash:32)"
             )
         return ColumnRule(name=name, kind="category", values=self._values(column, name), fitted=True)
+
+    def _check_listed(self, column: Column, name: str, listed: tuple[str, ...]) -> None:
+        """Reject a public list of which a value differs from those of the table only in writing.
+
+        Raises:
+            GraphError: A listed value occurs only in another case, or no row has a listed value.
+        """
+        import pyarrow.compute as pc
+
+        found = {text(value).strip() for value in pc.unique(column.drop_null()).to_pylist()}
+        other = {value.lower() for value in found - set(listed)}
+        unlike = [value for value in listed if value not in found and value.lower() in other]
+        if unlike:
+            raise GraphError(
+                f"column {name!r} has {unlike[0]!r} of the listed values only in another case; write the "
+                "list as in the table"
+            )
+        if found and not found & set(listed):
+            raise GraphError(
+                f"column {name!r} has none of the listed values, so its features would all be 0; write the "
+                f"list as in the table, or use the values that occur: categories={name!r} (--categories "
+                f"{name})"
+            )
 
     def _values(self, column: Column, name: str) -> tuple[str, ...]:
         """Return the distinct values of a column, sorted."""

@@ -213,6 +213,12 @@ def column(table: Table, name: str) -> Column:
     import pyarrow as pa
 
     chunks = table.column(name)
+    coded = chunks.type.value_type if pa.types.is_dictionary(chunks.type) else chunks.type
+    if "interval" in str(getattr(coded, "extension_name", "")):  # of pandas.cut and pandas.qcut
+        raise GraphError(
+            f"column {name!r} holds intervals (pandas.cut), which are no categories yet; write them as text: "
+            f"table[{name!r}] = table[{name!r}].astype(str)"
+        )
     if isinstance(chunks.type, pa.BaseExtensionType):
         chunks = pa.chunked_array([part.storage for part in chunks.chunks], chunks.type.storage_type)
     if pa.types.is_dictionary(chunks.type) and pa.types.is_string_view(chunks.type.value_type):
@@ -223,7 +229,18 @@ def column(table: Table, name: str) -> Column:
         ]
         chunks = pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
     elif pa.types.is_dictionary(chunks.type):
-        chunks = chunks.cast(chunks.type.value_type)
+        if isinstance(chunks.type.value_type, pa.BaseExtensionType):
+            raise GraphError(
+                f"column {name!r} holds categories of type {chunks.type.value_type}; write them as text: "
+                f"table[{name!r}] = table[{name!r}].astype(str)"
+            )
+        try:
+            chunks = chunks.cast(chunks.type.value_type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise GraphError(
+                f"column {name!r} holds categories that are no text or numbers; write them as text: "
+                f"table[{name!r}] = table[{name!r}].astype(str)"
+            ) from None
     if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
     kind, types = chunks.type, pa.types
@@ -400,7 +417,50 @@ def decimal_commas(values: Any) -> bool:
         return False
     there = pc.utf8_trim_whitespace(values.drop_null())
     numbers = pc.match_substring_regex(there, r"^[+-]?[0-9]*(,[0-9]+)?([eE][+-]?[0-9]+)?$")
+    if pc.all(pc.match_substring_regex(there, _THOUSANDS)).as_py():
+        return False  # 12,500 is more likely a whole number
     return bool(pc.all(numbers).as_py() and pc.any(pc.match_substring(there, ",")).as_py())
+
+
+_THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*(\.[0-9]+)?$"
+_HINTS = (  # patterns of text that a spreadsheet shows as numbers and dates, and how to write them
+    (
+        r"^[0-9]{1,4}[/.-][0-9]{1,2}[/.-][0-9]{2,4}([ T].*)?$",
+        "holds dates in another form than 2024-04-23; convert them, for example table[{0}] = "
+        "pandas.to_datetime(table[{0}], format='mixed')",
+    ),
+    (
+        r"^[+-]?\s*[0-9][0-9.,]*\s*%$",
+        "holds numbers with a percent sign; convert them: table[{0}] = table[{0}].str.rstrip('% ')"
+        ".astype(float)",
+    ),
+    (
+        r"^[^0-9A-Za-z]{0,3}[0-9]{1,3}(,?[0-9]{3})*(\.[0-9]+)?\s*[^0-9A-Za-z]{0,3}$",
+        "holds amounts with a currency sign or thousands separators; convert them: table[{0}] = "
+        "table[{0}].str.replace(r'[^0-9.-]', '', regex=True).astype(float)",
+    ),
+)
+
+
+def number_hint(values: Any, name: str) -> str | None:
+    """Return what kind of numbers or dates a column of text holds and how to convert it; None for others.
+
+    >>> import pyarrow as pa
+    >>> number_hint(pa.array(["$1,234.56", "$7"]), "paid").partition(";")[0]
+    'holds amounts with a currency sign or thousands separators'
+    >>> number_hint(pa.array(["red", "$7"]), "paid") is None
+    True
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
+        return None
+    there = pc.utf8_trim_whitespace(values.drop_null())
+    for pattern, words in _HINTS:
+        if len(there) and pc.all(pc.match_substring_regex(there, pattern)).as_py():
+            return words.format(repr(name))
+    return None
 
 
 def _typed(values: Any, words: Sequence[str], decimal: str) -> Any:

@@ -51,10 +51,12 @@ def keys(array: Column, name: str) -> Column:
             return array.cast(pa.large_string())
     text = as_text(array)
     if text is None:
-        to = "int64" if pa.types.is_floating(array.type) else "str"
+        change = f"table[{name!r}] = table[{name!r}].astype(str)"
+        if pa.types.is_floating(array.type):
+            change = f"table = table.dropna(subset=[{name!r}]).astype({{{name!r}: 'int64'}})"
         raise GraphError(
             f"column {name!r} is of type {array.type}; ids must be whole numbers or text. Convert it in both "
-            f"tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
+            f"tables alike, for example {change}"
         )
     if too_long(text):
         raise GraphError(
@@ -101,7 +103,7 @@ def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, writ
     if not len(array):
         return pa.array([], ids.type)
     if pa.types.is_int64(ids.type):
-        return _each_whole(array) if each else _whole(array)
+        return _whole(array)
     text = as_text(array)
     if text is None:
         return pa.nulls(len(array), ids.type)
@@ -116,28 +118,18 @@ def has_blanks(ids: Column) -> bool:
 
 
 def _whole(array: Column) -> Column:
-    """Return integers as int64, all null if one is invalid: a value is then unknown in any case."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    """Return integers as int64, null for an invalid value: no value affects another.
 
-    if pa.types.is_large_string(array.type):
-        array = pc.ascii_trim_whitespace(array)  # as numbers in a CSV are read
-    elif not pa.types.is_integer(array.type):
-        return pa.nulls(len(array), pa.int64())
-    try:
-        return array.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return pa.nulls(len(array), pa.int64())
-
-
-def _each_whole(array: Column) -> Column:
-    """Return integers as int64, null for an invalid value: no value affects another."""
+    Text is a whole number only as Python prints it: ``007`` is another id than ``7``.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_large_string(array.type):
         trimmed = pc.ascii_trim_whitespace(array)
-        whole = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")
+        digits = pc.ascii_ltrim(trimmed, "-")
+        small = pc.or_(pc.less(pc.binary_length(digits), 19), pc.less_equal(digits, str(2**63 - 1)))
+        whole = pc.and_(pc.match_substring_regex(trimmed, r"^(0|-?[1-9][0-9]{0,18})$"), small)
         array = pc.if_else(whole, trimmed, None)
     elif pa.types.is_uint64(array.type):
         array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)

@@ -240,7 +240,23 @@ def inspect_tables(
     if names is None or edge_names is None:
         return found
     roles = _present(roles, names, edge_names)
-    features = FeatureRuleBuilder(choices, rules, private_records=private_records, written=nodes.written)
+    with _collecting(found):
+        edge_tables.reject_two_kinds(roles.id, nodes.title, roles.source, roles.target)
+    if found.problems:
+        return found
+    unread = [name for name in edge_names if name not in roles.of_edges]
+    ignored = tuple(name for name in choices.drop if name in unread and name not in names)
+    if ignored:
+        choices = replace(choices, drop=tuple(name for name in choices.drop if name not in ignored))
+    features = FeatureRuleBuilder(
+        choices, rules, private_records=private_records, written=nodes.written, ignored=ignored
+    )
+    if roles.weight is None and rules is None:
+        with _collecting(found):
+            edge_tables.reject_weights(unread, "column", ignored)
+        if found.problems:
+            name = next(one for one in unread if repr(one) in found.problems[0])
+            features.ignore(name)
     _inspect_nodes(found, nodes, names, roles, features, classes, listed)
     found.columns += [
         ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
@@ -441,7 +457,10 @@ def _inspect_edges(
 
     assert found.ids is not None
     try:
-        nodes = edge_tables.NodeIds(found.ids, roles.id, found.id_type, found.written)
+        title, code = f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]"
+        nodes = edge_tables.KnownIds(
+            found.ids, title, code, found.id_type, found.written, *edge_tables.GRAPH_ADVICE
+        )
         ends, problems, dropping = edge_tables.read_endpoints(
             given, roles.of_edges, nodes, found.choices.unknown_ids
         )

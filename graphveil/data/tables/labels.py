@@ -23,6 +23,10 @@ CLASSES_FROM_LABELS = (
     "that a node has its label, which classes named beforehand would not"
 )
 
+SEVERAL_LABELS = (
+    "for several labels per node, keep one class per node as y and pass a 0/1 matrix as label_sets=, for "
+    "example y=labels.argmax(1), label_sets=labels"
+)
 Task = Literal["classification", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
 REGRESSION: Task = "regression"
@@ -143,7 +147,7 @@ def _labels(column: Column, name: str) -> Column:
     if not (pa.types.is_null(kind) or any(test(kind) for test in tests)):
         raise GraphError(
             f"column {name!r} is of type {str(kind).partition('[')[0]}, which cannot be a label; give one "
-            "number or text per node"
+            f"number or text per node, and {SEVERAL_LABELS}"
         )
     return column
 
