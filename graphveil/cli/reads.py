@@ -95,21 +95,34 @@ def _names(*groups: type) -> Names:
 
 # -- methods -------------------------------------------------------------------------------------------------
 
-_DATA = _names(SourceOptions, TableOptions, ColumnOptions) | {"items"}
+_DATA = _names(SourceOptions, TableOptions, ColumnOptions) | {"items", "rating", "min_rating"}
 _KEYWORDS = _names(PrivacyOptions) | {"epsilon"}  # options that are parameters of methods, if these have them
 _RUN = frozenset({"set", "seed", "runs", "out", "ledger", "resume", "dry_run", "json"})
 _OF_ALL_METHODS = frozenset({"unit", "epsilon", "delta", "max_units"})
 _OF_CLASSIFIERS = (
-    (_DATA - {"items"})
+    (_DATA - {"items", "rating", "min_rating"})
     | _names(PublicEdgeOptions)
     | _RUN
     | {"recipe", "expect_edges", "backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
 )
 _TABLES_OF_USERS = frozenset(
-    ("nodes", "edges", "items", "id", "source", "target", "null_values", "delimiter", "decimal")
+    (
+        "nodes",
+        "edges",
+        "items",
+        "rating",
+        "min_rating",
+        "unknown_ids",
+        "id",
+        "source",
+        "target",
+        "null_values",
+        "delimiter",
+        "decimal",
+    )
 )
 _OF_PAIRS: dict[str, Names] = {
-    "links": (_DATA - {"items", "split", "classes", "task"}) | _RUN | {"jobs"},
+    "links": (_DATA - {"items", "rating", "min_rating", "split", "classes", "task"}) | _RUN | {"jobs"},
     "recommender": _TABLES_OF_USERS | _RUN | {"jobs"},
 }
 _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledger"})

@@ -18,7 +18,7 @@ from graphveil.data.adjacency import Adjacency, EdgeSet
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
-from graphveil.data.tables.edges import KnownIds, References, match_ids
+from graphveil.data.tables.edges import KnownIds, References, match_ids, reject_two_kinds
 from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named, names
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
@@ -202,6 +202,7 @@ def read_topology(
     Every node has the one feature 1 and no label. Arguments and errors as for ``read_graph``.
     """
     node_path = Path(nodes)
+    reject_two_kinds(id, node_path.name, source, target)
     check_columns(node_path, [id], csv_format)
     table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
     ids = distinct_ids(table, id)

@@ -103,8 +103,11 @@ class Evaluation:
     def __str__(self) -> str:
         """Return two tables: the metrics, and the classes, if there are any."""
         width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
+        undefined = dict(_NOT_DEFINED)
+        if self.positive is None and len(self.classes) == 2:
+            undefined["average_precision"] = "n/a"
         lines = [
-            f"{name:<{width}}  {f'{value:.3f}' if value == value else _NOT_DEFINED.get(name, 'n/a')}"
+            f"{name:<{width}}  {f'{value:.3f}' if value == value else undefined.get(name, 'n/a')}"
             for name, value in self.metrics.items()
         ]
         if self.positive is not None:
