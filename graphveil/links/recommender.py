@@ -62,7 +62,6 @@ _MIN_PENALTY = 3.0  # without noise: lists of length one are not predicted with 
 _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and noise falls with 1 / sqrt(D)
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
-_QUANTILE = 1.2816  # of a normal variable, above which it is with 10 %
 _AT_ONCE = 1 << 24  # scores held at once
 _LIMITS = (
     "Recommendations for a user read the exact list of this user. They are not covered by the guarantee: "
@@ -158,8 +157,7 @@ class Recommender:
         items_: The released item model, an ``ItemModel``.
         private_metrics_: With ``private_metrics``, ``{"hit_rate_at_10": Interval}``: the share of held-out
             users whose ten best items contain one item that was removed from their list, with an interval of
-            95 % for the noise. Empty if the noisy number of held-out users with two items does not exceed its
-            noise.
+            95 % for the noise.
 
     Raises:
         ConfigError: If an argument is of another type or outside its range.
@@ -540,9 +538,7 @@ class Recommender:
             hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()
             noise = plan.noise_std[-1]
             share = _share(hits, misses, noise, int(held_out.sum()))
-            # A share of a number of users that its own noise explains is not a number.
-            measured = hits + misses > _QUANTILE * noise * math.sqrt(2)
-            self._metrics = {f"hit_rate_at_{_TOP}": share} if measured else {}
+            self._metrics = {f"hit_rate_at_{_TOP}": share}
         release.close()
         return session.with_seed(guarantee)
 
