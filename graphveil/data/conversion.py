@@ -382,7 +382,8 @@ def _labels_of(y: Any) -> Any:
 
 def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Return the masks; where only some are set, the others are empty."""
-    count = len(as_labels(data.y) if getattr(data.y, "ndim", 1) == 0 else data.y)
+    scalar = getattr(data.y, "ndim", 1) == 0 or not hasattr(data.y, "__len__")
+    count = len(as_labels(data.y) if scalar else data.y)
     if split is not None:
         if not isinstance(split, Mapping):
             raise GraphError("split must be a mapping of indices by train, valid (or val) and test")

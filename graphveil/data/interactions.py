@@ -265,7 +265,8 @@ class Interactions:
         if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
             raise GraphError("num_nodes must be a whole number of users, and of items")
         _check_sizes(sum(sizes))
-        ends = np.asarray(ends.detach().cpu() if isinstance(ends, torch.Tensor) else ends)
+        dense = isinstance(ends, torch.Tensor) and ends.layout == torch.strided
+        ends = np.asarray(ends.detach().cpu() if dense else () if isinstance(ends, torch.Tensor) else ends)
         if ends.ndim != 2 or len(ends) != 2 or (ends.size and ends.dtype.kind not in "iu"):
             raise GraphError("edge_index must be an array of whole numbers with two rows, users and items")
         users, items = ends.astype(np.int64)
@@ -368,6 +369,9 @@ def as_column(name: str, values: object) -> Column:
     """
     import pyarrow as pa
 
+    sparse_tensor = isinstance(values, torch.Tensor) and values.layout != torch.strided
+    if sparse_tensor or getattr(values, "ndim", 1) != 1 or isinstance(values, dict):
+        raise GraphError(f"{name} is a {type(values).__name__}; give one column of ids")
     if isinstance(values, torch.Tensor | range | set | frozenset):
         values = np.asarray(values if isinstance(values, torch.Tensor | range) else sorted(values, key=str))
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
