@@ -2,28 +2,24 @@
 
 import json
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from graphveil._util.display import ProgressBars
 from graphveil._util.escape import terminal
 from graphveil.cli.failures import MISUSE, CommandError, unwritable_output_error
 
 if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
 
-_BAR_DELAY = 2.0  # seconds before a bar is worth showing
 _MAX_WIDTH = 10_000
-_NOTE_INTERVAL = 15.0  # seconds between progress lines in a pipe
 
 
 class _Stream:
@@ -177,55 +173,9 @@ class Screen:
         else:
             _write(text)
 
-    def bars(self) -> "ProgressBars":
+    def bars(self) -> ProgressBars:
         """Return progress bars that appear on a terminal if the work takes long enough."""
         return ProgressBars(self.notes)
-
-
-class ProgressBars:
-    """One progress bar for the current stage; call it with a stage, the finished steps, and the total."""
-
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        """Prepare the bars without showing them."""
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._shown = console.is_terminal
-        self._tasks: dict[str, TaskID] = {}
-        self._clock, self._began = clock, clock()
-        self._last_note = self._began
-        self._console = console
-
-    def __enter__(self) -> "ProgressBars":
-        """Start the clock without showing bars."""
-        self._began = self._clock()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove the bars."""
-        self._progress.stop()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the progress of a stage."""
-        if not self._shown:
-            # In a pipe the progress is printed as a line from time to time.
-            if self._clock() - self._last_note > _NOTE_INTERVAL:
-                self._last_note = self._clock()
-                self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
-            return
-        if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(stage, total=total)
-        for name, task in self._tasks.items():
-            self._progress.update(task, visible=name == stage)
-        self._progress.update(self._tasks[stage], completed=done, total=total)
-        if self._clock() - self._began > _BAR_DELAY:
-            self._progress.start()
 
 
 def _table(

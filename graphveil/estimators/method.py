@@ -158,6 +158,19 @@ class FitPreview(NamedTuple):
     guarantee: Guarantee
     rows: tuple[ReleaseRow, ...]
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Return the guarantee and the queries as names and values."""
+        queries = [] if self.plan is None else self.plan.facts()[2:]  # the guarantee has unit and loss
+        return [*self.guarantee.facts(), *(queries or [("queries", "none")])]
+
+    def __str__(self) -> str:
+        """Return one line for each name."""
+        return facts_text(self.facts())
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows."""
+        return html_table((), self.facts())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedFit:

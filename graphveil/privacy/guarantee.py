@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil._util.display import Facts
 from graphveil._util.ldp_statements import exact_sum, ldp_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
@@ -35,7 +36,14 @@ from graphveil.privacy.events import (
     worst_case_ldp_reports,
 )
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_delta, format_upper_bound, percent_up
+from graphveil.privacy.statements import (
+    EDGE_USES,
+    EdgeUse,
+    format_delta,
+    format_epsilon_delta,
+    format_upper_bound,
+    percent_up,
+)
 from graphveil.privacy.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -55,7 +63,7 @@ FALSE_POSITIVE_RATE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Guarantee:
+class Guarantee(Facts):
     """Guarantee of a trained object: the protected unit, the outputs, and what is not covered.
 
     ``valid`` is False in paper mode, with reproducible noise, or if any step has a known deviation. The
@@ -468,6 +476,20 @@ class Guarantee:
             *(f"additional {one!r}" for one in self.additional),
         ]
         return f"Guarantee({', '.join(parts)})"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return the guarantee as names and values, those of additional guarantees last."""
+        bound = f"true-positive rate at 1 % false positives: at most {percent_up(self.max_tpr())} %"
+        if self.unit == NoUnit.name:
+            return [("privacy unit", "none: nothing is protected")]
+        rows = [
+            ("privacy unit", f"{self.unit}: protects {self.covers}"),
+            ("privacy loss", format_epsilon_delta(self.epsilon, self.delta)),
+            ("releases", str(self.releases)),
+            ("attack bound", bound),
+            *(("no valid guarantee", deviation) for deviation in self.deviations),
+        ]
+        return [*rows, *(row for one in self.additional for row in one.facts())]
 
     def summary(self) -> str:
         """Return the meaning of the guarantee, for readers who do not know differential privacy.

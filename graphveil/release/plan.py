@@ -7,14 +7,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from graphveil._util import checks
+from graphveil._util.display import Facts
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
 from graphveil.privacy import Event, UndirectedEdge, Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import NoPrivacyCurve, adaptive_choice, search_interval, total_mu
 from graphveil.privacy.gaussian import DELTA_RANGE, check_proved_delta, require_delta
+from graphveil.privacy.statements import format_epsilon_delta
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # re-exported for plans
@@ -22,7 +24,7 @@ from graphveil.release.weights import Similarity
 
 
 @dataclass(frozen=True)
-class ReleasePlan:
+class ReleasePlan(Facts):
     """The ordered queries of a release, its sampler, and the share of delta that the sampler uses.
 
     ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller value is raised.
@@ -91,6 +93,21 @@ class ReleasePlan:
                 "use DiscreteGaussian, whose noise is exact"
             )
         object.__setattr__(self, "slack", max(self.slack, needed))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return the plan as names and values: unit, privacy loss, and each query with its noise."""
+        rows = [
+            ("privacy unit", str(self.unit.name)),
+            ("privacy loss", format_epsilon_delta(self.epsilon, self.delta)),
+        ]
+        for query, equal in groupby(self.queries):
+            description, times = query.describe(), len(list(equal))
+            noise = ", ".join(f"{std:.4g}" for std in dict.fromkeys(description.noise))
+            what = "noise standard deviation" if description.steps is None else "noise multiplier"
+            steps = "" if description.steps is None else f", {description.steps:,} steps"
+            often = "" if times == 1 else f", {times} times"
+            rows.append((f"query: {description.stage}", f"{what} {noise}{steps}{often}"))
+        return rows
 
     @cached_property
     def event(self) -> Event:
