@@ -57,7 +57,9 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     lines = ["<tr>" + "".join(f"<th>{html(cell)}</th>" for cell in head) + "</tr>"] if head else []
     for name, *cells in rows:
-        lines.append(f"<tr><th>{html(name)}</th>" + "".join(f"<td>{html(one)}</td>" for one in cells) + "</tr>")
+        lines.append(
+            f"<tr><th>{html(name)}</th>" + "".join(f"<td>{html(one)}</td>" for one in cells) + "</tr>"
+        )
     return f"<table>{''.join(lines)}</table>"
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.checks import checked, fitting, hints_of
+from graphveil._util.display import shown_progress
 from graphveil._util.files import as_path, check_writable, writing_folder
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
@@ -424,6 +425,7 @@ class Estimator(ABC):
         workspace: Path | str | None = None,
         backend: AggregationBackend | str | None = None,
         cache: Path | str | None = None,
+        progress: bool = False,
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
@@ -438,6 +440,7 @@ class Estimator(ABC):
             backend: Backend of this fit, in place of that of the constructor. It does not affect results.
             cache: Folder of tensors that depend on public features and labels only. Fits with the same seed
                 share them, also across budgets and methods. It does not affect results.
+            progress: Show progress bars on a terminal or in a notebook.
 
         Returns:
             This estimator, fitted.
@@ -468,8 +471,9 @@ class Estimator(ABC):
                 "No privacy budget was spent."
             )
         chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
-        session = self._session(on_progress, workspace, chosen, cache)
-        return self._fit_by(self.config, found, session, ready)
+        with shown_progress(on_progress, progress=progress) as shown:
+            session = self._session(shown, workspace, chosen, cache)
+            return self._fit_by(self.config, found, session, ready)
 
     @one_thread()
     def _fit_by(

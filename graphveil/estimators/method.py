@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 import torch
 from torch import Tensor, nn
 
+from graphveil._util.display import Facts, facts_text, html_table
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.data import Graph, rows
@@ -173,7 +174,7 @@ class FitPreview(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedFit:
+class PreparedFit(Facts):
     """A fit that was checked and planned; ``Estimator.fit`` executes exactly this plan.
 
     Args:
@@ -213,6 +214,11 @@ class PreparedFit:
         ranges = [noisy_range(each, query.sigma, len(nodes)) for each in counts.numpy()]
         scaling = self.scaling.with_ranges(self.graph.x, ranges)
         return replace(self, scaling=scaling, scaled=scaling.graph(self.graph))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return scaling, guarantee and queries as names and values."""
+        scaled = self.scaling_summary
+        return [*([("scaling", scaled)] if scaled else []), *self.preview.facts()]
 
     @property
     def scaling_summary(self) -> str:

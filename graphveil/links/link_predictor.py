@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.display import shown_progress
 from graphveil._util.files import as_path
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
@@ -244,7 +245,12 @@ class LinkPredictor:
     @checks.checked
     @one_thread()
     def fit(
-        self, graph: Any, *, workspace: Path | str | None = None, on_progress: OnProgress | None = None
+        self,
+        graph: Any,
+        *,
+        workspace: Path | str | None = None,
+        on_progress: OnProgress | None = None,
+        progress: bool = False,
     ) -> Self:
         """Fit the scores of a graph's node pairs.
 
@@ -254,6 +260,7 @@ class LinkPredictor:
             workspace: Internal folder from which an interrupted fit with the same ``seed`` is resumed without
                 another charge.
             on_progress: Called with stage, done and total.
+            progress: Show progress bars on a terminal or in a notebook.
 
         Returns:
             This predictor.
@@ -266,14 +273,19 @@ class LinkPredictor:
         Privacy:
             Charges: one release, before the edges are read. A second fit is a second release.
         """
+        with shown_progress(on_progress or no_progress, progress=progress) as shown:
+            session = Session(
+                streams=PublicStreams(self.seed),
+                label="links",
+                noise_seed=self.unsafe_noise_seed,
+                workspace=None if workspace is None else as_path(workspace, "workspace"),
+                on_progress=shown,
+            )
+            return self._fit_in(session, graph)
+
+    def _fit_in(self, session: Session, graph: Any) -> Self:
+        """Fit the graph in a session."""
         known, labeled = self._graph(graph)
-        session = Session(
-            streams=PublicStreams(self.seed),
-            label="links",
-            noise_seed=self.unsafe_noise_seed,
-            workspace=None if workspace is None else as_path(workspace, "workspace"),
-            on_progress=on_progress or no_progress,
-        )
         streams = session.streams
         with session.stage("features"):
             vectors = node_vectors(known, self._width(known), streams.numpy("features"), labeled=labeled)

@@ -20,6 +20,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil._util.display import html_table
 from graphveil._util.files import as_path, write_atomic
 from graphveil.data import EdgeSet, Graph, Interactions
 from graphveil.data.stored_graph import SerializedGraph
@@ -39,7 +40,7 @@ from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
 from graphveil.runs.results import METRIC_NAMES, Summary, default_metric, metric_summary
 from graphveil.runs.run import OnProgress, run
-from graphveil.runs.run_folder import RunFolder, check_data, read_json
+from graphveil.runs.run_folder import RunFolder, check_data, default_folder, read_json
 from graphveil.runs.source import InMemorySource, Source
 from graphveil.runs.sweep_cells import Sweep, SweepCell
 
@@ -195,6 +196,16 @@ class SweepResult:
             )
             rows.append(dict(zip(COLUMNS, values, strict=True)))
         return rows
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows: ``rows`` without empty columns."""
+        rows = self.rows
+        head = [name for name in COLUMNS if any(row[name] not in (None, "") for row in rows)]
+        cells = [
+            [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in head]
+            for row in rows
+        ]
+        return html_table(head, cells)
 
     @property
     def uncovered(self) -> bool:
@@ -446,7 +457,7 @@ def sweep(
     *,
     epsilon: Sequence[float] | float = (),
     settings: Mapping[str, Sequence[Any]] | None = None,
-    out: str | Path,
+    out: str | Path | None = None,
     recipe: str | None = None,
     runs: int = 1,
     seed: int = 0,
@@ -469,7 +480,7 @@ def sweep(
         graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
         epsilon: The budgets; a single number is a budget.
         settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
-        out: A new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``, and ``metric.svg`` and
+        out: A new folder, by default one under ``runs/``: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``, and ``metric.svg`` and
             ``metric.pdf`` if the table has a metric.
         recipe: How to prepare and split a graph without masks; by default as in its method's paper.
         runs: Number of runs per cell.
@@ -516,7 +527,7 @@ def sweep(
         seed=seed,
         include_nonprivate=include_nonprivate,
     )
-    folder = RunFolder(as_path(out, "out"))
+    folder = RunFolder(default_folder("sweep", grid.source.name) if out is None else as_path(out, "out"))
     folder.check(grid.as_dict(), resume=resume)
     plan = plan_sweep(grid)
     account = None if ledger is None else account_of(plan, ledger)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.display import html_table
 from graphveil.errors import ConfigError
 
 RANKING_METRICS = ("roc_auc", "average_precision")  # not defined for one class
@@ -99,6 +100,18 @@ class Evaluation:
             "threshold": self.threshold,
             "positive": self.positive,
         }
+
+    def _repr_html_(self) -> str:
+        """Return the tables that a notebook shows."""
+        rows = [(name, f"{value:.3f}") for name, value in self.metrics.items()]
+        rows += [] if self.positive is None else [("positive class", self.positive)]
+        if not self.classes:
+            return html_table((), rows)
+        classes = [
+            (one.name, f"{one.support:,}", *(f"{share:.3f}" for share in (one.precision, one.recall, one.f1)))
+            for one in self.classes
+        ]
+        return html_table((), rows) + html_table(("class", "support", "precision", "recall", "f1"), classes)
 
     def __str__(self) -> str:
         """Return two tables: the metrics, and the classes, if there are any."""
