@@ -480,8 +480,8 @@ def sweep(
         graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
         epsilon: The budgets; a single number is a budget.
         settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
-        out: A new folder, by default one under ``runs/``: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``, and ``metric.svg`` and
-            ``metric.pdf`` if the table has a metric.
+        out: A new folder, by default one under ``runs/``: cells/, ``sweep.csv``, ``curve.svg`` and
+            ``curve.pdf``, and ``metric.svg`` and ``metric.pdf`` if the table has a metric.
         recipe: How to prepare and split a graph without masks; by default as in its method's paper.
         runs: Number of runs per cell.
         seed: Seed of public randomness; run r has ``seed + r``.
