@@ -191,8 +191,8 @@ def networkx_tables(
     if weight is not None:
         ends[WEIGHT] = [own.get(weight, 1.0) for *_, own in pairs]
     else:
-        values = {str(name): value for *_, own in pairs for name, value in own.items() if value != 1}
-        tables.reject_weights(sorted(values), "edge attribute", dropped)
+        carried = {str(name) for *_, own in pairs for name, value in own.items() if value != 1}
+        tables.reject_weights(sorted(carried), "edge attribute", dropped)
     return {NODE: _node_id_column(ids), **columns}, ends
 
 

@@ -352,7 +352,8 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
         )
     liked = (given.data != 0) & (given.data >= (-np.inf if lowest is None else lowest))
     _some_left(liked, given.data != 0)
-    return lists_of(*(part[liked] for part in given.coords), given.shape)
+    rows, columns = given.coords
+    return lists_of(rows[liked], columns[liked], given.shape)
 
 
 def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> Lists:
