@@ -82,8 +82,9 @@ class EdgeSet:
         if self.released and not self._parts:
             return EdgeSet, (self.id,), (None, {"released": self.released})
         raise GraphError(
-            "an edge set cannot be pickled or sent to another process: its budget would not go with it; load "
-            "the graph where it is used, and add up what all processes spend"
+            "An edge set cannot be pickled or sent to another process, because its privacy budget "
+            "would not be sent with it. Load the graph in the process that uses it, and add up the "
+            "budgets that all processes spend."
         )
 
     def __repr__(self) -> str:
@@ -150,9 +151,9 @@ class Adjacency:
     def __post_init__(self) -> None:
         """Check rows from outside and sort them, without repeats and self-loops."""
         if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
-            raise GraphError("indptr must be a vector of int64 with one entry more than there are nodes")
+            raise GraphError("indptr must be an int64 vector with one entry more than there are nodes.")
         if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
-            raise GraphError("indices must be a vector of int32")
+            raise GraphError("indices must be an int32 vector.")
         _check_num_nodes(self.num_nodes)
         check_rows(self.indptr.numpy(), self.indices.numpy(), self.num_nodes, "an adjacency")
         self._check_weights()
@@ -172,13 +173,13 @@ class Adjacency:
 
     def _check_weights(self) -> None:
         if (self.weights is None) != (self.max_weight is None):
-            raise GraphError("weights and max_weight go together; give both or neither")
+            raise GraphError("weights and max_weight must be given together. Give both or neither.")
         if self.weights is None:
             return
         if self.weights.dtype != torch.float32 or self.weights.shape != self.indices.shape:
-            raise GraphError("weights must be a vector of float32, as long as indices")
+            raise GraphError("weights must be a float32 vector of the same length as indices.")
         if not bool(((self.weights >= 0) & (self.weights <= 1)).all()):  # NaN is neither
-            raise GraphError("weights must lie in [0, 1], as shares of max_weight")
+            raise GraphError("weights must be between 0 and 1. Divide them by max_weight.")
         check_max_weight(self.max_weight)
 
     @classmethod
@@ -278,7 +279,9 @@ class Adjacency:
         checks.switch(directed=directed)
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
         if tail.shape != head.shape:
-            raise GraphError("source and target differ in length; give one source and one target per edge")
+            raise GraphError(
+                "source and target have different lengths. Give one source and one target per edge."
+            )
         # Weights go by place, so they are checked before loops are dropped.
         weights = checked_weights(weight, max_weight, len(tail))
         proper = tail != head
@@ -332,8 +335,8 @@ class Adjacency:
             wrong = sources[indptr[rows + 1] - 1] >= rows
         if falls.any() or wrong.any():
             raise GraphError(
-                "rows must list their sources in order, once each and never the node itself; of an "
-                "undirected edge only the larger end lists the other"
+                "Rows must list their sources in ascending order, without duplicates and without the "
+                "node itself. An undirected edge must be listed only in the row of its larger node id."
             )
         offsets, indices = (indptr, sources) if directed else mirrored(indptr, sources)
         stored = torch.from_numpy(offsets), torch.from_numpy(indices)
@@ -473,7 +476,7 @@ class Adjacency:
 
     def _node_mask(self, mask: Tensor) -> npt.NDArray[np.bool_]:
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
-            raise GraphError(f"a node mask must be bool of shape ({self.num_nodes},)")
+            raise GraphError(f"A node mask must be a bool array of shape ({self.num_nodes},).")
         return mask.numpy()
 
     def _rows_from(
@@ -503,11 +506,13 @@ def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
     if array.size == 0:
         return np.empty(0, dtype=np.int32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise GraphError("edges must be given as two vectors of whole numbers")
+        raise GraphError(
+            "Edges must be given as two vectors of integers, for example source=[0, 1] and target=[1, 2]."
+        )
     if array.min() < 0 or array.max() >= num_nodes:
         raise GraphError(
-            "an edge names a node that does not exist; ids must lie between 0 and "
-            f"num_nodes - 1 = {num_nodes - 1}"
+            "An edge names a node that does not exist. Ids must be between 0 and num_nodes - 1 = "
+            f"{num_nodes - 1}."
         )
     return array.astype(np.int32, copy=False)
 
@@ -553,19 +558,19 @@ def checked_weights(
         return None
     if weight is None or max_weight is None:
         raise GraphError(
-            "edge weights need both the weights and max_weight= (--max-weight), a public bound that larger "
-            "weights are cut to: it is what one edge may change"
+            "Edge weights need both the weights and max_weight= (--max-weight), the public bound to "
+            "which larger weights are clipped. It limits what one edge can change. Give both."
         )
     check_max_weight(max_weight)
     try:
         values = np.asarray(weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise GraphError("edge weights must be numbers, one for each edge") from None
+        raise GraphError("Edge weights must be numbers, one per edge.") from None
     if values.shape != (edges,):
-        raise GraphError("edge weights must be a vector with one number for each edge")
+        raise GraphError("Edge weights must be a vector with one number per edge.")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise GraphError(
-            "edge weights must be finite and not negative. Leave out edges with a negative weight, such as "
+            "Edge weights must be finite and at least 0. Leave out edges with a negative weight, such as "
             "distrust: edges = edges[weight > 0]. Do not shift weights: distrust would become weak trust."
         )
     return values, float(max_weight)
@@ -639,7 +644,9 @@ def grow_adjacency(
     old = adjacency.num_nodes
     bound = adjacency.max_weight
     if bound is None and weight is not None:
-        raise GraphError("the graph's edges have no weights, so new ones have none; leave weight= out")
+        raise GraphError(
+            "The edges of this graph have no weights, so new edges cannot have weights. Remove weight=."
+        )
     added = Adjacency.from_edges(
         source,
         target,
@@ -653,8 +660,8 @@ def grow_adjacency(
     # `old` that lists another one.
     if bool((added.indices[: int(added.indptr[old])] < old).any()):
         raise GraphError(
-            "a new edge joins two nodes that were there before, and a graph grows by edges of its new nodes "
-            "only; build a graph that has all edges instead, whose predictions are a release of their own"
+            "A new edge joins two existing nodes, but a graph can only grow by edges of new nodes. "
+            "Build a new graph with all edges. Predictions on it are a new release."
         )
     # A set that the caller named may contain old edges elsewhere, so it may overlap.
     apart = adjacency.edge_set.parts if edge_set is None else ()

@@ -196,6 +196,6 @@ def check_stamps(stamps: Iterable[Stamp]) -> None:
     for stamp in stamps:
         if Stamp.from_file(stamp.path) != stamp:
             raise GraphError(
-                f"{stamp.path} was changed, replaced or removed while its graph was open; leave prepared "
-                "folders as they are, and open the graph again (gv.open_graph), which checks all of it"
+                f"{stamp.path} was changed, replaced or removed while its graph was open. Restore the "
+                "prepared folder, and open the graph again with gv.open_graph, which checks all files."
             )

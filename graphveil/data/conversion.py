@@ -58,7 +58,8 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
 def reject_unlabeled() -> NoReturn:
     """Raise an error that names the missing label argument."""
     raise GraphError(
-        "name the label column with label= (--label); a graph to predict only needs classes= instead"
+        "The label column is missing. Name it with label= (--label). If the graph is only used "
+        "for prediction, pass classes= instead."
     )
 
 
@@ -73,7 +74,9 @@ def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None
     if not any(isinstance(value, str) for value in values):
         return None
     if not all(value is None or isinstance(value, str) for value in values):
-        raise GraphError("labels must be text, or None where there is none, or a class number per node")
+        raise GraphError(
+            "Labels must be text (None for a node without a label) or one class number per node."
+        )
     return class_codes(pa.table({"y": pa.array(values, pa.large_string())}), "y", None)
 
 
@@ -82,14 +85,14 @@ def as_label_sets(given: Any, nodes: int) -> Tensor:
     try:
         sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
     except (TypeError, ValueError):  # text, or lists of different lengths
-        raise GraphError("label sets must be a matrix of 0 and 1, one row per node") from None
+        raise GraphError("Label sets must be a matrix of 0 and 1 with one row per node.") from None
     if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
         raise GraphError(
-            f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "
-            "of two labels or more"
+            f"Label sets have shape {tuple(sets.shape)}. They must be a matrix with one row for each "
+            f"of the {nodes:,} nodes and one column for each of at least two labels."
         )
     if sets.dtype != torch.bool and bool(((sets != 0) & (sets != 1)).any()):
-        raise GraphError("label sets must hold 0 and 1 alone: whether a node has a label")
+        raise GraphError("Label sets must contain only 0 and 1. Write 1 where the node has the label.")
     return sets.bool()
 
 
@@ -105,13 +108,15 @@ def as_targets(given: Any) -> Tensor:
         targets = targets[:, 0]
     if targets.ndim == 2:
         raise GraphError(
-            f"targets have {targets.shape[1]} columns, and models predict one number per node; choose one "
-            "column, and fit one model for each"
+            f"targets have {targets.shape[1]} columns, but a model predicts one number per node. "
+            "Choose one column, and fit one model for each column."
         )
     if targets.ndim != 1 or not targets.numel():
         raise GraphError(no_vector)
     if bool(targets.isinf().any()):
-        raise GraphError("targets hold infinite numbers; give finite ones, or NaN where there is none")
+        raise GraphError(
+            "targets contain infinite numbers. Use finite numbers, or NaN for a node without a target."
+        )
     return targets
 
 
@@ -121,19 +126,19 @@ def as_labels(y: Any) -> Tensor:
         labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
     except (TypeError, ValueError):  # text or lists of different lengths
         raise GraphError(
-            f"labels must be a vector with one whole class number per node; {SEVERAL_LABELS}"
+            f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
         ) from None
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.numel() == 0:
-        raise GraphError("the graph has no nodes; give at least one")
+        raise GraphError("The graph has no nodes. Give at least one.")
     if labels.ndim == 1 and labels.is_floating_point():
         raise GraphError(
-            "labels must be a vector with one whole class number per node; numbers to predict are targets= "
-            "(task='regression')"
+            "Labels must be a vector with one class number per node. To predict numbers instead of "
+            "classes, pass targets= (task='regression')."
         )
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise GraphError(f"labels must be a vector with one whole class number per node; {SEVERAL_LABELS}")
+        raise GraphError(f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}")
     return labels.long()
 
 
@@ -165,16 +170,19 @@ def networkx_tables(
     import pyarrow as pa
 
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
-        raise GraphError(f"from_networkx takes a graph of networkx, not a {type(graph).__name__}")
+        raise GraphError(f"from_networkx needs a networkx graph, but a {type(graph).__name__} was given.")
     ids, attributes = [], dict[str, dict[int, Any]]()
     for place, (node, own) in enumerate(graph.nodes(data=True)):
         ids.append(node)
         for name, value in own.items():
             attributes.setdefault(str(name), {})[place] = value
     if not ids:
-        raise GraphError("the networkx graph has no nodes; give at least one")
+        raise GraphError("The networkx graph has no nodes. Give at least one.")
     if NODE in attributes:
-        raise GraphError(f"a node attribute is called {NODE!r}, as the column of ids is here; rename it")
+        raise GraphError(
+            f"A node attribute is called {NODE!r}, which is the name of the column of node ids. "
+            "Rename the attribute."
+        )
     columns = {}
     for name, values in attributes.items():
         listed = [values.get(place) for place in range(len(ids))]
@@ -205,8 +213,8 @@ def _node_id_column(ids: list[Any]) -> Any:
     if all(issubclass(kind, str) for kind in kinds):
         return pa.array(ids, pa.large_string())
     raise GraphError(
-        "nodes of the networkx graph are neither all whole numbers nor all text; relabel them "
-        "(networkx.convert_node_labels_to_integers)"
+        "The nodes of the networkx graph must be all integers or all text. Convert them with "
+        "graph = networkx.convert_node_labels_to_integers(graph)."
     )
 
 
@@ -232,8 +240,8 @@ def load_pyg(module: str) -> ModuleType:
             if not (error.name or "").startswith("torch_geometric"):  # a package that it needs itself
                 raise
             raise MissingDependencyError(
-                "published graphs, to_pyg() and the built-in architectures of gnn need torch_geometric, "
-                "which is not installed; pip install 'graphveil[pyg]'"
+                "Published graphs, to_pyg() and the built-in architectures of gnn need torch_geometric, "
+                "which is not installed. Install it: pip install 'graphveil[pyg]'"
             ) from None
 
 
@@ -251,15 +259,17 @@ def fields_from_pyg(
         several: Any = data if isinstance(data, list | tuple) or hasattr(data, "num_classes") else ()
         if any(hasattr(one, "edge_index") for one in several):
             raise GraphError(
-                f"from_pyg and fit take one graph, not a {type(data).__name__}; pass its graph: dataset[0]"
+                f"from_pyg and fit need one graph, but a {type(data).__name__} was given. Pass one graph "
+                "of it, for example dataset[0]."
             )
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         raise GraphError(
-            "a HeteroData has several types of nodes or edges, which methods here do not distinguish: give "
-            "all types the same features and use data.to_homogeneous(), or build a Data of one type of edges"
+            "This HeteroData has several types of nodes or edges, which node models do not support. "
+            "Give all node types the same features and convert it with data.to_homogeneous(), or "
+            "build a Data object with one edge type."
         )
     if getattr(data, "y", None) is None:
-        raise GraphError("the Data object has no 'y'; set data.y before converting it")
+        raise GraphError("The Data object has no 'y'. Set data.y before you convert it.")
     held, source, target, values = _edges_of(data)
     remarks = {here: found for here, there in PYG_NOTES.items() if (found := getattr(data, there, None))}
     if weighted := getattr(data, "edge_weight", None) is not None:
@@ -273,11 +283,15 @@ def fields_from_pyg(
         )
     if getattr(data, "edge_attr", None) is not None:
         raise GraphError(
-            "The Data object has edge features in 'edge_attr', which no method here reads. Drop them: "
-            "data.edge_attr = None. Numbers of at least 0 can be used as edge weights: data.edge_weight."
+            "The Data object has edge features in 'edge_attr', which no method uses. Remove them: "
+            "data.edge_attr = None. To use numbers of at least 0 as edge weights, store them in "
+            "data.edge_weight."
         )
     if max_weight is not None and values is None:
-        raise GraphError("the Data object has no 'edge_weight'; set it, or leave max_weight out")
+        raise GraphError(
+            "max_weight needs edge weights, but the Data object has no 'edge_weight'. Set "
+            "data.edge_weight, or remove max_weight."
+        )
     weights = {} if values is None else {"weight": values.reshape(-1), "max_weight": max_weight}
     return {
         "x": getattr(data, "x", None),
@@ -301,7 +315,7 @@ def _tensor(values: Any, part: str) -> Tensor:
         made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     except (TypeError, ValueError):
         raise GraphError(
-            f"data.{part} is a {type(values).__name__} that is no array of numbers; set it to a tensor"
+            f"data.{part} is a {type(values).__name__}, which is not an array of numbers. Set it to a tensor."
         ) from None
     return made.detach().cpu()
 
@@ -316,13 +330,14 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
         held = held if held.numel() else held.long()  # an empty list has no type
         if held.ndim != 2 or len(held) != 2 or held.is_floating_point():
             raise GraphError(
-                "the Data object's 'edge_index' is no tensor (2, edges) of whole numbers; make it one first"
+                "The 'edge_index' of the Data object is not an integer tensor of shape (2, edges). "
+                "Convert it before you pass the object."
             )
         return (data if isinstance(data.edge_index, list) else data.edge_index), held[0], held[1], None
     adjacency: Any = getattr(data, "adj_t", None)
     if adjacency is None:
         raise GraphError(
-            "the Data object has neither 'edge_index' nor 'adj_t'; set data.edge_index before converting it"
+            "The Data object has neither 'edge_index' nor 'adj_t'. Set data.edge_index before you convert it."
         )
     values: Any
     if isinstance(adjacency, Tensor):
@@ -337,14 +352,17 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
                 torch.as_tensor(part) for part in (*map(np.int64, matrix.coords), matrix.data)
             )
         except (TypeError, ValueError):
-            raise GraphError("data.adj_t is no matrix of numbers; set data.edge_index instead") from None
+            raise GraphError("data.adj_t is not a matrix of numbers. Set data.edge_index instead.") from None
         if matrix.ndim != 2:
-            raise GraphError("data.adj_t must be a matrix (nodes, nodes); set data.edge_index instead")
+            raise GraphError(
+                "data.adj_t must be a matrix of shape (nodes, nodes). Set data.edge_index instead."
+            )
     elif hasattr(adjacency, "coo"):  # a SparseTensor of torch_sparse
         target, source, values = (None if part is None else part.cpu() for part in adjacency.coo())
     else:
         raise GraphError(
-            f"data.adj_t is a {type(adjacency).__name__}; give a sparse tensor, a SciPy matrix or an array"
+            f"data.adj_t is a {type(adjacency).__name__}, which is not supported. Use a sparse "
+            "tensor, a SciPy matrix or an array."
         )
     if values is not None and bool((values == 1).all()):
         values = None  # an entry of 1 only means that there is an edge
@@ -386,11 +404,15 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
     count = len(as_labels(data.y) if scalar else data.y)
     if split is not None:
         if not isinstance(split, Mapping):
-            raise GraphError("split must be a mapping of indices by train, valid (or val) and test")
+            raise GraphError(
+                "split must be a mapping with node indices under 'train', 'valid' (or 'val') and 'test'."
+            )
         named = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
         unknown = set(named) - set(_MASKS)
         if unknown:
-            raise GraphError("split has parts besides train, valid (val) and test; name these three")
+            raise GraphError(
+                "split has parts other than 'train', 'valid' (or 'val') and 'test'. Remove the other parts."
+            )
         given = {
             name: _mask(name, _tensor(index, f"split[{name!r}]"), count) for name, index in named.items()
         }
@@ -407,13 +429,16 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
 def _mask(name: str, mask: Tensor, count: int) -> Tensor:
     """Return a bool mask, of one that is or of the indices of its nodes."""
     if mask.ndim != 1:
-        raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")
+        raise GraphError(f"data.{name} contains several splits. Choose one: data.{name} = data.{name}[:, 0].")
     if mask.dtype == torch.bool or mask.is_floating_point():
         return mask
     if len(mask) == count and bool(((mask == 0) | (mask == 1)).all()):
         return mask.bool()  # a mask of zeros and ones
     if len(mask) and (int(mask.min()) < 0 or int(mask.max()) >= count):
-        raise GraphError(f"{name} holds indices beyond the {count:,} nodes; give positions of nodes")
+        raise GraphError(
+            f"{name} contains indices that are larger than the {count:,} nodes allow. Use the "
+            "positions of nodes, counted from 0."
+        )
     members = torch.zeros(count, dtype=torch.bool)
     members[mask.long()] = True
     return members

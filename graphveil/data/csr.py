@@ -35,7 +35,7 @@ def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse ma
     _whole(indptr, "row offsets", what)
     _whole(indices, "column indices", what)
     if not 0 <= columns <= MAX_INDEX:
-        raise GraphError(f"{what} of {columns} columns is out of range; use at most {MAX_INDEX:,}")
+        raise GraphError(f"{what} of {columns} columns is too large. Use at most {MAX_INDEX:,} columns.")
     rises = len(indptr) > 0 and indptr[0] == 0 and not (indptr[1:] < indptr[:-1]).any()
     if not rises or indptr[-1] != len(indices):
         raise GraphError(f"{what} has row offsets that do not fit its entries; {_REMEDY}")
@@ -49,14 +49,16 @@ def checked_matrix(x: Any) -> Any:
         GraphError: Array of a wrong type or length, or an index out of range.
     """
     if x.format == "lil" and [len(row) for row in x.rows] != [len(row) for row in x.data]:
-        raise GraphError(f"a sparse matrix has rows without a value for each column; {_REMEDY}")
+        raise GraphError(f"a sparse matrix has rows with different numbers of indices and values; {_REMEDY}")
     if x.format not in ("csr", "csc", "coo"):
         x = x.tocoo()  # which reads Python objects, or copies by NumPy, and neither follows an index
     if x.ndim != 2:
-        raise GraphError(f"the features must be a matrix, one row per node, not {x.ndim}-dimensional")
+        raise GraphError(
+            f"Features must be a matrix with one row per node, but they have {x.ndim} dimension(s)."
+        )
     data = x.data
     if not isinstance(data, np.ndarray) or data.ndim != 1 or data.dtype.kind not in "biuf":
-        raise GraphError("a sparse matrix must hold one real number per entry; encode text as numbers")
+        raise GraphError("A sparse matrix must contain one real number per entry. Encode text as numbers.")
     if x.format != "coo":
         major, minor = x.shape if x.format == "csr" else x.shape[::-1]
         check_rows(x.indptr, x.indices, minor)

@@ -76,11 +76,11 @@ def read_facebook100(root: Path, name: str) -> Fields:
     friends, table = content.get("A"), content.get("local_info")
     if not isinstance(friends, SparsePattern) or not isinstance(table, np.ndarray):
         raise GraphError(
-            f"{name}.mat must hold a sparse matrix 'A' and a matrix 'local_info'; fetch it again"
+            f"{name}.mat must contain a sparse matrix 'A' and a matrix 'local_info'. Download the file again."
         )
     if not (np.abs(table) < _FLOAT64_EXACT).all() or (np.floor(table) != table).any():
         # Each would become any number at all.
-        raise GraphError("a table of codes holds something else than whole numbers; fetch the file again")
+        raise GraphError("A table of codes contains values that are not integers. Download the file again.")
     people = table.astype(np.int64)
     years = people[:, _YEAR]
     y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
@@ -179,7 +179,9 @@ def read_amazon(root: Path, name: str) -> Fields:
     arrays = read_npz(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
     class_names = arrays["class_names"]
     if class_names.ndim != 1 or class_names.dtype.kind != "U":
-        raise GraphError(f"{name}.npz must hold one text per class in 'class_names'; fetch it again")
+        raise GraphError(
+            f"{name}.npz must contain one text per class in 'class_names'. Download the file again."
+        )
     return {
         "x": _compressed_rows(arrays),
         "class_names": tuple(class_names.tolist()),
@@ -225,7 +227,10 @@ def _compressed_rows(arrays: Arrays) -> Features:
     indptr, indices = arrays["x_indptr"], arrays["x_indices"]
     columns = int(_ints(arrays["x_shape"])[1])
     if columns > _MAX_WIDTH:
-        raise GraphError(f"an archive claims {columns} features; at most {_MAX_WIDTH} are read")
+        raise GraphError(
+            f"An archive has {columns} feature columns, but at most {_MAX_WIDTH} are supported. "
+            "Download the file again."
+        )
     x = features.from_pattern(indptr, indices, columns=columns)
     if "x_data" in arrays:
         x.data[:] = arrays["x_data"]
@@ -239,7 +244,9 @@ def _labels_and_edges(arrays: Arrays) -> Fields:
 
 def _ints(array: npt.NDArray[Any]) -> Ints:
     if array.dtype.kind not in "iu":
-        raise GraphError("an archive holds something else where whole numbers belong; fetch it again")
+        raise GraphError(
+            "An archive contains other values where integers are expected. Download the file again."
+        )
     return array
 
 
@@ -311,8 +318,9 @@ def fetch_facebook100(root: Path, name: str) -> Fields:
     if school not in _SHA256:
         near = suggestion(school, _SHA256)
         raise GraphError(
-            f"{name} is not here, and without a known checksum it is not downloaded{near}; "
-            f"put {school}.mat into a folder facebook100 and give the folder above it with --root"
+            f"{name} was not found on this machine, and it cannot be downloaded because its checksum "
+            f"is not known{near}. Put {school}.mat into a folder called facebook100, and pass the "
+            "parent of this folder with --root."
         )
     download(f"{_FACEBOOK100}/{school}.mat", root / f"{name}.mat", sha256=_SHA256[school])
     return read_facebook100(root, name)
@@ -336,7 +344,10 @@ def download(url: str, path: Path, *, sha256: str) -> None:
                 digest.update(block)
                 file.write(block)
         if digest.hexdigest() != sha256:
-            raise GraphError(f"{url} does not have the expected SHA-256; nothing was kept")
+            raise GraphError(
+                f"The download of {url} does not have the expected SHA-256 checksum and was deleted. Run "
+                "the same command again."
+            )
         Path(part).replace(path)
     finally:
         Path(part).unlink(missing_ok=True)
@@ -435,7 +446,7 @@ def read_matlab(path: Path) -> dict[str, Floats | SparsePattern]:
             stream = zlib.decompressobj()
             inside = stream.decompress(body, left)
             if stream.unconsumed_tail:
-                raise ValueError("unpacks to far more than it is")
+                raise ValueError("is much larger after decompression than expected")
             left -= len(inside)
             kind, body = next(_elements(memoryview(inside), order))
         if kind == _MATRIX:
@@ -454,7 +465,7 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
             kind, start = word, place + 8
             after = start + size + (0 if kind == _PACKED else -size % 8)
         if start + size > len(content) or (word >> 16 and size > 4):
-            raise ValueError("ends inside an element")
+            raise ValueError("is incomplete")
         yield kind, content[start : start + size]
         place = after
 
@@ -465,14 +476,14 @@ def _variable(body: memoryview, order: str) -> dict[str, Floats | SparsePattern]
     flags, shape = _numbers(next(parts), order), _numbers(next(parts), order)
     name = bytes(next(parts)[1]).decode("ascii")
     if flags.dtype.kind != "u" or not len(flags) or shape.dtype.kind != "i" or len(shape) < 2:
-        raise ValueError("has a variable without kind or size")
+        raise ValueError("has a variable without a type or a size")
     kind, size = int(flags[0]) & 0xFF, tuple(int(length) for length in shape)
     if kind == _SPARSE and len(size) == 2:
         return {name: _places(parts, order, size)}
     if kind in _NUMERIC and not int(flags[0]) & _COMPLEX:
         values = _numbers(next(parts), order)
         if min(size) < 0 or math.prod(size) != len(values):
-            raise ValueError("has a matrix of another size than it states")
+            raise ValueError("has a matrix that does not have the size in its header")
         return {name: values.astype(np.float64).reshape(size, order="F")}
     return {}
 
@@ -480,7 +491,7 @@ def _variable(body: memoryview, order: str) -> dict[str, Floats | SparsePattern]
 def _numbers(element: tuple[int, memoryview], order: str) -> npt.NDArray[Any]:
     kind, body = element
     if kind not in _NUMBERS:
-        raise ValueError("has something else where numbers belong")
+        raise ValueError("has other values where numbers are expected")
     return np.frombuffer(body, order + _NUMBERS[kind])
 
 
@@ -488,7 +499,7 @@ def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int
     """Return the positions of the nonzero entries of a sparse matrix, without its trailing spare space."""
     rows, starts = _numbers(next(parts), order), _numbers(next(parts), order)
     if starts.dtype.kind != "i" or len(starts) != size[1] + 1 or not 0 <= starts[-1] <= len(rows):
-        raise ValueError("has a sparse matrix of another size than it states")
+        raise ValueError("has a sparse matrix that does not have the size in its header")
     rows = rows[: starts[-1]]
     check_rows(starts, rows, size[0])
     return SparsePattern(size, rows, starts)
@@ -514,17 +525,17 @@ def read_npz(path: Path, names: Collection[str]) -> Arrays:
         members = {name: archive.getinfo(file) for name, file in wanted.items() if file in archive.namelist()}
         total = sum(member.file_size for member in members.values())
         if total > _MAX_EXPANSION * path.stat().st_size + _SPARE_BYTES:
-            raise ValueError("unpacks to far more than it is")
+            raise ValueError("is much larger after decompression than expected")
         return {name: _npz_array(archive, member) for name, member in members.items()}
 
 
 def _npz_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """Return one array, of exactly the bytes behind its header."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("is packed in another way than NumPy packs")
+        raise ValueError("uses a compression that NumPy does not write")
     content = archive.read(member)
     if content[:6] != b"\x93NUMPY" or len(content) < 10:
-        raise ValueError("is no array")
+        raise ValueError("is not an array")
     start = 10 + int.from_bytes(content[8:10], "little")  # of version 1, as all without field names are
     header = _HEADER.fullmatch(content[10:start])
     if header is None:
@@ -532,7 +543,7 @@ def _npz_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray
     kind = np.dtype(header[1].decode())
     shape = tuple(int(size) for size in header[3].decode().split(",") if size.strip())
     if kind.itemsize == 0 or math.prod(shape) * kind.itemsize != len(content) - start:
-        raise ValueError("states another size than it has")
+        raise ValueError("does not have the size in its header")
     return np.frombuffer(content, kind, offset=start).reshape(
         shape, order="F" if header[2] == b"True" else "C"
     )

@@ -88,7 +88,10 @@ def load_dataset(
     tensor(225)
     """
     if not isinstance(name, str):
-        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
+        raise ConfigError(
+            f"name must be text such as 'cora', not a {type(name).__name__}. Call list_datasets() to "
+            "list all names."
+        )
     checks.one_of(("strict", "paper"), mode=mode)
     if recipe is None:
         return _load(name, root)

@@ -70,7 +70,8 @@ class EdgeTables:
             import duckdb
         except ImportError:
             raise ConfigError(
-                "edges are sorted by DuckDB, which is not installed here: pip install 'graphveil[disk]'"
+                "Sorting edges needs DuckDB, which is not installed. Install it: pip install "
+                "'graphveil[disk]'"
             ) from None
         settings: dict[str, Any] = {
             "threads": self.threads,
@@ -85,9 +86,10 @@ class EdgeTables:
                     keys = batch.column(0)
                     if keys.null_count:
                         raise GraphError(
-                            f"columns {self.source!r} and {self.target!r} of the edges hold ids that no node "
-                            "has, or none; add those nodes, or leave such edges out with "
-                            "unknown_ids='drop' (--unknown-ids drop)"
+                            f"Columns {self.source!r} and {self.target!r} of the edges have ids that are "
+                            "missing from "
+                            "the table of nodes, or empty ids. Add these nodes, or drop such edges with "
+                            "unknown_ids='drop' (--unknown-ids drop)."
                         )
                     yield np.asarray(keys.to_numpy(zero_copy_only=False), dtype=np.int64)
         except duckdb.Error as error:  # whose messages may quote a row
@@ -96,8 +98,8 @@ class EdgeTables:
             if any(one in words for one in full) or ("disk" in words and "full" in words):
                 raise full_disk(self.scratch.parent) from None
             raise GraphError(
-                f"the tables of edges cannot be read or sorted ({type(error).__name__}); check the files and "
-                "their columns, or give more memory (--memory)"
+                f"The tables of edges cannot be read or sorted ({type(error).__name__}). Check the files "
+                "and their columns, or allow more memory, for example --memory 8GB."
             ) from None
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
@@ -153,7 +155,8 @@ class EdgeTables:
             for end in ends:  # DuckDB does not distinguish names that differ in case alone
                 if sum(name.lower() == end.lower() for name in names) > 1:
                     raise GraphError(
-                        f"{file.name} has columns that differ from {end!r} in case alone; rename them"
+                        f"{file.name} has columns that differ from {end!r} only in upper and lower case. "
+                        "Rename them."
                     )
         types = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
         named = ", ".join(
@@ -179,7 +182,10 @@ class EdgeTables:
             column = f"decode({column})"
         elif found != "VARCHAR":
             kind = "whole numbers" if whole else "text"
-            raise GraphError(f"column {name!r} of the edges is {found}, and the nodes' ids are {kind}")
+            raise GraphError(
+                f"Column {name!r} of the edges is {found}, but the node ids are {kind}. Convert one of "
+                "the two columns."
+            )
         if not whole:
             return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
         number = f"trim({column}, {_SPACES})"
@@ -196,7 +202,9 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     for given in patterns:
         path, here = Path(given), list[Path]()
         if os.fspath(given) and path.is_dir():
-            raise GraphError(f"{path} is a folder; name the tables in it, or a pattern of theirs")
+            raise GraphError(
+                f"{path} is a folder. Name the tables in it, or a pattern such as 'edges/*.parquet'."
+            )
         if os.fspath(given) and path.is_file():
             here = [path]
         elif os.fspath(given):
@@ -204,14 +212,16 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
                 here = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         if not here:
             raise GraphError(
-                f"no file is called {os.fspath(given)!r}; name tables of edges, or a pattern of theirs"
+                f"No file matches {os.fspath(given)!r}. Name the tables of edges, or a pattern such as "
+                "'edges/*.parquet'."
             )
         found.update(here)
     kinds = {_kind(path) for path in found}
     if len(kinds) != 1 or None in kinds:
         raise GraphError(
-            f"tables of edges must all be parquet ({', '.join(PARQUET)}) or all CSV ({', '.join(CSV)}), by "
-            "suffix"
+            f"All edge tables must have the same format: Parquet ({', '.join(PARQUET)}) or CSV "
+            f"({', '.join(CSV)}). "
+            "The format is determined by the suffix."
         )
     return tuple(sorted(found))
 
@@ -229,6 +239,7 @@ def _quoted(text: str, mark: str) -> str:
 def full_disk(folder: Path) -> GraphError:
     """Return the error for a full disk."""
     return GraphError(
-        f"there is no room left for {folder}; free some (a prepared graph takes 4 bytes a stored edge, and "
-        "sorting some 30 more while it lasts) and give the same command again, which goes on where it stopped"
+        f"{folder} has too little free disk space. A prepared graph needs 4 bytes per stored "
+        "edge, and sorting temporarily needs about 30 more. Free some space, and run the same "
+        "command again to continue."
     )

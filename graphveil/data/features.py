@@ -34,8 +34,8 @@ def as_features(x: Any) -> Features:
     features = _sparse(x) if sparse.issparse(x) else _dense(x)
     if not is_finite(features):
         raise GraphError(
-            "the features hold NaN, infinite or larger than float32 values, which no bound can hold for; "
-            "fill or drop them before building the graph"
+            "The features contain values that are NaN, infinite or too large for float32. No bound "
+            "is valid for such values. Fill or drop them before you build the graph."
         )
     return features
 
@@ -193,10 +193,12 @@ def _dense(x: Any) -> Tensor:
             tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, np.float32, "W"))
     except (TypeError, ValueError):
         raise GraphError(
-            "the features are not a matrix of numbers; encode text and categories as numbers"
+            "The features are not a matrix of numbers. Encode text and categories as numbers."
         ) from None
     if tensor.ndim != 2:
-        raise GraphError(f"the features must be a matrix, one row per node, not {tensor.ndim}-dimensional")
+        raise GraphError(
+            f"Features must be a matrix with one row per node, but they have {tensor.ndim} dimension(s)."
+        )
     if tensor.layout is not torch.strided or tensor.is_complex():
-        raise GraphError("a feature tensor must be dense and real; give sparse features as a SciPy matrix")
+        raise GraphError("A feature tensor must be dense and real. Pass sparse features as a SciPy matrix.")
     return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()

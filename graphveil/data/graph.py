@@ -56,9 +56,9 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 MAX_CLASSES = 1 << 14
 
 NO_FOLDS = (
-    "GridSearchCV and cross_val_score would fit once for each fold and setting, each a release of the same "
-    "edges, in secret and with no total; use gv.sweep, which prints the privacy cost of the whole grid "
-    "first, or tune on one fit's validation nodes"
+    "GridSearchCV and cross_val_score fit once per fold and setting, and each fit is a new release of the "
+    "same edges. Use gv.sweep, which prints the total privacy cost first, or tune on the validation nodes "
+    "of one fit."
 )
 
 
@@ -126,9 +126,9 @@ class Graph:
             self._set_targets(as_targets(self.targets))
         names: Any = self.class_names
         if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) != 1:
-            raise GraphError("class_names must be a list of names, one per class")
+            raise GraphError("class_names must be a list with one name per class.")
         if self.ids is not None and np.ndim(self.ids) != 1:
-            raise GraphError("ids must be a list of ids, one per node")
+            raise GraphError("ids must be a list with one id per node.")
         object.__setattr__(self, "class_names", tuple(names))
         object.__setattr__(self, "num_classes", plain(self.num_classes))
         for name, mask in self.masks.items():
@@ -139,26 +139,36 @@ class Graph:
             object.__setattr__(self, "label_sets", as_label_sets(self.label_sets, self.num_nodes))
         if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
             raise GraphError(
-                f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
-                f"{self.adjacency.num_nodes} nodes; all three must be one row per node"
+                f"Features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
+                f"{self.adjacency.num_nodes} nodes. All three need one row per node."
             )
         if self.num_features < 1:
-            raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
+            raise GraphError(
+                "The nodes have no features. Add at least one column, for example x=torch.ones(num_nodes, 1)."
+            )
         if self.public is not None:
             self.public.check_nodes(self.num_nodes)
         if self.ids is not None and len(self.ids) != self.num_nodes:
-            raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
+            raise GraphError(
+                f"{len(self.ids)} ids were given for {self.num_nodes} nodes. Pass one id per node, or no ids."
+            )
         self._check_classes()
         masks = list(self.masks.values())
         if not masks:
             return
         if len(masks) < len(SPLITS):
-            raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
+            raise GraphError(
+                "A split needs train_mask, val_mask and test_mask. Set all entries of an empty part to False."
+            )
         for mask in masks:
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
-                raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
+                raise GraphError(
+                    f"Split masks must be bool arrays of shape ({self.num_nodes},), with one entry per node."
+                )
         if bool((torch.stack(masks).sum(dim=0) > 1).any()):
-            raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
+            raise GraphError(
+                "A node is in two parts of the split. The masks of train, val and test must not overlap."
+            )
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
@@ -170,7 +180,7 @@ class Graph:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         """Raise an error on conversion to an array, which cross-validation would attempt first."""
-        raise GraphError(f"a graph is no array of rows that can be cut into folds: {NO_FOLDS}")
+        raise GraphError(f"A graph cannot be split into folds. {NO_FOLDS}")
 
     @property
     def num_nodes(self) -> int:
@@ -242,8 +252,8 @@ class Graph:
         members: Tensor | None = getattr(self, f"{split}_mask")
         if members is None:
             raise GraphError(
-                f"graph {self.name!r} has no split; call gv.split(graph, unit='undirected-edge'), with your "
-                "unit, or graph.with_split(train, val, test)"
+                f"Graph {self.name!r} has no split. Call gv.split(graph, unit='undirected-edge') with "
+                "your privacy unit, or graph.with_split(train, val, test)."
             )
         return members & self.labeled
 
@@ -383,20 +393,22 @@ class Graph:
         """
         if self.public is not None:
             raise GraphError(
-                "a graph with public and private edges does not grow, since the list of nodes that may have "
-                "private ones would have to; build the whole graph with its list"
+                "A graph with public and private edges cannot grow, because its public list of nodes "
+                "with private edges would have to grow as well. Build a new graph with the complete list."
             )
         if self.label_sets is not None:
-            raise GraphError("a graph with label sets does not grow; build the whole graph with its sets")
+            raise GraphError(
+                "A graph with label sets cannot grow. Build a new graph with the label sets of all nodes."
+            )
         if x is None:
             raise GraphError(
-                "new nodes need features, one row each, with the columns of the graph; got x=None"
+                "New nodes need features: one row per node, with the same columns as the graph. Got x=None."
             )
         more = features.as_features(x)
         if more.shape[1] != self.num_features:
             raise GraphError(
-                f"the new nodes have {more.shape[1]} features and the graph {self.num_features}; give them "
-                "the same columns"
+                f"The new nodes have {more.shape[1]} features, but the graph has {self.num_features}. "
+                "Give the new nodes the same columns."
             )
         count, total = more.shape[0], self.num_nodes + more.shape[0]
         targets = None
@@ -410,7 +422,8 @@ class Graph:
         labels = torch.full((count,), UNLABELED) if labels is None else labels
         if len(labels) != count:
             raise GraphError(
-                f"{len(labels)} labels for {count} new nodes; give one each, or None for no labels"
+                f"{len(labels)} labels were given for {count} new nodes. Pass one label per node, or None "
+                "for no labels."
             )
         return self.replace(
             x=features.stacked(self.x, more),
@@ -700,7 +713,9 @@ class Graph:
     def _set_targets(self, targets: Tensor) -> None:
         """Store targets, and the labels that they imply; a node without a label has no target."""
         if len(targets) != self.num_nodes:
-            raise GraphError(f"{len(targets)} targets for {self.num_nodes} nodes; give one per node")
+            raise GraphError(
+                f"{len(targets)} targets were given for {self.num_nodes} nodes. Pass one target per node."
+            )
         missing = targets.isnan() | (self.y == UNLABELED)
         object.__setattr__(self, "targets", targets.masked_fill(missing, torch.nan))
         object.__setattr__(self, "y", missing.long().neg())
@@ -713,22 +728,23 @@ class Graph:
         # Labels first: a wrong one may be what num_classes was counted from.
         if int(self.y.min()) < UNLABELED or int(self.y.max()) >= self.num_classes:
             raise GraphError(
-                f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
-                "or -1 where there is none"
+                f"Labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, or -1 "
+                "for nodes without a label."
             )
         if self.num_classes > MAX_CLASSES:
             raise GraphError(
-                f"there are more than {MAX_CLASSES:,} classes, each of which is an output of a model; number "
-                "them from 0, without gaps"
+                f"There are more than {MAX_CLASSES:,} classes, and a model has one output per class. "
+                "Number the classes from 0, without gaps."
             )
         if self.num_classes < 2 and self.targets is None:
             raise GraphError(
-                "the labels hold fewer than two classes, so there is nothing to learn; a graph to predict "
-                "only needs num_classes (from files: classes)"
+                "The labels have fewer than two classes, so no classifier can be trained. If the graph "
+                "is only used for prediction, pass num_classes= (classes= for files)."
             )
         if self.class_names and len(self.class_names) != self.num_classes:
             raise GraphError(
-                f"{len(self.class_names)} class names for {self.num_classes} classes; give one per class"
+                f"{len(self.class_names)} class names were given for {self.num_classes} classes. Pass one "
+                "name per class."
             )
 
 
@@ -737,11 +753,11 @@ def check_kind(graph: object) -> None:
 
     >>> check_kind("karate")
     Traceback (most recent call last):
-    graphveil.errors.GraphError: a graph is needed, not a str; load_dataset, read_graph or from_pyg makes one
+    graphveil.errors.GraphError: Expected a graph, but got a str. Create one with load_dataset or read_graph.
     """
     if not isinstance(graph, Graph):
         raise GraphError(
-            f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
+            f"Expected a graph, but got a {type(graph).__name__}. Create one with load_dataset or read_graph."
         )
 
 
@@ -752,10 +768,15 @@ def _joined_ids(
     if old is None and new is None:
         return None
     if old is None or new is None or len(new) != count:
-        raise GraphError("give ids= for the new nodes, one each, if the graph has ids, and none otherwise")
+        raise GraphError(
+            "ids= does not match the graph. Pass one id per new node if the graph has ids, and no "
+            "ids otherwise."
+        )
     both = np.concatenate([old, np.asarray(new)])
     if len(np.unique(both)) < len(both):
-        raise GraphError("ids= repeats an id; every node, old or new, needs its own")
+        raise GraphError(
+            "ids= contains an id twice, or the id of an existing node. Give every node a different id."
+        )
     return both
 
 

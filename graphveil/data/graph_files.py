@@ -207,7 +207,7 @@ def read_topology(
     table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
     ids = distinct_ids(table, id)
     if not len(ids):
-        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
+        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes. Give at least one row.")
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),

@@ -122,19 +122,21 @@ class PublicPart:
         """Check that list and edges are about the same nodes."""
         if not isinstance(self.edges, Adjacency):
             raise GraphError(
-                f"public edges must be an Adjacency, not a {type(self.edges).__name__}: "
-                "Adjacency.from_edges(source, target, num_nodes=N, directed=False)"
+                f"Public edges must be an Adjacency, not a {type(self.edges).__name__}. Create one with "
+                "Adjacency.from_edges(source, target, num_nodes=N, directed=False)."
             )
         object.__setattr__(self, "private_nodes", _listed(self.private_nodes, self.edges.num_nodes))
         if self.edges.directed:
-            raise GraphError("public and private edges of one graph are undirected here; use directed=False")
+            raise GraphError(
+                "The public and private edges of a graph must be undirected. Use directed=False."
+            )
 
     def check_nodes(self, num_nodes: int) -> None:
         """Raise an error if the number of nodes differs from that of a graph."""
         if len(self.private_nodes) != num_nodes:
             raise GraphError(
-                f"the public edges are of {len(self.private_nodes)} nodes and the graph has {num_nodes}; "
-                "number nodes alike in both"
+                f"The public edges have {len(self.private_nodes)} nodes, but the graph has {num_nodes}. "
+                "Use the same node numbers in both."
             )
 
     def __repr__(self) -> str:
@@ -180,8 +182,8 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
     inside = numbers and (not len(nodes) or 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes)
     if not inside or len(np.unique(nodes)) < len(nodes):
         raise GraphError(
-            f"private_nodes must be bool of shape ({num_nodes},), one entry a node, or numbers of nodes from "
-            f"0 to {num_nodes - 1}, each once"
+            f"private_nodes must be a bool array of shape ({num_nodes},), or node indices from 0 to "
+            f"{num_nodes - 1} without duplicates."
         )
     listed = torch.zeros(num_nodes, dtype=torch.bool)
     listed[torch.from_numpy(nodes.astype(np.int64))] = True

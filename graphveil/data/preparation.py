@@ -125,7 +125,9 @@ def prepare(
     if not re.fullmatch(r"0*[1-9][0-9]*(\.[0-9]+)? *[KMGT]i?B", memory, re.IGNORECASE):
         raise ConfigError(f"memory={memory!r} (--memory) must be a size such as '500MB' or '4GB'")
     if not os.fspath(out):  # a path would take it for the folder where the process is
-        raise ConfigError("out='' (--out) names no folder; name one that is new")
+        raise ConfigError(
+            "out='' (--out) does not name a folder. Name a new folder, for example --out prepared."
+        )
     if label is None and classes is None:
         reject_unlabeled()
     files, folder = found_files(edges), Path(out)
@@ -135,7 +137,10 @@ def prepare(
     )
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
-            raise GraphError(f"{given} lies in {folder}, whose files are written again; name another folder")
+            raise GraphError(
+                f"{given} lies in the output folder {folder}, which is overwritten. Choose another output "
+                "folder."
+            )
     described_by = (Path(nodes), *files), (roles, choices, directed, unknown_ids, classes)
     inputs = describe_inputs(*described_by)  # before a table is read
     # The table of nodes is validated as by ``read_graph``, next to an empty table of edges.
@@ -166,7 +171,8 @@ def prepare(
                 released = {tables.released(path) for path in files}
                 if len(released) > 1:
                     raise GraphError(
-                        "the tables of edges are not of one released graph; prepare each graph by itself"
+                        "The tables of edges belong to different released graphs. Prepare each graph "
+                        "separately."
                     )
                 manifest = create_manifest(folder, graph, inputs, block_rows, released.pop())
             shutil.rmtree(known.scratch, ignore_errors=True)  # of a call that was killed
@@ -179,8 +185,8 @@ def prepare(
             ):
                 shutil.rmtree(folder, ignore_errors=True)
                 raise GraphError(
-                    "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
-                    "write the ids of both tables alike, and check --id, --source and --target"
+                    "No edge has both ends in the table of nodes, so the graph would have no edges. Write "
+                    "ids in the same way in both tables, and check --id, --source and --target."
                 )
             manifest = complete_manifest(folder, manifest, describe_inputs(*described_by))
     return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
@@ -200,7 +206,9 @@ def describe_inputs(files: Sequence[Path], options: Sequence[object]) -> str:
     try:
         stats = [(path, path.stat()) for path in files]
     except OSError as error:
-        raise GraphError(f"{error.filename} cannot be read ({error.strerror})") from None
+        raise GraphError(
+            f"Cannot read {error.filename} ({error.strerror}). Check the path and its permissions."
+        ) from None
     facts = [(str(path.resolve()), of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path, of in stats]
     return json.dumps([facts, [repr(option) for option in options]])
 
@@ -220,10 +228,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
         lock = FileLock(folder / LOCK, timeout=0, mode=0o600).acquire()
     except Timeout:
         raise GraphError(
-            f"{folder} cannot be had (another process is at work in it); wait, or name another folder"
+            f"Another process uses {folder}. Wait until it has ended, or choose another folder."
         ) from None
     except OSError as error:
-        raise GraphError(f"cannot write to {folder} ({error.strerror}); name another folder") from None
+        raise GraphError(f"Cannot write to {folder} ({error.strerror}). Choose another folder.") from None
     with lock:
         try:
             folder.chmod(0o700)
@@ -247,8 +255,8 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
             return None  # a call that was killed left it
         if manifest.inputs != inputs:
             raise GraphError(
-                f"{folder} holds a graph of other tables, of older versions of them or of other choices; "
-                "name a new folder, or remove this one"
+                f"{folder} contains a graph of other tables, of older versions of these tables or with "
+                "other options. Choose a new folder, or remove this one."
             )
         return manifest
     names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
@@ -256,7 +264,7 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
     known = {SOURCES, OFFSETS, SCRATCH, LOCK}
     known |= {name for name in names if name.endswith(".npy") or IDS in name or MANIFEST in name}
     if names and (LOCK not in names or not names <= known):
-        raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
+        raise GraphError(f"{folder} exists and contains other files. Choose a new folder for the graph.")
     return None
 
 
@@ -288,8 +296,8 @@ def complete_manifest(folder: Path, manifest: Manifest, inputs: str) -> Manifest
     """
     if inputs != manifest.inputs:
         raise GraphError(
-            f"a table has changed while {folder} was made of it, which is of no use now; remove the folder, "
-            "and prepare the graph again when the tables are whole"
+            f"A table changed while {folder} was prepared, so the folder cannot be used. Remove the "
+            "folder, and prepare the graph again."
         )
     whole = manifest.completed(folder)
     for path in (folder / name for name in (SOURCES, OFFSETS, *manifest.arrays)):

@@ -171,14 +171,17 @@ class ClassFilter:
     def __call__(self, graph: Graph) -> Graph:
         """Return the graph restricted to the classes that are kept, renumbered in their old order."""
         if graph.targets is not None:
-            raise GraphError("a filter of classes is for classes, and the graph has numeric targets")
+            raise GraphError(
+                "A class filter needs classes, but the graph has numeric targets. Choose a recipe "
+                "without a class filter."
+            )
         counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
         by_size = counts.argsort(descending=True, stable=True)[: self.largest]
         kept = by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values
         if len(kept) < 2:
             raise GraphError(
-                f"fewer than two classes of {graph.name!r} have {self.min_nodes} nodes or more; "
-                "lower min_nodes, or choose a recipe without a class filter"
+                f"Fewer than two classes of {graph.name!r} have at least {self.min_nodes} nodes. Lower "
+                "min_nodes, or choose a recipe without a class filter."
             )
         number = torch.full((graph.num_classes + 1,), UNLABELED)
         number[kept] = torch.arange(len(kept))
@@ -303,13 +306,13 @@ class DatasetRecipe:
         by_id = by_id or self.by_id
         if by_id and self.unit_features:
             raise GraphError(
-                f"recipe {self.name!r} scales features by their range in the data, which is read from single "
-                f"records; use RECIPES[{self.name!r}].on_clients(), which leaves features as they are"
+                f"Recipe {self.name!r} scales features by their minimum and maximum, which depend on "
+                f"single records. Use RECIPES[{self.name!r}].on_clients(), which does not scale features."
             )
         if self.drop_crossing and NO_CROSSING in graph.notes:
             raise GraphError(
-                f"{graph.name!r} was split by recipe {self.name!r} before, which took edges away; split the "
-                "prepared graph: RECIPES[...].prepare(load_dataset(..., recipe=None))"
+                f"{graph.name!r} was already split by recipe {self.name!r}, which removed edges. Prepare "
+                "the original graph instead: RECIPES[...].prepare(load_dataset(..., recipe=None))."
             )
         graph = graph.replace(notes=graph.notes + self.public_notes)
         if self.shares is None:

@@ -72,9 +72,13 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     path = as_path(folder, "folder")
     manifest = read_manifest(path)
     if manifest is None:
-        raise GraphError(f"{path} holds no prepared graph; make one with graphveil prepare --out {path}")
+        raise GraphError(
+            f"{path} does not contain a prepared graph. Create one with graphveil prepare --out {path}"
+        )
     if not manifest.complete:
-        raise GraphError(f"{path} is not finished; give the same graphveil prepare again, which goes on")
+        raise GraphError(
+            f"Preparing {path} was interrupted. Run the same `graphveil prepare` command again to finish it."
+        )
     absolute = path.absolute()  # still valid after a change of the working directory
     # Features are mapped like edges; the other arrays are loaded.
     mapped_arrays = [name for name in manifest.arrays if name.removesuffix(".npy") in ("x", *_SPARSE)]
@@ -294,7 +298,8 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise damaged_file_error(path) from None
     if manifest.format != FORMAT:
         raise GraphError(
-            f"{path} is not of this version ({FORMAT!r}); prepare the graph again (graphveil prepare)"
+            f"{path} does not have the format of this version ({FORMAT!r}). Prepare the graph again "
+            "with `graphveil prepare`."
         )
     if not sealed:
         raise damaged_file_error(path)
@@ -304,8 +309,8 @@ def read_manifest(folder: Path) -> Manifest | None:
 def damaged_file_error(path: Path, part: str = "") -> GraphError:
     """Return the error for a file that differs from what was written."""
     return GraphError(
-        f"{part + ' of ' if part else ''}{path} is damaged, cut short or missing; prepare the graph again "
-        "into a new folder (graphveil prepare), or restore the file from a copy"
+        f"{part + ' of ' if part else ''}{path} is damaged, incomplete or missing. Prepare the "
+        "graph again into a new folder (graphveil prepare), or restore the file from a backup."
     )
 
 
@@ -317,7 +322,10 @@ def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], 
     import pyarrow as pa
 
     if graph.targets is not None:
-        raise GraphError("a prepared graph has classes; train on numeric targets from the tables themselves")
+        raise GraphError(
+            "A prepared graph cannot have numeric targets. Train on the tables instead, with --task "
+            "regression."
+        )
     x = graph.x
     parts = {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
     parts |= {"y": graph.y.numpy()} | {name: mask.numpy() for name, mask in graph.masks.items()}
@@ -343,7 +351,7 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
     """Return the fields of a graph, features mapped into memory; every file's sum is checked.
 
     Raises:
-        GraphError: File that is damaged, cut short or missing. The message names it.
+        GraphError: File that is damaged, incomplete or missing. The message names it.
     """
     for name, expected in sums.items():
         if not (folder / name).is_file() or _sum(folder / name, key) != expected:
@@ -444,8 +452,8 @@ class SerializedEdges:
         """
         if edges.history or len(edges.edge_set.parts) > 1:
             raise GraphError(
-                "a graph that has grown has a budget for each of its parts, and is not sent to other "
-                "processes; use one job, or build the graph with all its edges"
+                "A graph that has grown has a separate budget for each of its parts, so it cannot be "
+                "sent to other processes. Use one job, or build a new graph with all its edges."
             )
         arrays = tuple(part.numpy() for part in edges.arrays)
         return cls(arrays, edges.directed, edges.max_weight, edges.edge_set.id, edges.edge_set.released)

@@ -114,7 +114,9 @@ class EvidenceChoice(Learner):
         _, evidence, rest = read_choice(state, len(self.options))
         weights = rest.pop(_WEIGHTS)
         if weights.shape != (len(self.options),) or not bool((weights > 0).any()):
-            raise ArtifactError("the stored weights of methods are damaged; take them from the original run")
+            raise ArtifactError(
+                "The stored weights of the methods are damaged. Restore them from the original run folder."
+            )
         models = list[TrainedOption]()
         for number in (weights > 0).nonzero()[:, 0].tolist():
             option, prefix = list(self.options.values())[number], f"{_MODEL}{len(models)}/"

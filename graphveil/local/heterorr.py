@@ -173,27 +173,32 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         if self.unit not in (None, EdgeSubset.name):
             if self.unit == "none":
                 raise UnitError(
-                    "heterorr always adds noise, got unit 'none'; without noise there is 'gcn', unit 'none'"
+                    "heterorr always adds noise, so unit 'none' is not valid. For training without noise use "
+                    "method 'gcn' with unit 'none'."
                 )
             raise UnitError(
-                "heterorr protects private edges next to public ones, and features: use unit "
-                f"'edge-subset', got {self.unit!r}. It needs the public edges: "
+                "heterorr protects private edges next to public ones, and features, so it needs "
+                f"unit='edge-subset', not {self.unit!r}. Pass the public edges with "
                 "graph.with_public(edges, nodes) (--public-edges FILE --private-nodes FILE). If all "
-                "edges are private, use 'classcode'"
+                "edges are private, use 'classcode'."
             )
         if self.perturb is None:
-            raise ConfigError("heterorr releases a graph: name a mechanism with perturb=, such as 'edge-rr'")
+            raise ConfigError(
+                "heterorr publishes a noisy graph and needs a mechanism for it. Set perturb=, for "
+                "example perturb='edge-rr'."
+            )
         super()._check_config()
         if self.eps_x is None:
             raise ConfigError(
-                "heterorr has two budgets, and that of features is missing: pass eps_x= (--set eps_x=4; inf "
-                "leaves features as they are) next to epsilon, which is for private edges"
+                "heterorr needs two budgets, and the one for features is missing. Pass eps_x= (--set "
+                "eps_x=4; inf does not randomize features) as well as epsilon, which is for private "
+                "edges."
             )
         check_budget(eps_x=self.eps_x)
         if self.delta not in ("auto", 0) and self.features != "agm":
             raise ConfigError(
-                f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
-                "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
+                f"delta={self.delta!r} is only for features='agm'. Remove it. A random walk takes its "
+                "delta in perturb='edge-rr(structure=lazy_audited, delta=1e-7)'."
             )
 
     def _build_method(self) -> "HeteroMethod":

@@ -110,8 +110,8 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         if self.eps_x not in (None, 0):
             raise ConfigError(
-                f"eps_x={self.eps_x!r}: {self.method} reads no features, so they are not reported; drop "
-                "it (0), or use 'lpgnn', which learns from both"
+                f"eps_x={self.eps_x!r} has no effect, because {self.method} does not read features. Set "
+                "eps_x=0, or use 'lpgnn', which reads features and labels."
             )
         learner = PosteriorLearner(prior=self.prior, steps=self.posterior_steps)
         return self._local_method(learner, self.missing_labels)
@@ -201,10 +201,10 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
         """
         if self.reports is None or not self.is_fitted_on(graph):
             raise ConfigError(
-                f"{self.method.name} predicts a class from labels reported near a node, and no node of this "
-                "graph reported one: fit it there, which is a collection with a budget of its own. Graphs "
-                "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
-                "fitted it"
+                f"{self.method.name} predicts a class from labels reported by nearby nodes, but no node "
+                "of this graph has reported. Fit it to this graph, which is a new collection with its "
+                "own budget. Graphs grown from the fitted graph (Graph.grow) need no new budget in the "
+                "same process."
             )
         labels = self.reports.labels
         new = torch.full((graph.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label

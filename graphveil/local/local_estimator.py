@@ -102,7 +102,7 @@ class LocalEstimator(ABC):
         method = self._estimator.config
         if not isinstance(method, LocalMethod):  # of a method that has other units, too
             raise ConfigError(
-                f"unit {self._estimator.unit!r} collects no LDP reports; pass unit='local-attributes'"
+                f"Unit {self._estimator.unit!r} collects no LDP reports. Pass unit='local-attributes'."
             )
         return method
 
@@ -114,7 +114,9 @@ class LocalEstimator(ABC):
         """
         mechanism = self._configured.report_config.mechanism(dim)
         if mechanism is None:
-            raise ConfigError(f"{self._configured.name} reports no features; use label_mechanism(classes)")
+            raise ConfigError(
+                f"{self._configured.name} does not collect features. Use label_mechanism(classes)."
+            )
         return mechanism
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
@@ -208,7 +210,7 @@ class LocalEstimator(ABC):
         config = method.report_config
         if config.features is None:
             if given is not None:
-                raise ConfigError(f"{method.name} reads no features; drop public_features (--nodes)")
+                raise ConfigError(f"{method.name} does not read features. Remove public_features (--nodes).")
             return FeatureEstimates(torch.zeros(collector.nodes, 1))
         if (given is None) != (collector.protocol.features is not None):
             raise ConfigError(
@@ -222,9 +224,9 @@ class LocalEstimator(ABC):
         x, bounds = scaled(as_features(given), config.scaling), config.features.bounds
         if count := outside(bounds, x):
             raise ConfigError(
-                f"{count:,} values of the public features lie outside low={bounds.low!r} and "
-                f"high={bounds.high!r}, and would be clipped; set their range (--set low=.. --set high=..), "
-                "or scaling='row'"
+                f"{count:,} values of the public features are outside low={bounds.low!r} and "
+                f"high={bounds.high!r} and would be clipped. Set their range (--set low=.. --set "
+                "high=..), or use scaling='row'."
             )
         return FeatureEstimates(x)
 
@@ -255,23 +257,23 @@ class LocalEstimator(ABC):
         reports = _reports_of(fitted._fit)
         if reports is None:
             raise ConfigError(
-                "the other model has no reports: it is not fitted, or comes from a file, which does not hold "
-                "them; fit it in this process first"
+                "The other model has no LDP reports, because it is not fitted or was loaded from a file. "
+                "Fit it in this process first."
             )
         for name in self.report_parameters:
             own, other = getattr(self, name), fitted.fitted.parameters.get(name)
             if own != other:
                 raise ConfigError(
-                    f"{name}={own!r} is not how the reports were made, which is {name}={other!r}; take that, "
-                    "or fit(graph), which is a collection of its own"
+                    f"{name}={own!r} differs from {name}={other!r}, with which the reports were made. Use "
+                    "that value, or call fit(graph), which is a new collection with its own budget."
                 )
         expected = label_report_nodes(graph)
         if not self._configured.protects_labels:
             expected &= graph.labeled
         if not torch.equal(known(reports.labels), expected):
             raise GraphError(
-                "the reports are of other nodes or another split; pass the graph that the other model was "
-                "fitted to"
+                "The LDP reports belong to other nodes or another split. Pass the graph that the other "
+                "model was fitted to."
             )
         clipped = fitted.fitted.learned.get("clipped")
         received = ReceivedReports(records=reports, guarantee=fitted.guarantee, clipped=clipped)
@@ -301,7 +303,9 @@ class LocalEstimator(ABC):
             return Estimator.score(self, graph, split, metric)  # not super(): to mypy this class has no base
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
-            raise GraphError("reports of training and validation nodes are known of the fitted graph only")
+            raise GraphError(
+                "Training and validation nodes have LDP reports only in the fitted graph. Pass that graph."
+            )
         nodes = reported_nodes(graph, reported, split)
         own = self.predict()[nodes, None] == reported.reshape(len(reported), -1)[nodes]  # or one of several
         return float(own.any(dim=1).float().mean())
@@ -318,8 +322,8 @@ class LocalEstimator(ABC):
         assert isinstance(self, Estimator)
         if self.fitted.guarantee.unit == LocalAttributes.name and split != "test":
             raise ConfigError(
-                f"metrics need exact labels, and unit 'local-attributes' protects those of split={split!r}; "
-                "pass split='test'"
+                "Metrics need exact labels, but unit 'local-attributes' protects those of "
+                f"split={split!r}. Pass split='test'."
             )
         return Estimator.evaluate(self, graph, split, threshold=threshold, positive=positive)
 
@@ -361,15 +365,18 @@ def complete_from_protocol(
     ...     classes=3))
     >>> complete_from_protocol(protocol, {"eps_x": 3.0})
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: eps_x=3.0 contradicts the protocol, which has eps_x=1.0; drop it
+    graphveil.errors.ConfigError: eps_x=3.0 differs from the protocol, which has eps_x=1.0. Remove it.
     """
     if label_only and protocol.features is not None:
         raise ConfigError(
-            "the protocol also collects features, and nothing would be learned from them; collect the label "
-            "alone, or learn with 'lpgnn' or 'simgat'"
+            "The protocol also collects features, which this method does not use. Collect only the "
+            "label, or use 'lpgnn' or 'simgat'."
         )
     if protocol.label is None:
-        raise ConfigError("the protocol collects no labels, so there is nothing to learn; collect them, too")
+        raise ConfigError(
+            "The protocol collects no labels, so no classifier can be trained. Use a protocol that "
+            "also collects labels."
+        )
     reported = {
         "unit": LocalAttributes.name,
         "eps_y": protocol.label.epsilon,
@@ -381,8 +388,8 @@ def complete_from_protocol(
     for name, value in reported.items():
         if name in configuration and configuration[name] != value:
             raise ConfigError(
-                f"{name}={configuration[name]!r} contradicts the protocol, which has "
-                f"{name}={value!r}; drop it"
+                f"{name}={configuration[name]!r} differs from the protocol, which has {name}={value!r}. "
+                "Remove it."
             )
     return {**configuration, **reported}
 
@@ -392,7 +399,10 @@ def _feature_parameters(mechanism: MultiBit | FeatureRR | None) -> dict[str, Any
     if mechanism is None:
         return {"eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
-        raise ConfigError("the protocol's bounds were taken from data and depend on them; use public bounds")
+        raise ConfigError(
+            "The bounds in the protocol were computed from data and depend on private values. Use "
+            "public bounds."
+        )
     choices: dict[str, Any] = {"features": "1bm", "m": "best", "theta": None}
     choices |= {"k": "auto", "rounding": "stochastic", "decode": "unbiased"}
     if isinstance(mechanism, FeatureRR):
@@ -431,11 +441,14 @@ def as_graph(
     assert protocol.label is not None
     if adjacency.num_nodes != collector.nodes:
         raise GraphError(
-            f"the edges are of {adjacency.num_nodes} nodes and the LDP reports of {collector.nodes}; number "
-            "nodes alike in both"
+            f"The edges have {adjacency.num_nodes} nodes, but the LDP reports have {collector.nodes}. "
+            "Use the same node numbers in both."
         )
     if answered.sum() < 2:
-        raise GraphError("fewer than two nodes have answered: one to learn from, one to choose by; wait")
+        raise GraphError(
+            "Fewer than two nodes have reported. At least one is needed for training and one for "
+            "validation. Wait for more reports."
+        )
     labels = protocol.label.missing_reports(collector.nodes)
     labels[answered] = collector.labels()
     estimates, reported = estimates_of(collector) if public is None else public, torch.from_numpy(labels)

@@ -112,8 +112,8 @@ class LocalMethod(Method):
         """Reject a share of missing labels if labels are not randomized."""
         if self.missing_labels and not self.protects_labels:
             raise ConfigError(
-                f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
-                "finite eps_y none is; drop it"
+                f"missing_labels={self.missing_labels:g} is only for randomized labels, which need a "
+                "finite eps_y. Remove missing_labels."
             )
 
     @property

@@ -256,8 +256,8 @@ class NetworkLearner(Learner):
         plain = given.prior in (None, "diffusion") and given.posterior_use in (None, "product")
         if not given.posterior_steps and not plain:
             raise ConfigError(
-                "prior and posterior_use define how a posterior is used, and posterior_steps=0 uses none; "
-                "set it, such as posterior_steps=4, or drop them"
+                "prior and posterior_use have no effect with posterior_steps=0. Set posterior_steps, for "
+                "example posterior_steps=4, or remove them."
             )
         checks.width(hidden=given.hidden)
         checks.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
@@ -573,7 +573,9 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
             ConfigError: The unit is ``local-attributes``; use ``collect``.
         """
         if self.method.privacy_config.protects:
-            raise ConfigError("nodes of another graph must report their records before they are predicted")
+            raise ConfigError(
+                "The nodes of another graph must send LDP reports before the model can predict them."
+            )
         estimates = FeatureEstimates(scaled(graph.x, self.method.report_config.scaling))
         propagation = self.learner.propagation.along(graph, session)
         return CachedPrediction(None, (), self.proba(graph, estimates, propagation))
@@ -700,8 +702,8 @@ def collection_requests(
         return []
     if fitted.guarantee.received:
         raise ConfigError(
-            f"this {fitted.method.name} learned from LDP reports, and no raw features are read here. "
-            "Collect LDP reports of the nodes of the other graph, and learn from all LDP reports "
+            f"This {fitted.method.name} was trained on LDP reports and cannot read raw features. "
+            "Collect LDP reports of the nodes of the other graph, and train on all LDP reports "
             "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
         )
     privacy_cost = _collecting_model(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
@@ -709,8 +711,9 @@ def collection_requests(
     found = CollectionRequest(graph, privacy_cost, steps, before, options.assume_disjoint_nodes)
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
-            "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that "
-            "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is not valid, because this graph has "
+            "the same people as the training graph. Remove it, or build the two graphs from "
+            "different edges."
         )
     return [found]
 

@@ -143,7 +143,7 @@ def check_steps(least: int, **named: Steps) -> None:
     for name, value in named.items():
         if isinstance(value, str) and value != AUTO:
             raise ConfigError(
-                f"{name}={value!r} must be 'auto' or a whole number of at least {least}, such as {name}=4"
+                f"{name}={value!r} must be 'auto' or an integer of at least {least}, for example {name}=4."
             )
         if not isinstance(value, str):
             checks.integer_at_least(least, **{name: value})

@@ -150,14 +150,14 @@ class FeatureReportConfig:
         checks.one_of(FEATURES, features=self.name)
         if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
             raise ConfigError(
-                f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} "
-                "has no budget for each; drop it"
+                f"theta weights the features of {', '.join(WEIGHTED_MECHANISMS)}, but "
+                f"features={self.name!r} has no budget per feature. Remove theta."
             )
         if self.m != "best" and self.name != "multi-bit":
-            raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
+            raise ConfigError(f"m={self.m!r} is only for features='multi-bit', not {self.name!r}. Remove it.")
         if self.name != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
             raise ConfigError(
-                f"k, rounding and decode are for features='feature-rr', not {self.name!r}; drop them"
+                f"k, rounding and decode are only for features='feature-rr', not {self.name!r}. Remove them."
             )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
@@ -273,7 +273,9 @@ class ReportConfig:
         delta = privacy_config.delta
         given = privacy_config.protects and delta not in ("auto", 0)
         if given and features is not None and features.features != "agm":
-            raise ConfigError(f"delta={delta!r} is for features='agm'; {features.features!r} needs none")
+            raise ConfigError(
+                f"delta={delta!r} is only for features='agm', not {features.features!r}. Remove it."
+            )
         checks.one_of(tuple(LABELS), labels=label.labels)
         return cls(
             features=None if features is None else feature_report_config(features, privacy_config),
@@ -305,9 +307,9 @@ def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig)
     checks.one_of(SCALINGS, scaling=given.scaling)
     if (given.scaling == "columns") != given.data_dependent_bounds:
         raise ConfigError(
-            "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
-            "value of a column depend on the records they come from, which voids the guarantee; give "
-            "both, or scaling='row', which every node does on its own"
+            "scaling='columns' and data_dependent_bounds=True must be set together. Column minima "
+            "and maxima depend on the private records, so there is no valid guarantee. Set both, or "
+            "use scaling='row', which each node computes on its own."
         )
     return FeatureReportConfig(
         name=given.features,
@@ -342,8 +344,8 @@ def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConf
     if not privacy_config.protects:
         if any(value is not None for value in budgets.values()):
             raise ConfigError(
-                "eps_x and eps_y are budgets of unit 'local-attributes', and unit "
-                f"{privacy_config.unit.name!r} adds no noise; drop them"
+                "eps_x and eps_y are budgets of unit 'local-attributes', but unit "
+                f"{privacy_config.unit.name!r} adds no noise. Remove them."
             )
         return
     if missing := [budget for budget, value in budgets.items() if value is None]:
@@ -355,8 +357,8 @@ def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConf
             else "budget eps_y of the label"
         )
         raise ConfigError(
-            f"unit 'local-attributes' needs the {needed}, and {' and '.join(missing)} {verb} missing: pass "
-            f"{it} ({flags}; inf for no protection)"
+            f"Unit 'local-attributes' needs the {needed}, but {' and '.join(missing)} {verb} missing. "
+            f"Pass {it} ({flags}; inf means no protection)."
         )
     check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
 

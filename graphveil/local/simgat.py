@@ -128,13 +128,14 @@ class SimilarityPropagationConfig(PropagationConfig):
         checks.one_of(WEIGHT, weight=self.weight)
         if self.weight != "one" and self.combine != "post":
             raise ConfigError(
-                f"weight={self.weight!r} is for combine='post'; a union has no weights; drop it"
+                f"weight={self.weight!r} is only for combine='post', because a union has no weights. "
+                "Remove it."
             )
         if self.max_union_degree is None:
             return
         checks.integer_at_least(1, max_union_degree=self.max_union_degree)
         if self.combine != "union":
-            raise ConfigError(f"max_degree={self.max_union_degree} is for combine='union'; drop it")
+            raise ConfigError(f"max_degree={self.max_union_degree} is only for combine='union'. Remove it.")
 
     def check(self) -> None:
         """Reject a similarity whose library is missing; loading a model does not need the library."""

@@ -64,7 +64,7 @@ class Limits:
         for one in fields(self):
             bound = getattr(self, one.name)
             if bound is not None and not bound > 0:
-                raise ConfigError(f"{one.name} must be above 0. Otherwise no request could be answered.")
+                raise ConfigError(f"{one.name} must be above 0. With 0 every request would be rejected.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,12 +247,13 @@ class Keys:
         for subject in texts:
             if len(subject) > _MAX_LETTERS:
                 raise ConfigError(
-                    f"A subject has more than {_MAX_LETTERS:,} characters. Use the id of a node."
+                    f"A subject is longer than {_MAX_LETTERS:,} characters. Use the id of a node as the "
+                    "subject."
                 )
             checks.letters(subject=subject)
         key = Key(sha256=_hash(text), subjects=texts, releases=releases)
         if not file.exists() and not can_create(file):
-            raise ConfigError(f"{file} cannot be created. Choose another place.")
+            raise ConfigError(f"Cannot create {file}. Choose another path.")
         file.parent.mkdir(parents=True, exist_ok=True)
         # Otherwise a key that is added concurrently would be lost.
         with FileLock(file.parent / ".graphveil-keys.lock", mode=0o600):
@@ -268,14 +269,20 @@ def _hash(text: str) -> str:
 def _read(path: Path) -> _KeysFile:
     """Read and check the file; an error names the field, never its value."""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder. Name a file of keys, or make one with `graphveil keys FILE`.")
+        raise ConfigError(
+            f"{path} is a folder. Pass a file of API keys, or create one with `graphveil keys FILE`."
+        )
     if not path.is_file():
-        raise ConfigError("There is no such file of keys. Make one with `graphveil keys FILE`.")
+        raise ConfigError("The file of API keys does not exist. Create one with `graphveil keys FILE`.")
     if path.stat().st_size > _MAX_BYTES:
-        raise ConfigError(f"The file of keys is larger than {_MAX_BYTES >> 20} MiB.")
+        raise ConfigError(
+            f"The file of API keys is larger than {_MAX_BYTES >> 20} MiB. Create a smaller one with "
+            "`graphveil keys FILE`."
+        )
     try:
         return _KeysFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ConfigError(
-            f"The file of keys: {first_complaint(error)}. Make a new one with `graphveil keys FILE`."
+            f"The file of API keys is not valid: {first_complaint(error)}. Create a new one with "
+            "`graphveil keys FILE`."
         ) from None

@@ -73,17 +73,21 @@ def application(
 def _check(runs: "tuple[ServedRun | ServedPairs, ...]", admission: AdmissionControl) -> None:
     """Reject a server that would show a row to another subject."""
     if not runs:
-        raise ConfigError("There is no run to serve. Name at least one run folder.")
+        raise ConfigError(
+            "No run was given. Name at least one run folder, for example `graphveil serve run`."
+        )
     personal = [run for run in runs if run.by_subject]
     if personal and admission.keys is None:
         raise ConfigError(
-            f"Under unit {personal[0].guarantee.unit!r} a row is only returned to its own subject, so the "
-            "server needs keys. Make them with `graphveil keys FILE --subject ID` and pass --keys FILE."
+            f"Under unit {personal[0].guarantee.unit!r} a row is only returned to the person it "
+            "belongs to, so the server needs API keys. Create them with `graphveil keys FILE "
+            "--subject ID`, and pass --keys FILE."
         )
     if len(personal) > 1:
         raise ConfigError(
-            "Two runs under node-level units may use one id for two people, and a key is for an id. Serve "
-            "each run with its own server and its own file of keys."
+            "Several runs under node-level units cannot share a server, because the same id may "
+            "belong to different people in each run. Start one server per run, each with its own "
+            "file of API keys."
         )
 
 

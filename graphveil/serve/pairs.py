@@ -50,7 +50,9 @@ class ServedPairs:
             model=link_model_class(folder.kind).load(folder.path),
         )
         if len(found.places) < len(found.ids):
-            raise ArtifactError("The model names a node twice. Use the folder of the original run.")
+            raise ArtifactError(
+                "The model lists a node twice, so it was changed. Restore the original run folder."
+            )
         return found
 
     @cached_property

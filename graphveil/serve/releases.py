@@ -313,17 +313,18 @@ class ReleaseService:
         """Open the ledgers."""
         if run.guarantee.unit not in _UNITS:
             raise ConfigError(
-                f"New releases need an edge-level privacy unit, and the run has {run.guarantee.unit!r}. "
-                "Remove --allow-releases."
+                "New releases need an edge-level privacy unit, but the unit of this run is "
+                f"{run.guarantee.unit!r}. Remove --allow-releases."
             )
         if not run.guarantee.valid:
             raise ConfigError(
-                "The run has no guarantee, so it makes no new releases. Remove --allow-releases."
+                "The run has no privacy guarantee, so the server cannot make new releases. Remove "
+                "--allow-releases."
             )
         if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
             raise ConfigError(
-                "New releases are stored in the internal part of the run. Serve the run folder, not its "
-                "release."
+                "New releases are stored in the internal folder of the run, but only its release was "
+                "given. Pass the run folder instead of its release folder."
             )
         self._folder, self._run, self._most, self._waiting = folder, run, max_waiting, 0
         self._place = folder / INTERNAL / "served"

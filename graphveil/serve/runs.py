@@ -136,7 +136,9 @@ def read_runs(folders: Sequence[str | Path]) -> "tuple[ServedRun | ServedPairs, 
     """
     runs = tuple(map(_read, map(Path, folders)))
     if len({run.name for run in runs}) < len(runs):
-        raise ConfigError("Two of the runs have one name, so requests cannot select one. Rename a folder.")
+        raise ConfigError(
+            "Two runs have the same folder name, which is their name in requests. Rename one folder."
+        )
     return runs
 
 
@@ -152,7 +154,9 @@ def _read(folder: Path) -> "ServedRun | ServedPairs":
     ids: list[Id] = list(range(len(proba))) if snapshot.ids is None else snapshot.ids.tolist()
     places = {one: place for place, one in enumerate(ids)}  # a repeated id has one place
     if len(places) < len(proba):
-        raise ArtifactError("The predictions name a node twice. Use the folder of the original run.")
+        raise ArtifactError(
+            "The stored predictions list a node twice, so they were changed. Restore the original run folder."
+        )
     whole = folder.resolve()
     return ServedRun(
         name=whole.parent.name if whole.name == "release" else whole.name,

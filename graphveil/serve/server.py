@@ -47,7 +47,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """
     if not host:
         raise ConfigError(
-            "The host is empty. Set --host to an address, or to 0.0.0.0 for all addresses of this machine."
+            "--host is empty. Set it to an address such as 127.0.0.1, or to 0.0.0.0 for all "
+            "addresses of this machine."
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -217,7 +218,9 @@ def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[]
         finally:
             del os.environ[SHARED_FOLDER]
     if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
-        raise GraphveilError("A worker exits as soon as it starts. The log has the class of its error.")
+        raise GraphveilError(
+            "A worker process exited during startup. See the log for the class of its error."
+        )
 
 
 def _worker_app(service: Service) -> FastAPI:

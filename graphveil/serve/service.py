@@ -52,19 +52,19 @@ class Service:
         if self.release_budget is not None:
             if len(runs) != 1:
                 raise ConfigError(
-                    "--allow-releases needs exactly one run. Serve the others with their own servers."
+                    "--allow-releases needs exactly one run. Start a separate server for each run."
                 )
             if keys is None:
                 raise ConfigError(
-                    "--allow-releases needs API keys, because each caller is charged for its own requests. "
-                    "Make one with `graphveil keys FILE --releases` and pass --keys FILE."
+                    "--allow-releases needs API keys, because the privacy cost of a request is charged to "
+                    "its caller. Create keys with `graphveil keys FILE --releases`, and pass --keys FILE."
                 )
             from graphveil.serve.releases import ReleaseService
 
             if not isinstance(runs[0], ServedRun):
                 raise ConfigError(
-                    "--allow-releases is for classifiers: a model of pairs answers from its own release. "
-                    "Remove the option."
+                    "--allow-releases is only for classifiers. A model of pairs answers from its existing "
+                    "release. Remove --allow-releases."
                 )
             release_service = ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
         return make_app(runs, keys, self.limits, release_service, shared)

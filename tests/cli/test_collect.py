@@ -338,8 +338,8 @@ def test_counts_of_values_are_in_an_internal_file_only(
 # tests/collect/test_message.py has all errors of the format.
 BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
     "no base64": (lambda text, rows: SECRET, "not in base64"),
-    "truncated": (lambda text, rows: text[:-4], "has 42 bytes, and this one has 39"),
-    "replayed": (lambda text, rows: rows[1][1], "a copy of another report is not accepted"),
+    "truncated": (lambda text, rows: text[:-4], "must have 42 bytes, but it has 39"),
+    "replayed": (lambda text, rows: rows[1][1], "LDP report belongs to another node"),
 }
 
 
@@ -400,13 +400,13 @@ def test_a_table_without_a_valid_report_is_rejected(invoke: Invoke, rows: Rows, 
 def test_reports_must_be_text_and_of_this_protocol(invoke: Invoke) -> None:
     parquet.write_table(pa.table({"user": ["u0"], "message": [[1, 2]]}), "m.parquet")
     other = "collect decode --protocol survey.json --reports m.parquet --id user --out nodes.csv"
-    rejected(invoke(other), "must hold text")
+    rejected(invoke(other), "must contain LDP reports as base64 text")
     protocol = loaded("survey.json")
     assert protocol.label == LabelRR(epsilon=2.0, classes=3)
     Path("survey.json").write_text(protocol.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
-    rejected(invoke(*DECODE), "row 1: an LDP report answers another protocol")
+    rejected(invoke(*DECODE), "row 1: The LDP report belongs to another protocol")
     Path("survey.json").write_text("[]")
-    assert "no JSON object" in invoke(*DECODE).err
+    assert "not a JSON object" in invoke(*DECODE).err
 
 
 # -- misuse ------------------------------------------------------------------------------------------------
@@ -479,7 +479,10 @@ BAD_RECORDS: dict[str, tuple[Callable[[Rows], None], str]] = {
     "infinite": (cell(5, 2, "-inf"), "column 'height' holds NaN, infinite"),
     "missing": (cell(5, 1, ""), "column 'age' has missing values"),
     "text": (cell(5, 1, SECRET), "column 'age' is of type"),
-    "no label": (lambda rows: [row.__setitem__(3, SECRET) for row in rows[1:]], "no label of the protocol's"),
+    "no label": (
+        lambda rows: [row.__setitem__(3, SECRET) for row in rows[1:]],
+        "none of the labels of the protocol",
+    ),
     "repeated id": (cell(5, 0, "u0"), "column 'user' repeats ids"),
     "no id": (cell(5, 0, ""), "column 'user' has missing values"),
     "no column": (cell(0, 1, "aeg"), "no column 'age'"),

@@ -99,7 +99,7 @@ def test_an_attribute_may_select_nodes_with_private_edges(invoke: Invoke, files:
 INVALID: dict[str, tuple[tuple[object, ...], str]] = {
     "no list": (HETERO, "needs the public list of nodes"),
     "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
-    "no budget of features": (("heterorr", *UNIT, *ALL), "that of features is missing"),
+    "no budget of features": (("heterorr", *UNIT, *ALL), "the one for features is missing"),
     "another unit": (("gcn", "--unit", "none", *ALL), "belong to unit 'edge-subset'"),
     "two ways": (
         (*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"),

@@ -187,7 +187,7 @@ def test_labels_alone_and_edges_make_a_posterior(
     assert gv.load_model("model").predict_proba().shape == (NODES, 9)
     other = changed(labels, "--out", "other")
     nodes = ["--nodes", files.nodes]
-    rejected(invoke(*other, "--method", "label-posterior", *nodes), "reads no features")
+    rejected(invoke(*other, "--method", "label-posterior", *nodes), "does not read features")
     rejected(invoke(*other), "public features (--nodes)")
 
 

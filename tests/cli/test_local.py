@@ -167,11 +167,11 @@ MISUSE = {
     f"lpgnn {BOTH} --set features=feature-rr --set theta=1": "1 weights and there are 2 features",
     f"lpgnn {BOTH} --set low=3 --set high=1": "--set low=3.0 must be below --set high=1.0",
     f"lpgnn {BOTH} --set low=nan": "low=nan must be a finite number",
-    f"lpgnn {BOTH} --set scaling=columns": "--set data_dependent_bounds=True go together",
+    f"lpgnn {BOTH} --set scaling=columns": "--set data_dependent_bounds=True must be set together",
     f"lpgnn {BOTH} --set features=feature-rr --theta none.json": "cannot read a JSON list of weights",
     f"simgat {BOTH} --set similarity=deepwalks": "did you mean 'deepwalk'",
-    f"simgat {BOTH} --set similarity=multihop(3)": "write name=value pairs",
-    f"simgat {BOTH} --set max_union_degree=10": "is for --set combine=union",
+    f"simgat {BOTH} --set similarity=multihop(3)": "Write name=value pairs",
+    f"simgat {BOTH} --set max_union_degree=10": "is only for --set combine=union",
 }
 WEIGHTS = {
     f"[0.5, 0.6] {RR}": "theta adds up to 1.1 instead of 1",

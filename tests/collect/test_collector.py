@@ -65,7 +65,7 @@ def test_rejects_replayed_reports() -> None:
     collector = Collector(SURVEYS["multi-bit"], 5)
     first = encoded_report("multi-bit", 2)
     collector.accept(first, 2)
-    with pytest.raises(LDPReportError, match="a copy of another report is not accepted"):
+    with pytest.raises(LDPReportError, match="LDP report belongs to another node"):
         collector.accept(first, 3)
     again = randomize_record(SURVEYS["multi-bit"], **record(SURVEYS["multi-bit"], 2) | {"label": 3})
     for second in (first, again):
@@ -80,7 +80,7 @@ def test_identifies_nodes_by_their_ids() -> None:
     collector = Collector(protocol, 3, ids=["ann", 17, "bob"])
     collector.accept(randomize_record(protocol, **record(protocol, "17")), 1)
     collector.accept(randomize_record(protocol, **record(protocol, "bob")), 2)
-    with pytest.raises(LDPReportError, match="of another node"):
+    with pytest.raises(LDPReportError, match="to another node"):
         collector.accept(encoded_report("label", 0), 0)
     assert np.flatnonzero(collector.answered).tolist() == [1, 2]
     for ids in (["ann", "bob"], ["ann", "bob", "ann"], [1, "1", 2]):
@@ -107,7 +107,7 @@ def test_a_rejected_report_leaves_the_collector_unchanged() -> None:
     }
     rejected = collector.accept_all(broken)
     assert sorted(rejected) == [0, 1, 2, 4, 7]
-    assert "a copy of another report is not accepted" in rejected[4]
+    assert "LDP report belongs to another node" in rejected[4]
     assert np.flatnonzero(collector.answered).tolist() == [3]
 
 

@@ -68,7 +68,9 @@ def test_decoding_inverts_encoding(name: str) -> None:
 def test_rejects_reports_of_other_protocols_or_nodes(place: int) -> None:
     body = bytearray(randomize_record(SMALL, **record(SMALL))[:-4])
     body[place] ^= 1
-    with pytest.raises(LDPReportError, match="answers another protocol" if place < 21 else "of another node"):
+    with pytest.raises(
+        LDPReportError, match="belongs to another protocol" if place < 21 else "to another node"
+    ):
         decode(SMALL, "ann", signed(bytes(body)))
 
 
@@ -82,7 +84,7 @@ def test_protocol_and_node_choose_the_reported_features() -> None:
     sent = decode(protocol, 5, randomize_record(protocol, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
     assert sent.features.indices.tolist() == [chosen[5].tolist()]
     other = LDPReports(sent.features.values, (sent.features.indices + 1) % 3)
-    with pytest.raises(ConfigError, match="that the protocol and the node's id choose"):
+    with pytest.raises(ConfigError, match="that the protocol selects for this node id"):
         encode(protocol, 5, LDPReport(other, None))
 
 
@@ -107,7 +109,7 @@ def test_rejects_reports_of_another_length(name: str) -> None:
         encoded_report + b"\0",
         b"\0" + encoded_report,
     ]:
-        with pytest.raises(LDPReportError, match="bytes, and this one has"):
+        with pytest.raises(LDPReportError, match="bytes, but it has"):
             decode(protocol, "ann", wrong)
 
 
@@ -118,7 +120,7 @@ def test_rejects_reports_with_a_flipped_bit(name: str) -> None:
     for bit in range(8 * len(encoded_report)):
         wrong = bytearray(encoded_report)
         wrong[bit // 8] ^= 1 << (bit % 8)
-        with pytest.raises(LDPReportError, match=r"no LDP report|version|damaged"):
+        with pytest.raises(LDPReportError, match=r"not an LDP report|version|damaged"):
             decode(protocol, "ann", bytes(wrong))
 
 
@@ -137,8 +139,8 @@ def body(protocol: CollectionProtocol, payload: str) -> bytes:
 
 def test_rejects_invalid_payloads() -> None:
     for payload, why in (
-        ("10110100", "does not have"),
-        ("10110001", "zero bits"),
+        ("10110100", "does not exist in the protocol"),
+        ("10110001", "padding bits"),
     ):  # class 5 of five; padding
         with pytest.raises(LDPReportError, match=why):
             decode(SMALL, "ann", signed(body(SMALL, payload)))
@@ -148,13 +150,13 @@ def test_rejects_bins_outside_the_range() -> None:
     protocol = CollectionProtocol(features=FeatureRR(epsilon=3.0, dim=2, k=5))
     found = decode(protocol, "ann", signed(body(protocol, "10000000")))
     assert found.features.values.tolist() == [[4, 0]]
-    with pytest.raises(LDPReportError, match="does not have"):
+    with pytest.raises(LDPReportError, match="does not exist in the protocol"):
         decode(protocol, "ann", signed(body(protocol, "10100000")))
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 41, [1, 2]])
 def test_rejects_values_that_are_not_bytes(wrong: object) -> None:
-    with pytest.raises(LDPReportError, match="is bytes"):
+    with pytest.raises(LDPReportError, match="of type bytes"):
         decode(SMALL, "ann", wrong)
 
 
@@ -214,7 +216,7 @@ def test_the_format_of_a_group_is_frozen() -> None:
 
 def test_rejects_groups_outside_the_range() -> None:
     body = encode(HASHED, "ann", decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))))[:HEADER]
-    with pytest.raises(LDPReportError, match="class that the protocol does not have"):
+    with pytest.raises(LDPReportError, match="class that does not exist in the protocol"):
         decode(HASHED, "ann", signed(body + bytes([3 << 6])))
 
 

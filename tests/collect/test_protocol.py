@@ -81,7 +81,7 @@ def test_the_claim_is_the_sum_of_both_parts() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({}, "features, a label or both"),
+        ({}, "features, a label, or both"),
         ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomized"),
         (
             {"features": PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=EvenAllocation())},
@@ -90,9 +90,12 @@ def test_the_claim_is_the_sum_of_both_parts() -> None:
         ({"label": LABEL, "purpose": 5}, "purpose"),
         ({"label": LABEL, "class_names": tuple("abcd")}, "class_names must be 5 different names"),
         ({"label": LABEL, "class_names": tuple("abcda")}, "class_names must be 5 different names"),
-        ({"label": LABEL, "class_names": ["a"] * 5}, "class_names must be texts"),
+        ({"label": LABEL, "class_names": ["a"] * 5}, "class_names must be a list of text"),
         ({"label": LABEL, "columns": ("age",)}, "columns must be 0 different names"),
-        ({"features": MultiBit(epsilon=1.0, dim=2), "columns": ("age", "")}, "columns must be texts"),
+        (
+            {"features": MultiBit(epsilon=1.0, dim=2), "columns": ("age", "")},
+            "columns must be a list of text",
+        ),
     ],
 )
 def test_rejects_invalid_protocols(wrong: dict, why: str) -> None:
@@ -112,14 +115,14 @@ def altered(name: str, *path: str, value: object) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no JSON text"),
-        ("[" * 100_000, "no JSON text"),
-        ("[1]", "no JSON object"),
+        ("", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[1]", "not a JSON object"),
         ("{}", "format graphveil-survey/2"),
         (altered("label", "format", value="graphveil-survey/1"), "format graphveil-survey/2"),
-        (altered("multi-bit", "features", "mechanism", value="os.system"), "does not know"),
+        (altered("multi-bit", "features", "mechanism", value="os.system"), "does not support"),
         (altered("multi-bit", "features", "extra", value=1), "missing, unknown"),
-        ("x" * (MAX_TEXT + 1), "at most 1,048,576 characters"),
+        ("x" * (MAX_TEXT + 1), "at most 1,048,576"),
         (altered("multi-bit", "features", value=3), "missing, unknown"),
         (altered("label", "label", "epsilon", value=1), "canonical"),
         (altered("label", "note", value=1), "canonical"),
@@ -168,7 +171,7 @@ def test_rejects_protocols_with_too_large_tables_before_computing_them() -> None
         parts = json.loads(text)
         parts["features"] |= {"dim": 400, "k": k, "epsilon": epsilon}
         began = time.process_time()
-        with pytest.raises(ConfigError, match="round the weights so that fewer differ"):
+        with pytest.raises(ConfigError, match="Round the weights so that fewer differ"):
             CollectionProtocol.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
         assert time.process_time() - began < 1
     few = FeatureRR(epsilon=8.0, dim=400, allocation=WeightedAllocation(theta))  # few bins each: cheap
@@ -243,7 +246,7 @@ def test_rejects_unknown_label_mechanisms(name: object) -> None:
     parts = json.loads(SURVEYS["subset"].to_json())
     assert parts["label"].pop("mechanism") == "subset"
     parts["label"]["mechanism"] = name
-    with pytest.raises(LDPReportError, match="does not know"):
+    with pytest.raises(LDPReportError, match="does not support"):
         CollectionProtocol.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
 
 

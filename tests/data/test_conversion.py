@@ -93,7 +93,7 @@ def test_fit_rejects_encodings_that_read_protected_data(options: Any, unit: Any,
 def test_text_labels_become_sorted_classes() -> None:
     graph = Graph.from_edges(np.eye(3), np.array(["b", "a", "b"]), [0], [1], directed=False)
     assert graph.class_names == ("a", "b") and graph.y.tolist() == [1, 0, 1] and graph.notes
-    with pytest.raises(GraphError, match="labels must be text"):
+    with pytest.raises(GraphError, match="Labels must be text"):
         Graph.from_edges(np.eye(2), ["a", 1], [0], [1], directed=False)
 
 
@@ -111,7 +111,7 @@ def test_networkx_attributes_become_features_and_direction_is_kept() -> None:
     assert graph.ids is not None and graph.ids.tolist() == ["v", "w"]
     with pytest.raises(TableError, match="'age' has missing values"):
         Graph.from_networkx(made, label="team")
-    with pytest.raises(GraphError, match="relabel them"):
+    with pytest.raises(GraphError, match="convert_node_labels_to_integers"):
         Graph.from_networkx(networkx.grid_2d_graph(2, 2), label="t")
 
 
@@ -263,18 +263,18 @@ def test_rejects_weights_and_features_of_edges_that_would_be_ignored(kind: str) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, r"'y'.*; set data\.y"),
-        ({"edge_index": None}, r"'edge_index'.*; set data\.edge_index"),
-        ({"edge_index": [[0.5], [1]]}, "'edge_index' is no tensor"),
-        ({"edge_index": torch.tensor([0, 1])}, "'edge_index' is no tensor"),
-        ({"edge_index": np.zeros((2, 1))}, "'edge_index' is no tensor"),
-        ({"edge_index": torch.zeros(1, 2)}, "'edge_index' is no tensor"),
+        ({"y": None}, r"'y'.*Set data\.y"),
+        ({"edge_index": None}, r"'edge_index'.*Set data\.edge_index"),
+        ({"edge_index": [[0.5], [1]]}, "'edge_index' of the Data object is not an integer tensor"),
+        ({"edge_index": torch.tensor([0, 1])}, "'edge_index' of the Data object is not an integer tensor"),
+        ({"edge_index": np.zeros((2, 1))}, "'edge_index' of the Data object is not an integer tensor"),
+        ({"edge_index": torch.zeros(1, 2)}, "'edge_index' of the Data object is not an integer tensor"),
         ({"edge_index": None, "adj_t": object()}, r"data\.adj_t is a object"),
         ({"edge_index": None, "adj_t": "x"}, r"data\.adj_t is a str"),
         ({"train_mask": "all"}, r"data\.train_mask is a str"),
         (
             {"train_mask": torch.eye(COUNT, 3).bool()},
-            r"choose one: data.train_mask = data.train_mask\[:, 0\]",
+            r"Choose one: data.train_mask = data.train_mask\[:, 0\]",
         ),
     ],
 )
@@ -286,8 +286,8 @@ def test_rejects_a_data_with_missing_or_invalid_parts(changes: dict[str, Any], m
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ({"train": [COUNT]}, "beyond the 40 nodes"),
-        ({"dev": [1]}, "parts besides train"),
+        ({"train": [COUNT]}, "larger than the 40 nodes"),
+        ({"dev": [1]}, "parts other than 'train'"),
         ([0, 1], "split must be a mapping"),
     ],
 )

@@ -194,8 +194,8 @@ def test_a_failed_download_names_the_missing_files_and_prints_no_details(tmp_pat
     [
         ("flickr_mir", r"has no download .*read_graph"),
         ("ogbn_products", r"products.zip as ROOT/ogbn_products"),
-        ("facebook100/UIllinois20", "without a known checksum .* put UIllinois20.mat into a folder"),
-        ("facebook100/Berkley13", "without a known checksum .* put Berkley13.mat into a folder"),
+        ("facebook100/UIllinois20", "checksum is not known.* Put UIllinois20.mat into a folder"),
+        ("facebook100/Berkley13", "checksum is not known.* Put Berkley13.mat into a folder"),
     ],
 )
 def test_datasets_without_a_download_are_reported_with_a_fix(tmp_path: Path, name: str, message: str) -> None:

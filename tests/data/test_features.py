@@ -48,7 +48,7 @@ def test_repeated_sparse_entries_are_added() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e39])
 @pytest.mark.parametrize("wrap", [np.array, torch.tensor, sparse.csr_array])
 def test_rejects_numbers_that_are_not_finite_without_printing_any(bad: float, wrap: Any) -> None:
-    with pytest.raises(GraphError, match="NaN, infinite or larger than float32") as error:
+    with pytest.raises(GraphError, match="NaN, infinite or too large for float32") as error:
         features.as_features(wrap([[31.25, bad], [0.0, 1.0]]))
     assert "31.25" not in str(error.value)
 
@@ -59,7 +59,7 @@ def test_rejects_numbers_that_are_not_finite_without_printing_any(bad: float, wr
         ([["a", "b"]], "not a matrix of numbers"),
         ([[1, 2], [3]], "not a matrix of numbers"),
         ([[object()]], "not a matrix of numbers"),
-        ([1.0, 2.0], "one row per node, not 1-dimensional"),
+        ([1.0, 2.0], "one row per node, but they have 1 dimension"),
     ],
 )
 def test_rejects_values_that_are_not_a_matrix_of_numbers(bad: Any, message: str) -> None:

@@ -53,24 +53,24 @@ def test_repr_does_not_depend_on_the_edges() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": [], "x": torch.empty(0, 2), "source": [], "target": []}, "no nodes; give at least one"),
-        ({"x": X[:4]}, r"features have 4 rows, labels 5 and the adjacency 5 nodes"),
-        ({"x": torch.empty(5, 0)}, "no features; add at least one column"),
+        ({"y": [], "x": torch.empty(0, 2), "source": [], "target": []}, "no nodes. Give at least one"),
+        ({"x": X[:4]}, r"Features have 4 rows, labels 5 and the adjacency 5 nodes"),
+        ({"x": torch.empty(5, 0)}, "no features. Add at least one column"),
         ({"x": X.log()}, "NaN, infinite"),
         ({"y": [0, 0, 0, 0, 0]}, "fewer than two classes"),
         ({"num_classes": 1, "y": [0, 0, -1, -1, 0]}, "fewer than two classes"),
-        ({"y": [-1] * 5}, "a graph to predict only needs num_classes"),
+        ({"y": [-1] * 5}, "only used for prediction, pass num_classes"),
         ({"num_classes": "3"}, "num_classes must be a whole number, not a str"),
         ({"num_classes": 3.0}, "num_classes must be a whole number, not a float"),
-        ({"label_sets": "sets"}, "label sets must be a matrix"),
+        ({"label_sets": "sets"}, "Label sets must be a matrix"),
         ({"num_classes": 2}, r"from 0 to num_classes - 1 = 1, or -1"),
-        ({"y": [0, 1, 1, 2, -2]}, "or -1 where there is none"),
-        ({"y": [0.0, 1.0, 1.0, 2.0, 0.0]}, "one whole class number per node"),
-        ({"y": torch.ones(5, 3, dtype=torch.int64)}, "one whole class number per node"),
-        ({"y": [[0], [1], [1, 2], [0], [1]]}, "one whole class number per node"),
+        ({"y": [0, 1, 1, 2, -2]}, "or -1 for nodes without a label"),
+        ({"y": [0.0, 1.0, 1.0, 2.0, 0.0]}, "one class number per node"),
+        ({"y": torch.ones(5, 3, dtype=torch.int64)}, "one class number per node"),
+        ({"y": [[0], [1], [1, 2], [0], [1]]}, "one class number per node"),
         ({"y": [0, 1, 2, 2, 2**40]}, "more than 16,384 classes"),
-        ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
-        ({"ids": np.arange(4)}, "4 ids for 5 nodes"),
+        ({"class_names": ("a", "b")}, "2 class names were given for 3 classes"),
+        ({"ids": np.arange(4)}, "4 ids were given for 5 nodes"),
         ({"source": [0, 1, 2, 9]}, "node that does not exist"),
     ],
 )
@@ -95,9 +95,9 @@ def test_labels_may_all_be_missing_if_the_number_of_classes_is_given() -> None:
     ("test", "message"),
     [
         (None, "needs train_mask, val_mask and test_mask"),
-        (SPLIT[1], "disjoint"),
+        (SPLIT[1], "must not overlap"),
         *(
-            (wrong, r"bool of shape \(5,\)")
+            (wrong, r"bool arrays? of shape \(5,\)")
             for wrong in (mask(0, 0, 1), SPLIT[2].int(), [0, 0, 0, 1, 1], [[True], [True, False]], "test")
         ),
     ],
@@ -112,7 +112,7 @@ def test_masks_may_be_lists_and_arrays_of_bools(wrap: Any) -> None:
     split, kept = [wrap(part) for part in SPLIT], mask(1, 1, 1, 0, 0)
     assert all(map(torch.equal, path().with_split(*split).masks.values(), SPLIT))
     assert torch.equal(path().subgraph(wrap(kept)).y, path().subgraph(kept).y)
-    with pytest.raises(GraphError, match=r"a node mask must be bool of shape \(5,\)"):
+    with pytest.raises(GraphError, match=r"A node mask must be a bool array of shape \(5,\)"):
         path().subgraph([0, 1])  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ def test_mask_omits_unlabeled_members_and_rejects_unknown_parts() -> None:
     graph = path().with_split(*SPLIT)
     assert graph.test_mask is not None and graph.test_mask.tolist() == [False, False, False, True, True]
     assert graph.mask("test").tolist() == [False, False, False, True, False]
-    with pytest.raises(GraphError, match=r"no split; call gv\.split\(graph, unit='undirected-edge'\)"):
+    with pytest.raises(GraphError, match=r"no split\. Call gv\.split\(graph, unit='undirected-edge'\)"):
         path().mask("train")
     with pytest.raises(GraphError, match="split='holdout' is not one of train, val, test"):
         graph.mask("holdout")

@@ -103,7 +103,7 @@ def test_new_nodes_are_in_no_part_of_the_split(graph: Graph) -> None:
 def test_growth_without_new_nodes_returns_the_same_graph(graph: Graph) -> None:
     nothing = torch.empty(0, graph.num_features)
     assert graph.grow(nothing, None, [], []) is graph
-    with pytest.raises(GraphError, match="were there before"):
+    with pytest.raises(GraphError, match="joins two existing nodes"):
         graph.grow(nothing, None, [0], [1])
 
 
@@ -120,11 +120,11 @@ def test_ids_and_sparse_features_grow_with_the_graph(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("x", "y", "source", "target", "message"),
     [
-        ([[1.0, 0.0]], None, [3, 2], [0, 0], "joins two nodes that were there before"),
-        ([[1.0, 0.0, 0.0]], None, [3], [0], "the new nodes have 3 features and the graph 2"),
-        ([[1.0, 0.0]], [0, 1], [3], [0], "2 labels for 1 new nodes"),
+        ([[1.0, 0.0]], None, [3, 2], [0, 0], "joins two existing nodes"),
+        ([[1.0, 0.0, 0.0]], None, [3], [0], "The new nodes have 3 features, but the graph has 2"),
+        ([[1.0, 0.0]], [0, 1], [3], [0], "2 labels were given for 1 new nodes"),
         ([[1.0, 0.0]], None, [4], [0], "names a node that does not exist"),
-        (None, None, [3], [0], "new nodes need features"),
+        (None, None, [3], [0], "New nodes need features"),
     ],
 )
 def test_rejects_inconsistent_growth(
@@ -137,7 +137,7 @@ def test_rejects_inconsistent_growth(
 
 
 def test_new_edges_have_weights_exactly_if_the_old_ones_do(graph: Graph) -> None:
-    with pytest.raises(GraphError, match="leave weight= out"):
+    with pytest.raises(GraphError, match="Remove weight="):
         graph.grow(np.eye(1, 2), None, [3], [0], weight=[1.0])
     weighted = Graph.from_edges(np.eye(2), [0, 1], [0], [1], directed=False, weight=[1], max_weight=4)
     with pytest.raises(GraphError, match="need both"):

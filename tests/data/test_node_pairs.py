@@ -109,7 +109,9 @@ def test_private_nodes_may_be_all_or_none() -> None:
 
 def test_rejects_invalid_private_nodes_and_public_edges() -> None:
     for listed in INVALID:
-        with pytest.raises(GraphError, match=r"private_nodes must be bool .* or numbers of nodes from 0 to"):
+        with pytest.raises(
+            GraphError, match=r"private_nodes must be a bool array .* or node indices from 0 to"
+        ):
             Domain.within(edges(), listed)
     with pytest.raises(GraphError, match="directed=False"):
         Domain.within(edges(directed=True), LISTED)

@@ -133,7 +133,7 @@ def test_labels_may_be_missing_if_the_classes_are_named(read: Read) -> None:
     graph = read(classes=["red", "blue"], **changes)
     assert graph.y.tolist() == [-1] * 4 and graph.class_names == ("red", "blue")
     assert graph.num_features == read().num_features
-    assert "name the label column" in error_of(read, **changes)
+    assert "label column is missing" in error_of(read, **changes)
 
 
 def test_weights_are_read_from_a_column(read: Read) -> None:

@@ -199,7 +199,7 @@ class TestFit:
     def test_rejects_labels_of_one_class(self, method, graph):
         for label in (-1, 1):
             same = graph.replace(y=torch.full_like(graph.y, label))
-            with pytest.raises(GraphError, match="fewer than two classes, so there is nothing to learn"):
+            with pytest.raises(GraphError, match="fewer than two classes, so no classifier can be trained"):
                 build(method).fit(same)
         assert ledger_of(graph.edge_set).entries == ()
 
@@ -336,7 +336,7 @@ class TestGuarantee:
 
     @pytest.mark.parametrize("other", [None, np.eye(3), "graph"])
     def test_rejects_other_types_than_graphs(self, method, other):
-        with pytest.raises(GraphError, match=f"not a {type(other).__name__}; load_dataset"):
+        with pytest.raises(GraphError, match=f"got a {type(other).__name__}. Create one with load_dataset"):
             build(method).fit(other)
 
     def test_paper_deviations_belong_to_the_method(self, graph):

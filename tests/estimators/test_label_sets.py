@@ -19,7 +19,7 @@ LABELS = 5
 
 
 def made(nodes: int = 400, seed: int = 0) -> Graph:
-    """Return a made graph: who shares two labels or more is often joined, and features are noisy."""
+    """Return a made graph: who shares at least two labels is often joined, and features are noisy."""
     rng = np.random.default_rng(seed)
     sets = rng.random((nodes, LABELS)) < 0.3
     shared = sets.astype(int) @ sets.T
@@ -98,9 +98,9 @@ def test_subgraphs_keep_label_sets(graph: Graph) -> None:
 
 
 WRONG = {
-    "a column": (torch.ones(3, 1), "two labels or more"),
-    "a row too few": (torch.ones(2, 2), "one row for each of 3 nodes"),
-    "a count": (torch.full((3, 2), 2), "0 and 1 alone"),
+    "a column": (torch.ones(3, 1), "at least two labels"),
+    "a row too few": (torch.ones(2, 2), "one row for each of the 3 nodes"),
+    "a count": (torch.full((3, 2), 2), "only 0 and 1"),
 }
 
 
@@ -114,7 +114,7 @@ def test_rejects_invalid_label_sets(case: str) -> None:
 def test_rejects_misuse_before_training(graph: Graph) -> None:
     with pytest.raises(GraphError, match="no label sets"):
         gcn().fit(graph.replace(label_sets=None))
-    with pytest.raises(GraphError, match="does not grow"):
+    with pytest.raises(GraphError, match="cannot grow"):
         graph.grow(torch.zeros(1, 12), None, [400], [0])
     with pytest.raises(ConfigError, match="multi_label"):
         gcn(multi_label="yes")

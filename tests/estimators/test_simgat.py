@@ -142,8 +142,8 @@ def test_a_similarity_that_cannot_be_computed_charges_nothing(monkeypatch: pytes
         ({"similarity": "multihop(n=0)"}, "n=0"),
         ({"combine": "both"}, "combine='both' is not one of post, union"),
         ({"weight": "cosine"}, "weight='cosine' is not one of"),
-        ({"weight": "similarity", "combine": "union"}, "is for combine='post'"),
-        ({"max_union_degree": 5}, "is for combine='union'"),
+        ({"weight": "similarity", "combine": "union"}, "is only for combine='post'"),
+        ({"max_union_degree": 5}, "is only for combine='union'"),
         ({"max_union_degree": 0, "combine": "union"}, "max_union_degree=0"),
     ],
 )

@@ -62,7 +62,7 @@ def test_scikit_learn_can_clone_and_cannot_cross_validate(fitted, graph):
         lambda: cross_val_score(model, graph),
         lambda: cross_val_score(model, np.zeros((len(y), 2)), y, cv=2, error_score="raise"),
     ):
-        with pytest.raises(GraphError, match=r"use gv\.sweep"):
+        with pytest.raises(GraphError, match=r"Use gv\.sweep"):
             search()
     assert len(ledger_of(graph.edge_set)) == before
 
@@ -72,7 +72,7 @@ def test_only_unfitted_models_can_be_pickled(fitted, graph):
     assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
     with pytest.raises(ConfigError, match=r"load_model\(folder\)"):
         pickle.dumps(fitted)
-    with pytest.raises(GraphError, match="its budget would not go with it"):
+    with pytest.raises(GraphError, match="its privacy budget would not be sent with it"):
         pickle.dumps(graph)
     public = Adjacency.from_edges([0], [1], num_nodes=2, directed=False, edge_set=EdgeSet(released="words"))
     again = pickle.loads(pickle.dumps(public))

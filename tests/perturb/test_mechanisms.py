@@ -74,8 +74,14 @@ FEW = Adjacency.from_edges([0], [1], num_nodes=5, directed=False)
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        *((name, {**PRIVATE, "private_nodes": "all"}, "private_nodes must be bool") for name in NAMES),
-        *((name, {**PRIVATE, "public_edges": FEW, "private_nodes": [0]}, "are of 5 nodes") for name in NAMES),
+        *(
+            (name, {**PRIVATE, "private_nodes": "all"}, "private_nodes must be a bool array")
+            for name in NAMES
+        ),
+        *(
+            (name, {**PRIVATE, "public_edges": FEW, "private_nodes": [0]}, "edges have 5 nodes")
+            for name in NAMES
+        ),
         *((name, {**PRIVATE, "public_edges": [(0, 1)]}, "must be an Adjacency") for name in NAMES),
         *((name, {"unsafe_noise_seed": "x"}, "unsafe_noise_seed='x' must be a whole") for name in NAMES),
         *((name, {"epsilon": 1e-300}, "does not fit") for name in NAMES if name != "edge-rand"),
@@ -90,7 +96,7 @@ def test_rejects_invalid_options_before_a_charge(name: str, changes: dict[str, o
 
 
 def test_rejects_other_types_and_accepts_numpy_numbers() -> None:
-    with pytest.raises(GraphError, match="a graph is needed, not a ndarray"):
+    with pytest.raises(GraphError, match="Expected a graph, but got a ndarray"):
         perturb.edge_rand(np.eye(3), epsilon=1.0, unit="undirected-edge")  # type: ignore[arg-type]
     made = [mechanism("edge-rand", epsilon) for epsilon in (np.float32(0.5), np.float16(0.5), 0.5)]  # type: ignore[arg-type]
     assert made[0] == made[1] == made[2] and type(made[0].epsilon) is float

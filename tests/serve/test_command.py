@@ -47,11 +47,11 @@ def test_runs_of_records_need_a_file_of_keys(invoke: Invoke, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("place", "subject", "words"),
     [
-        ("folder", "ann", "is a folder. Name a file of keys"),
-        ("run.json", "ann", "The file of keys: the file: invalid json"),
-        ("run.json/keys", "ann", "cannot be created"),
-        ("k" * 250, "ann", "cannot be created"),
-        ("new", "x" * 1001, "more than 1,000 characters"),
+        ("folder", "ann", "is a folder. Pass a file of API keys"),
+        ("run.json", "ann", "The file of API keys is not valid: the file: invalid json"),
+        ("run.json/keys", "ann", "Cannot create"),
+        ("k" * 250, "ann", "Cannot create"),
+        ("new", "x" * 1001, "longer than 1,000 characters"),
         ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "set a locale of UTF-8"),  # größe where the locale is C
     ],
 )

@@ -46,14 +46,14 @@ def test_a_row_is_returned_to_its_subject_only(tmp_path: Path, file: Path, unit:
 
 @personal
 def test_runs_of_records_need_keys(tmp_path: Path, unit: str) -> None:
-    with pytest.raises(ConfigError, match="needs keys"):
+    with pytest.raises(ConfigError, match="needs API keys"):
         create_app(read_runs([run_of(unit, tmp_path / "run")]))
 
 
 @personal
 def test_each_run_of_records_needs_its_own_server(tmp_path: Path, unit: str) -> None:
     runs = read_runs([run_of(unit, tmp_path / name) for name in "ab"])
-    with pytest.raises(ConfigError, match="one id"):
+    with pytest.raises(ConfigError, match="the same id"):
         create_app(runs, Keys())
 
 
@@ -105,5 +105,5 @@ def test_rejects_other_files_without_repeating_their_values(file: Path, content:
             use(file)
         assert SECRET not in str(error.value)
     assert file.read_bytes() == content
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="does not exist"):
         Keys.read(file.with_name("missing.json"))

@@ -127,5 +127,5 @@ def test_a_model_of_pairs_makes_no_new_release(links: Path, tmp_path: Path) -> N
     file = tmp_path / "keys.json"
     Keys.add(file, (), releases=True)
     budget = ReleaseBudget(epsilon=Decimal(1), ledger="none")
-    with pytest.raises(ConfigError, match="--allow-releases is for classifiers"):
+    with pytest.raises(ConfigError, match="--allow-releases is only for classifiers"):
         Service(runs=(links,), keys=file, release_budget=budget).app()

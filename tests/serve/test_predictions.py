@@ -122,7 +122,7 @@ def test_health_metrics_and_documentation(client: TestClient) -> None:
 
 
 def test_rejects_runs_that_cannot_be_served(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one name"):
+    with pytest.raises(ConfigError, match="the same folder name"):
         read_runs([folder, run_of("undirected-edge", tmp_path / "other" / "friends")])
     with pytest.raises(ArtifactError, match="twice"):
         read_runs([run_of("undirected-edge", tmp_path / "twice", ids=("ann", "ann", "bob"))])
@@ -132,7 +132,7 @@ def test_rejects_runs_that_cannot_be_served(folder: Path, tmp_path: Path) -> Non
         read_runs([withheld])
     with pytest.raises(ArtifactError, match="no predictions"):
         read_runs([withheld / "release"])
-    with pytest.raises(ConfigError, match="no run"):
+    with pytest.raises(ConfigError, match="No run"):
         create_app([], Keys())
 
 

@@ -20,12 +20,12 @@ GRAPH = Graph(x=torch.eye(3), y=torch.tensor([0, 1, 1]), adjacency=PATH, num_cla
 @pytest.mark.parametrize("name", SIMILARITIES)
 @pytest.mark.parametrize("edges", [PATH, GRAPH, PATH.edge_index()], ids=["adjacency", "graph", "edge_index"])
 def test_rejects_edges_that_may_be_private(name: str, edges: object) -> None:
-    with pytest.raises(UnitError, match=r"release private edges first .* PublicEdges"):
+    with pytest.raises(UnitError, match=r"Release private edges first .* PublicEdges"):
         SIMILARITIES[name]()(edges, streams=PublicStreams(0))  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_reason_is_required() -> None:
-    with pytest.raises(UnitError, match="pass basis="):
+    with pytest.raises(UnitError, match="basis= is missing"):
         PublicEdges(PATH, basis=" ")
     with pytest.raises(UnitError, match="an Adjacency"):
         PublicEdges(GRAPH, basis=BASIS)  # type: ignore[arg-type]

@@ -20,10 +20,10 @@ def test_parameters_go_in_brackets() -> None:
     ("text", "message"),
     [
         ("multihops", "did you mean 'multihop'"),
-        ("", "take one of multihop"),
+        ("", "Use one of multihop"),
         ("multihop(m=3)", "name=value"),
         ("multihop(3)", "name=value"),
-        ("multihop(n=3", "names no similarity"),
+        ("multihop(n=3", "is not supported"),
         ("multihop(n=)", "name=value"),
         ("multihop(n=__import__('os'))", "name=value"),
         ("multihop(**{'n': 3})", "name=value"),

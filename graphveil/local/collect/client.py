@@ -73,10 +73,10 @@ def randomize_record(
     _check_parts(protocol, features, label)
     record = None if protocol.features is None else _record(features, protocol.features.dim)
     if isinstance(label, list | tuple):
-        raise GraphError("a label is one whole number")
+        raise GraphError("A label must be one integer.")
     one = None if protocol.label is None else np.asarray(label)
     if one is not None and one.ndim:
-        raise GraphError("a label is one whole number")
+        raise GraphError("A label must be one integer.")
     labels = None if one is None else one[None]
     return randomize_records(
         protocol,
@@ -137,13 +137,16 @@ def randomize_records(
     checked_secret(secret)
     for name, part in {"nodes": nodes, "features": features, "labels": labels}.items():
         if isinstance(part, str | bytes | dict | set) or not (part is None or hasattr(part, "__len__")):
-            raise ConfigError(f"{name} must be a sequence, and is of type {type(part).__name__}")
+            raise ConfigError(f"{name} must be a sequence, not a {type(part).__name__}.")
     if nodes is None:
-        raise ConfigError("nodes must be a sequence of ids")
+        raise ConfigError("nodes must be a sequence of node ids.")
     if any(len(part) != len(nodes) for part in (features, labels) if part is not None):
-        raise GraphError("ids, features and labels must be of the same records")
+        raise GraphError("ids, features and labels have different lengths. Pass one of each per record.")
     if len(set(map(str, nodes))) != len(nodes):
-        raise GraphError("two records have one id; a node answers a collection protocol once")
+        raise GraphError(
+            "Two records have the same id, but a node can report only once per collection protocol. "
+            "Remove one of them."
+        )
     reports = None if features is None else _reports(protocol, nodes, secret, features)
     return encode_all(
         protocol,
@@ -170,8 +173,8 @@ def check_limits(
     >>> from graphveil.mechanisms import LabelRR
     >>> check_limits(CollectionProtocol(label=LabelRR(epsilon=9.0, classes=3)))
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: the protocol needs epsilon 9 of a record, and this client reports up to 8: \
-nothing was sent; request a protocol of less, or raise max_eps= (--max-eps)
+    graphveil.errors.BudgetError: The protocol needs epsilon 9 per record, but this client allows at most 8. \
+Nothing was sent. Request a protocol with a smaller epsilon, or raise max_eps= (--max-eps).
     """
     fitting("protocol", protocol, CollectionProtocol)
     check_budget(max_eps=max_eps)
@@ -179,17 +182,17 @@ nothing was sent; request a protocol of less, or raise max_eps= (--max-eps)
     if math.isinf(budgets[1]):
         if not allow_unprotected_label:
             raise BudgetError(
-                "the protocol collects the label unprotected: nothing was sent; request a "
-                "survey that randomizes it, or agree by allow_unprotected_label=True "
-                "(--allow-unprotected-label)"
+                "The protocol collects the label without randomization. Nothing was sent. Request a "
+                "protocol that randomizes the label, or allow this with allow_unprotected_label=True "
+                "(--allow-unprotected-label)."
             )
         budgets.pop()
     # As decimals 0.1 + 0.2 equals 0.3; a limit equal to the printed epsilon of a claim is also accepted.
     if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
-            f"the protocol needs epsilon {exact_sum_text(*budgets)} of a record, and this client reports up "
-            f"to {exact_sum_text(max_eps)}: nothing was sent; request a protocol of less, or raise max_eps= "
-            "(--max-eps)"
+            f"The protocol needs epsilon {exact_sum_text(*budgets)} per record, but this client "
+            f"allows at most {exact_sum_text(max_eps)}. Nothing was sent. Request a protocol with a "
+            "smaller epsilon, or raise max_eps= (--max-eps)."
         )
 
 
@@ -220,7 +223,9 @@ def _randomize_labels(
     assert law is not None  # or there were no labels
     codes = law.checked(labels, missing=True)
     if math.isinf(law.epsilon) and (codes == MISSING).any():
-        raise GraphError("a label is missing, and the protocol collects unprotected labels; drop that record")
+        raise GraphError(
+            "A label is missing, but the protocol collects labels without randomization. Remove this record."
+        )
     records = [label.tobytes() for label in codes.astype("<i8")]
     words = ClientRandomness(secret, "label", protocol, nodes, records)
     if isinstance(law, LocalHashing):
@@ -230,7 +235,10 @@ def _randomize_labels(
 
 def _check_parts(protocol: CollectionProtocol, features: object, label: object) -> None:
     if (features is None) != (protocol.features is None) or (label is None) != (protocol.label is None):
-        raise ConfigError("an answer has features and label exactly where the protocol collects them")
+        raise ConfigError(
+            "A record must have features if the protocol collects features, and a label if it "
+            "collects labels. Pass exactly these parts."
+        )
 
 
 def _record(features: npt.ArrayLike | None, dim: int) -> Real:
@@ -238,9 +246,9 @@ def _record(features: npt.ArrayLike | None, dim: int) -> Real:
     try:
         record = np.asarray(features)
     except ValueError as error:
-        raise GraphError(f"features must be {dim} numbers") from error
+        raise GraphError(f"Each record must have {dim} features, all of them numbers.") from error
     if record.dtype.kind not in "iufb" or record.ndim != 1:
-        raise GraphError(f"features must be {dim} numbers")
+        raise GraphError(f"Each record must have {dim} features, all of them numbers.")
     return record.astype(np.float64)[None]
 
 
@@ -274,7 +282,8 @@ def client_secret(path: Path | None = None) -> bytes:
     except (OSError, RuntimeError) as error:  # RuntimeError if there is no home directory
         why = error.strerror if isinstance(error, OSError) else "there is no home directory"
         raise ConfigError(
-            f"cannot keep the device's secret ({why}); name a file of your own (path=, --secret)"
+            f"The client secret cannot be stored ({why}). Choose a file that can be written (path=, "
+            "--secret)."
         ) from None
     return checked_secret(secret)
 
@@ -286,7 +295,9 @@ def checked_secret(secret: bytes) -> bytes:
         ConfigError: It has another type or size.
     """
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
-        raise ConfigError(f"a device's secret is {SECRET_BYTES} random bytes; take one from client_secret()")
+        raise ConfigError(
+            f"A client secret must have {SECRET_BYTES} random bytes. Create one with client_secret()."
+        )
     return secret
 
 

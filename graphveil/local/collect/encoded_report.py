@@ -75,7 +75,7 @@ def encode_all(
         same = given is chosen if given is None or chosen is None else np.array_equal(given, chosen)
         if not same:
             raise ConfigError(
-                "a report must be about the features that the protocol and the node's id choose"
+                "The LDP report does not cover the features that the protocol selects for this node id."
             )
     columns = [] if features is None else [features.values]
     law = protocol.label
@@ -120,21 +120,23 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
 
     >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
-    graphveil.errors.LDPReportError: an LDP report has 42 bytes, and this one has 10
+    graphveil.errors.LDPReportError: The LDP report must have 42 bytes, but it has 10.
     """
     fitting("protocol", protocol, CollectionProtocol)
     if not isinstance(encoded_report, bytes | bytearray | memoryview):
-        raise LDPReportError("an LDP report is bytes")
+        raise LDPReportError("An LDP report must be of type bytes.")
     payload = _payload(protocol, node, bytes(encoded_report))
     bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8))
     shifts, which = _places(_widths(protocol))
     if bits[len(shifts) :].any():
-        raise LDPReportError("an LDP report does not end with zero bits")
+        raise LDPReportError("The LDP report is malformed: its last padding bits are not zero.")
     unpacked = np.zeros(len(_widths(protocol)), dtype=np.uint64)
     np.add.at(unpacked, which, bits[: len(shifts)].astype(np.uint64) << shifts)
     fields = unpacked.astype(np.int64)
     if (fields > _limits(protocol)).any():
-        raise LDPReportError("an LDP report names a feature, bin or class that the protocol does not have")
+        raise LDPReportError(
+            "The LDP report contains a feature, bin or class that does not exist in the protocol."
+        )
     label, reported = _label(protocol, node, fields)
     if protocol.features is None:
         return LDPReport(None, label)
@@ -155,7 +157,7 @@ def _label(
         return tuple(group.tolist()), fields[:-1]
     reported = np.flatnonzero(fields[-law.classes :])
     if len(reported) != law.size:
-        raise LDPReportError(f"an LDP report has another number of classes than the protocol's {law.size}")
+        raise LDPReportError(f"The LDP report does not have the {law.size} classes of the protocol.")
     return tuple(reported.tolist()), fields[: -law.classes]
 
 
@@ -163,17 +165,23 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
     """Return the payload of an LDP report after checking its header and checksum."""
     whole = report_bytes(protocol)
     if len(encoded_report) != whole:
-        raise LDPReportError(f"an LDP report has {whole} bytes, and this one has {len(encoded_report)}")
+        raise LDPReportError(f"The LDP report must have {whole} bytes, but it has {len(encoded_report)}.")
     if not encoded_report.startswith(MAGIC):
-        raise LDPReportError("this is no LDP report of a collection protocol")
+        raise LDPReportError("These bytes are not an LDP report of a collection protocol.")
     if encoded_report[len(MAGIC)] != VERSION:
-        raise LDPReportError(f"this version reads LDP reports of version {VERSION} only; update the device")
+        raise LDPReportError(
+            f"This LDP report has another format version; only version {VERSION} is supported. Update "
+            "graphveil on the client."
+        )
     if zlib.crc32(encoded_report[:-CHECK_BYTES]) != int.from_bytes(encoded_report[-CHECK_BYTES:], "big"):
-        raise LDPReportError("an LDP report was damaged on its way; send it again")
+        raise LDPReportError("The LDP report was damaged during transfer. Send it again.")
     if encoded_report[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != protocol.digest:
-        raise LDPReportError("an LDP report answers another protocol; its randomization has other parameters")
+        raise LDPReportError(
+            "The LDP report belongs to another protocol with other randomization parameters. Use the "
+            "protocol that it was made for."
+        )
     if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):
-        raise LDPReportError("an LDP report is of another node; a copy of another report is not accepted")
+        raise LDPReportError("The LDP report belongs to another node. Do not copy reports between nodes.")
     return encoded_report[_HEADER:-CHECK_BYTES]
 
 
@@ -262,13 +270,11 @@ def node_text(node: Node) -> bytes:
         ConfigError: It is neither text nor a whole number.
     """
     if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
-        raise ConfigError(
-            "a node's id is text or a whole number, the one by which the protocol knows the node"
-        )
+        raise ConfigError("A node id must be text or an integer.")
     try:
         return str(node).encode()
     except UnicodeEncodeError:
-        raise ConfigError("a node's id is not text in Unicode") from None
+        raise ConfigError("A node id is not valid Unicode text.") from None
 
 
 def _bound(use: str, protocol: CollectionProtocol, node: Node) -> bytes:
@@ -302,7 +308,7 @@ class Collector:
         fitting("ids", ids, Sequence | None)
         checks.integer_at_least(1, nodes=nodes)
         if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
-            raise ConfigError(f"ids must be {nodes} different ones, one for each node")
+            raise ConfigError(f"ids must be {nodes} different ids, one per node.")
         self.protocol, self.nodes = protocol, nodes
         self._ids: Sequence[Node] = range(nodes) if ids is None else ids
         self._answers: dict[int, LDPReport] = {}
@@ -319,11 +325,14 @@ class Collector:
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise LDPReportError(
-                f"there are {self.nodes} nodes, numbered from 0, and the LDP report is of another"
+                f"The LDP report belongs to a node that is not among the {self.nodes} nodes, which are "
+                "numbered from 0."
             )
         answer = decode(self.protocol, self._ids[int(node)], encoded_report)
         if int(node) in self._answers:
-            raise LDPReportError("this node has answered; a second report would double its privacy loss")
+            raise LDPReportError(
+                "This node has already reported. A second report would double its privacy loss."
+            )
         self._answers[int(node)] = answer
 
     def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:

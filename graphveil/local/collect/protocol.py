@@ -68,23 +68,28 @@ class CollectionProtocol:
     def __post_init__(self) -> None:
         """Check that the protocol collects something, and that it is randomized."""
         if not isinstance(self.purpose, str):
-            raise ConfigError("a collection protocol's purpose is a text")
+            raise ConfigError("The purpose of a collection protocol must be text.")
         if self.features is None and self.label is None:
-            raise ConfigError("a collection protocol contains features, a label or both")
+            raise ConfigError("A collection protocol must collect features, a label, or both.")
         if not isinstance(self.features, MultiBit | FeatureRR | None):
-            raise ConfigError("a collection protocol randomizes features by MultiBit or FeatureRR")
+            raise ConfigError(
+                "A collection protocol randomizes features with MultiBit or FeatureRR only. Choose one "
+                "of them."
+            )
         if not isinstance(self.label, LabelLaw | None):
             raise ConfigError(
-                "a collection protocol randomizes a label by LabelRR, SubsetSelection or LocalHashing"
+                "A collection protocol randomizes a label with LabelRR, SubsetSelection or LocalHashing "
+                "only. Choose one of them."
             )
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError(
-                "features at epsilon=inf are not randomized; a collection protocol does not collect them"
+                "Features with epsilon=inf are not randomized, and a collection protocol cannot collect "
+                "them. Use a finite epsilon, or collect only labels."
             )
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
             raise ConfigError(
-                "a label at epsilon=inf is not randomized, and the protocol collects nothing else: it would "
-                "protect nothing; give the label a budget"
+                "A label with epsilon=inf is not randomized, and the protocol collects nothing else, so "
+                "it would protect nothing. Use a finite epsilon for the label."
             )
         if isinstance(self.features, FeatureRR):
             _check_tables(self.features.epsilon, self.features.k, self.features.allocation)
@@ -214,8 +219,8 @@ class CollectionProtocol:
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
             raise ConfigError(
-                f"the protocol's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; "
-                "request for fewer features, or leave out names"
+                f"The text of the protocol has {len(text):,} characters, but clients read at most "
+                f"{MAX_TEXT:,}. Collect fewer features, or leave out the names."
             )
         return text
 
@@ -229,16 +234,17 @@ class CollectionProtocol:
         """
         if isinstance(text, str) and len(text) > MAX_TEXT:
             raise LDPReportError(
-                f"a collection protocol has at most {MAX_TEXT:,} characters, and this text has {len(text):,}"
+                f"The text of the protocol has {len(text):,} characters, but at most {MAX_TEXT:,} are "
+                "read. Request a smaller protocol."
             )
         try:
             parts = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
-            raise LDPReportError("the protocol is no JSON text") from error
+            raise LDPReportError("The protocol is not valid JSON.") from error
         if not isinstance(parts, dict):
-            raise LDPReportError("the protocol is no JSON object")
+            raise LDPReportError("The protocol is not a JSON object.")
         if parts.get("format") != FORMAT:
-            raise LDPReportError(f"this is no protocol of format {FORMAT}")
+            raise LDPReportError(f"The file is not a collection protocol of format {FORMAT}.")
         try:
             features, label = _section(parts["features"]), _section(parts["label"])
             columns, names = features.pop("columns", ()), label.pop("names", ())
@@ -251,19 +257,21 @@ class CollectionProtocol:
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise LDPReportError(
-                "a parameter of the protocol is missing, unknown or of the wrong type"
+                "A parameter of the protocol is missing, unknown or of the wrong type. Use the original file."
             ) from error
         if protocol.to_json() != text:
-            raise LDPReportError("the protocol is not in canonical form; take it as its author wrote it")
+            raise LDPReportError(
+                "The text of the protocol was changed after it was written. Use the original file."
+            )
         return protocol
 
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
     """Require as many distinct names as there are features or classes, or none."""
     if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"{what} must be texts")
+        raise ConfigError(f"{what} must be a list of text.")
     if names and (len(names) != count or len(set(names)) != count):
-        raise ConfigError(f"{what} must be {count} different names, or none")
+        raise ConfigError(f"{what} must be {count} different names, or no names at all.")
 
 
 def _section(part: object) -> Json:
@@ -284,7 +292,9 @@ def _features(given: Json) -> MultiBit | FeatureRR:
     if mechanism == "multi-bit":
         return MultiBit(**given)
     if mechanism != "feature-rr":
-        raise LDPReportError("the protocol names a mechanism that this version does not know")
+        raise LDPReportError(
+            "The protocol uses a mechanism that this version does not support. Update graphveil."
+        )
     theta = given.pop("theta")
     allocation = EvenAllocation() if theta is None else WeightedAllocation(theta)
     check_budget(epsilon=given["epsilon"])
@@ -304,15 +314,18 @@ def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | Weight
         sizes = [min(2 * epsilon * weight + 2, MAX_OUTPUTS) for weight in weights]
     if sum(size**2 for size in sizes) > _MAX_TABLES:
         raise ConfigError(
-            f"{len(weights)} different weights with so many bins take more than {_MAX_TABLES:,} "
-            "probabilities; round the weights so that fewer differ, or take fewer bins"
+            f"{len(weights)} different weights with this number of bins need more than "
+            f"{_MAX_TABLES:,} stored probabilities. Round the weights so that fewer differ, or use "
+            "fewer bins."
         )
 
 
 def _label(given: Json) -> LabelLaw:
     epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)
     if mechanism not in LABELS:
-        raise LDPReportError("the protocol names a mechanism that this version does not know")
+        raise LDPReportError(
+            "The protocol uses a mechanism that this version does not support. Update graphveil."
+        )
     given["epsilon"] = math.inf if epsilon == "inf" else epsilon
     return LABELS[mechanism](**given)
 

@@ -64,7 +64,10 @@ class ClientRecords:
         import pyarrow.compute as pc
 
         if id == REPORT_COLUMN:
-            raise ConfigError(f"the column of ids cannot be called {REPORT_COLUMN!r}; rename it")
+            raise ConfigError(
+                f"The id column cannot be called {REPORT_COLUMN!r}, which is the name of the column of "
+                "LDP reports. Rename it."
+            )
         made = randomize_records(
             protocol,
             nodes=self.ids.to_pylist(),
@@ -129,14 +132,16 @@ def read_records(
     types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
     table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so there are no reports; give at least one")
+        raise GraphError(
+            f"{path.name} has no rows, so there are no records to report. Give at least one row."
+        )
     features, labels = None, None
     if protocol.features is not None:
         features = tables.matrix(table, columns)
         if features.shape[1] != protocol.features.dim:
             raise GraphError(
-                f"the table has {counted(features.shape[1], 'feature')}, and the protocol collects "
-                f"{protocol.features.dim}"
+                f"The table has {counted(features.shape[1], 'feature')}, but the protocol collects "
+                f"{protocol.features.dim}. Give the table the same columns."
             )
     ids = distinct_ids(table, id)
     if label is not None and protocol.label is not None:
@@ -144,7 +149,8 @@ def read_records(
         labels, _ = class_codes(table, label, names)
         if (labels == UNLABELED).all():
             raise GraphError(
-                f"column {label!r} has no label of the protocol's; name the column that has them"
+                f"Column {label!r} contains none of the labels of the protocol. Name the label column "
+                "with --label."
             )
     return ClientRecords(ids, features, labels)
 
@@ -160,11 +166,11 @@ def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     check_columns(path, [id, REPORT_COLUMN])
     table = tables.read(path, [id, REPORT_COLUMN], tables.id_types(path, [id]))
     if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so there are no LDP reports; give at least one")
+        raise GraphError(f"{path.name} has no rows, so there are no LDP reports. Give at least one row.")
     try:
         texts = tables.column(table, REPORT_COLUMN).cast(pa.large_string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise GraphError(f"column {REPORT_COLUMN!r} must hold text: LDP reports in base64") from None
+        raise GraphError(f"Column {REPORT_COLUMN!r} must contain LDP reports as base64 text.") from None
     ids = tables.keys(tables.column(table, id), id)
     return (_as_numbers(ids) if tables.is_csv(path) else ids), texts
 
@@ -206,7 +212,7 @@ class CheckedReports:
         if self.rejected:
             row, reason = next(iter(self.rejected.items()))
             raise LDPReportError(
-                f"LDP reports rejected: {len(self.rejected)}, the first in row {row}: {reason}"
+                f"{len(self.rejected)} LDP report(s) were rejected. The first is in row {row}: {reason}"
             )
 
     def estimates(self, id: str, label: str) -> Table:
@@ -238,7 +244,9 @@ class CheckedReports:
                         reported[node] = classes[code]
                 parts.append((title, pa.array(reported)))
         if len(dict(parts)) < len(parts):
-            raise ConfigError("ids, labels and features need different names; choose other --id and --label")
+            raise ConfigError(
+                "The columns of ids, labels and features need different names. Change --id or --label."
+            )
         return pa.table(dict(parts))
 
 

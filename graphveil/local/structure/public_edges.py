@@ -53,11 +53,11 @@ class PublicEdges:
     def __post_init__(self) -> None:
         """Check that a reason is given."""
         if not isinstance(self.adjacency, Adjacency):
-            raise UnitError("public edges are made from an Adjacency, such as graph.adjacency")
+            raise UnitError("Public edges must be made from an Adjacency, for example graph.adjacency.")
         if not self.basis.strip():
             raise UnitError(
-                "edges are public for a reason: pass basis=, like \"unit 'local-attributes' leaves them "
-                'public"'
+                'basis= is missing. State why the edges are public, for example basis="unit '
+                "'local-attributes' leaves them public\"."
             )
 
     @classmethod
@@ -69,13 +69,13 @@ class PublicEdges:
         """
         if not guarantee.valid:
             raise UnitError(
-                "the graph was released without a valid guarantee, so what is computed from it has none "
-                "either; release it in strict mode and without a fixed noise seed"
+                "The graph was released without a valid guarantee, so results computed from it have "
+                "none. Release it in strict mode and without a fixed noise seed."
             )
         if guarantee.unit == LocalAttributes.name:
             raise UnitError(
-                f"a guarantee of unit {guarantee.unit!r} does not cover edges; pass the one under which the "
-                "graph was released, or PublicEdges(adjacency, basis=...) if its edges are public"
+                f"A guarantee of unit {guarantee.unit!r} does not cover edges. Pass the guarantee of the "
+                "released graph, or PublicEdges(adjacency, basis=...) if its edges are public."
             )
         return cls(adjacency, basis=f"released under unit {guarantee.unit!r}")
 
@@ -109,9 +109,9 @@ def require_public_edges(edges: object) -> PublicEdges:
     if isinstance(edges, PublicEdges):
         return edges
     raise UnitError(
-        f"similarity reads every edge without noise and takes PublicEdges, got {type(edges).__name__}: "
-        "release private edges first (a noisy graph, then PublicEdges.released), and wrap edges that no unit "
-        "protects as PublicEdges(adjacency, basis=...)"
+        "similarity reads every edge without noise, so it needs PublicEdges, not "
+        f"{type(edges).__name__}. Release private edges first and pass PublicEdges.released, or "
+        "wrap edges that no unit protects as PublicEdges(adjacency, basis=...)."
     )
 
 

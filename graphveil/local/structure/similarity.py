@@ -128,7 +128,10 @@ class MultiHop:
             total.data[own] = 0
         sums = np.asarray(total.sum(axis=1))
         if not np.isfinite(sums).all():
-            raise ConfigError(f"n={self.n} steps make more walks than a number holds; pass transition=True")
+            raise ConfigError(
+                f"n={self.n} steps give walk counts that are too large for floating-point numbers. Pass "
+                "transition=True."
+            )
         share = total.data / sums[rows - part.start]
         share[own | ~(share > self.delta)] = 0
         found = sparse.csr_array((share, total.indices, total.indptr), shape=total.shape)
@@ -185,7 +188,9 @@ class Embedding(ABC):
         if self.top is not None:
             checks.integer_at_least(1, top=self.top)
         elif self.above == 0:
-            raise ConfigError("top=None makes half of all nodes similar unless above is positive: above=0.9")
+            raise ConfigError(
+                "top=None would make half of all nodes similar. Set a positive above, for example above=0.9."
+            )
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
         """Return S."""
@@ -337,7 +342,7 @@ class Factorized(Embedding):
 
     def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
         if self.dim >= edges.num_nodes:
-            raise ConfigError(f"dim={self.dim} must lie below the number of nodes, {edges.num_nodes}")
+            raise ConfigError(f"dim={self.dim} must be smaller than the number of nodes, {edges.num_nodes}.")
         first = streams.numpy("factorise").normal(size=edges.num_nodes)
         return factorized(
             edges.matrix(), dim=self.dim, window=self.window, negative=self.negative, first=first
@@ -366,8 +371,9 @@ def parse_similarity(text: str) -> StructuralSimilarity:
     name = parse_name(text)
     if name not in SIMILARITIES:
         raise ConfigError(
-            f"similarity={text!r} names no similarity{suggestion(name, SIMILARITIES)}; take one of "
-            f"{', '.join(SIMILARITIES)}, with parameters if need be: multihop(n=3, delta=0.1)"
+            f"similarity={text!r} is not supported{suggestion(name, SIMILARITIES)}. Use one of "
+            f"{', '.join(SIMILARITIES)}, "
+            "with parameters if needed: multihop(n=3, delta=0.1)."
         )
     try:
         given: dict[str, Any] = parse_arguments(text)
@@ -376,6 +382,6 @@ def parse_similarity(text: str) -> StructuralSimilarity:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
-            f"similarity={text!r}: {name} takes no such parameters; write name=value pairs of its "
-            "own, as in multihop(n=3, delta=0.1)"
+            f"similarity={text!r} has parameters that {name} does not support. Write name=value "
+            "pairs, for example multihop(n=3, delta=0.1)."
         ) from None

@@ -127,7 +127,7 @@ def test_karate_differs_from_the_local_file_in_its_labels_alone(tmp_path, data_r
 def test_downloads_are_kept_only_with_the_right_checksum(tmp_path):
     (tmp_path / "host").write_bytes(b"whole")
     url, folder = (tmp_path / "host").as_uri(), tmp_path / "new"  # a URL that needs no network
-    with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
+    with pytest.raises(GraphError, match="does not have the expected SHA-256 checksum and was deleted"):
         download(url, folder / "file", sha256="0" * 64)
     assert list(folder.iterdir()) == []
     download(url, folder / "file", sha256=hashlib.sha256(b"whole").hexdigest())

@@ -158,7 +158,7 @@ def test_damaged_heterophilous_files_are_rejected(tmp_path, changed):
     path = tmp_path / "heterophilous" / "minesweeper.npz"
     heterophilous(path)
     np.savez(path, **(dict(np.load(path)) | changed))
-    with pytest.raises(GraphError, match=r"fetch it again|is damaged|two vectors of whole numbers"):
+    with pytest.raises(GraphError, match=r"Download the file again|is damaged|two vectors of integers"):
         load("heterophilous/minesweeper", tmp_path)
 
 

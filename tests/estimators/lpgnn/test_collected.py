@@ -79,7 +79,7 @@ def test_the_estimator_has_the_mechanisms_of_the_protocol(law) -> None:
     ],
 )
 def test_rejects_keywords_that_contradict_the_protocol(wrong, edges) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* contradicts the protocol"):
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* differs from the protocol"):
         gv.LPGNN.from_protocol(SURVEY, **wrong)
     gv.LPGNN.from_protocol(SURVEY, eps_x=1.0, low=0.0)  # what agrees is not
 
@@ -97,7 +97,7 @@ def test_rejects_unknown_keywords() -> None:
             CollectionProtocol(
                 features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)), label=LABEL
             ),
-            "bounds were taken from data",
+            "bounds in the protocol were computed from data",
         ),
     ],
 )
@@ -128,9 +128,9 @@ def test_checks_public_features_against_the_protocol(edges) -> None:
     model = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1)
     with pytest.raises(ConfigError, match="public ones are needed"):
         model.fit_from_collector(found, edges)
-    with pytest.raises(ConfigError, match="drop public_features"):
+    with pytest.raises(ConfigError, match="Remove public_features"):
         gv.LPGNN.from_protocol(SURVEY, epochs=1).fit_from_collector(collector(), edges, public_features=x)
-    with pytest.raises(ConfigError, match="2 values of the public features lie outside"):
+    with pytest.raises(ConfigError, match="2 values of the public features are outside"):
         model.fit_from_collector(found, edges, public_features=np.vstack([[[2.0] * 2 + [0.5] * 4], x[1:]]))
     wide = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1, high=2.0)
     wide.fit_from_collector(found, edges, public_features=2 + x)
@@ -141,7 +141,7 @@ def test_checks_public_features_against_the_protocol(edges) -> None:
 
 
 def test_rejects_bins_of_other_mechanisms() -> None:
-    with pytest.raises(ConfigError, match="k, rounding and decode are for features='feature-rr'"):
+    with pytest.raises(ConfigError, match="k, rounding and decode are only for features='feature-rr'"):
         gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, k=5)
 
 
@@ -234,10 +234,10 @@ def test_rejects_other_protocols_other_nodes_and_too_few_reports(edges) -> None:
     other = CollectionProtocol(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
     with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the protocol"):
         model.fit_from_collector(collector(other), edges)
-    with pytest.raises(GraphError, match="the edges are of 30 nodes and the LDP reports of 29"):
+    with pytest.raises(GraphError, match="The edges have 30 nodes, but the LDP reports have 29"):
         model.fit_from_collector(collector(nodes=29, silent=[]), edges)
-    with pytest.raises(GraphError, match="fewer than two nodes have answered"):
+    with pytest.raises(GraphError, match="Fewer than two nodes have reported"):
         model.fit_from_collector(collector(silent=list(range(1, NODES))), edges)
-    with pytest.raises(GraphError, match="fewer than two nodes have answered"):
+    with pytest.raises(GraphError, match="Fewer than two nodes have reported"):
         model.fit_from_collector(Collector(SURVEY, NODES), edges)
     assert model.guarantee_ is None
