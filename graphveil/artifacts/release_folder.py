@@ -98,13 +98,13 @@ def write_release(
     guarantee, kept_back = snapshot.guarantee, withheld_files(snapshot.guarantee.unit)
     if per_node is not None and not kept_back:
         raise ConfigError(
-            f"unit {guarantee.unit!r} withholds nothing: predictions are part of the release; drop per_node"
+            f"Under unit {guarantee.unit!r} predictions are already part of the release. Remove per_node."
         )
     for new in (folder, per_node):
         if new is None or not (new.is_symlink() or new.exists()):
             continue
         if new.is_symlink() or not new.is_dir() or any(new.iterdir()):
-            raise ConfigError(f"{new} exists and is not an empty folder; save to a new one")
+            raise ConfigError(f"{new} exists and is not an empty folder. Save to a new folder.")
     if per_node is not None:
         with atomic_folder(per_node, private=True) as work:
             _write_rows(snapshot, work, kept_back)
@@ -153,7 +153,9 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     named = 0 if file.shape.classes == 1 else file.shape.classes  # a single output is a number
     if not len(file.class_names) == len(set(file.class_names)) == named:
-        raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
+        raise ArtifactError(
+            f"{MODEL} must contain a different class name for each class. Restore it from the original run."
+        )
     if per_node is not None:
         rows_folder: Path | None = Path(per_node)
     else:
@@ -162,7 +164,7 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     if rows_folder is not None and (
         rows_folder.is_symlink() or any((rows_folder / name).is_symlink() for name in FILES)
     ):
-        raise ArtifactError(f"{rows_folder} is or holds a link; copy the files instead")
+        raise ArtifactError(f"{rows_folder} is or contains a symbolic link. Copy the files instead.")
     rows = _read_rows(privacy_file.guarantee.unit, file, release, rows_folder)
     encoding = None
     if file.columns is not None:  # how columns became features
@@ -171,7 +173,7 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
         width = sum(rule.columns for rule in encoding.rules)
         if len(set(names)) < len(names) or width != file.shape.features:
             raise ArtifactError(
-                f"{MODEL} names other columns than its model reads; take it from the original run"
+                f"{MODEL} names columns that its model does not read. Restore it from the original run."
             )
     return Snapshot(
         method=file.method,
@@ -212,8 +214,8 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
         agree = _agree(guarantee.as_dict(), file.guarantee)
     if not agree:
         raise ArtifactError(
-            f"{path.name} was changed after it was written: its figures do not follow from its events; take "
-            "it from the original run"
+            f"{path.name} was changed after it was written: its results do not match its events. "
+            "Restore it from the original run."
         )
     return ReleaseGuarantee(
         guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler
@@ -227,13 +229,17 @@ def find_release(folder: str | Path) -> Path:
     for record, loader in zip(PAIR_MODELS, ("LinkPredictor", "Recommender"), strict=True):
         if any((place / record).is_file() for place in (root, root / "release")):
             raise ArtifactError(
-                f"{root} holds a model of pairs, and a classifier is needed here; for pairs use `graphveil "
-                f"predict --top-k`, or gv.{loader}.load({str(root)!r})"
+                f"{root} contains a model of pairs, but a classifier is needed. For pairs use `graphveil "
+                f"predict --top-k`, or gv.{loader}.load({str(root)!r})."
             )
     if not (release / MODEL).exists():
-        raise ArtifactError(f"{root} holds no saved model ({MODEL}); give the folder of a finished run")
+        raise ArtifactError(
+            f"{root} does not contain a saved model ({MODEL}). Pass the folder of a finished run."
+        )
     if (release != root and release.is_symlink()) or any((release / name).is_symlink() for name in FILES):
-        raise ArtifactError(f"{release} is or holds a link, which a release may not; copy the files instead")
+        raise ArtifactError(
+            f"{release} is or contains a symbolic link, which a release must not. Copy the files instead."
+        )
     _require(release, (WEIGHTS, MODEL, PRIVACY, PRIVACY_PAGE, CARD_PAGE))
     return release
 
@@ -245,15 +251,16 @@ def _check_parts(release: Path, unit: str) -> None:
     for name in names:
         if (release / name).exists():
             raise ArtifactError(
-                f"{release} holds {name}, which a release of unit {unit!r} may not: a row of it is only for "
-                f"people authorized to access its node's record. Move it to {PER_NODE}/ before you publish"
+                f"{release} contains {name}, but under unit {unit!r} each row of it is only for people "
+                f"authorized to access the record of that node. Move it to {PER_NODE}/ before you publish "
+                "the release."
             )
 
 
 def _require(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (folder / name).is_file():
-            raise ArtifactError(f"{name} is missing from {folder}; take the folder from the original run")
+            raise ArtifactError(f"{name} is missing from {folder}. Restore the folder from the original run.")
 
 
 def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None) -> dict[str, Any]:
@@ -379,16 +386,20 @@ def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
     name = name_in_utf8(path)
     schema = parquet.read_schema(name)
     if schema.names != [NODE, PREDICTION, *(columns if names else ())]:
-        raise ArtifactError(f"{path.name} does not have the columns of this model's classes")
+        raise ArtifactError(
+            f"{path.name} does not have the columns of the classes of this model. Restore it from the "
+            "original run."
+        )
     if any(schema.field(name).type != pa.float32() for name in columns):
         what = "probability for each class" if names else "number"
-        raise ArtifactError(f"{path.name} must hold one float32 {what}")
+        raise ArtifactError(f"{path.name} must contain one float32 {what}. Restore it from the original run.")
     table = parquet.read_table(name, columns=[NODE, *columns], read_dictionary=[NODE])
     proba = np.column_stack([table.column(name).to_numpy() for name in columns])
     ids = _ids(table.column(NODE))
     if ids is None or not np.isfinite(proba).all():
         raise ArtifactError(
-            f"{path.name} must hold a node id (at most 1,000 bytes) and finite probabilities in every row"
+            f"{path.name} must contain a node id (at most 1,000 bytes) and finite probabilities in "
+            "every row. Restore it from the original run."
         )
     return torch.from_numpy(proba), ids
 
@@ -401,10 +412,13 @@ def _check_pages(path: Path, columns: int) -> None:
     parts = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     codecs = {part.column(number).compression for part in parts for number in range(part.num_columns)}
     if not codecs <= _CODECS:
-        raise ArtifactError(f"{path.name} is packed in another way than ours; take it from the original run")
+        raise ArtifactError(
+            f"{path.name} uses a compression or encoding that graphveil does not write. Restore it "
+            "from the original run."
+        )
     if metadata.num_rows * columns * 4 > _MAX_EXPANSION * path.stat().st_size + _SPARE_BYTES:
         raise ArtifactError(
-            f"{path.name} claims more rows than its size can hold; take it from the original run"
+            f"{path.name} states more rows than fit into its size. Restore it from the original run."
         )
 
 

@@ -145,8 +145,8 @@ cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
     """
     if kind not in QUERY_KINDS:
         raise ConfigError(
-            f"kind={kind!r} of a query has no words for release folders and model cards. Add it to "
-            "QUERY_KINDS in graphveil/artifacts/schemas.py."
+            f"kind={kind!r} of a query has no description for release folders and model cards. Add it "
+            "to QUERY_KINDS in graphveil/artifacts/schemas.py."
         )
     return kind
 
@@ -154,7 +154,7 @@ cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
 def _known_query_kind(kind: str) -> str:
     """Return a stored kind; the error of a file never repeats its value."""
     if kind not in QUERY_KINDS:
-        raise ValueError("no kind of query has this name")
+        raise ValueError("There is no kind of query with this name.")
     return kind
 
 
@@ -189,13 +189,16 @@ def write_schema(path: Path, record: StrictSchema) -> None:
 def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
     """Read and validate a model; errors name the field, never its value."""
     if path.stat().st_size > _MAX_BYTES:
-        raise ArtifactError(f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, which no such file is")
+        raise ArtifactError(
+            f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, the largest size of such a file. "
+            "Restore it from the original run."
+        )
     with rejecting(path):
         try:
             return kind.model_validate_json(path.read_bytes())
         except ValidationError as error:
             raise ArtifactError(
-                f"{path.name}: {first_complaint(error)}; take it from the original run"
+                f"{path.name}: {first_complaint(error)}. Restore it from the original run."
             ) from None
 
 
@@ -208,8 +211,8 @@ def rejecting(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise ArtifactError(
-            f"{path.name} is damaged or does not fit the rest of its folder ({type(error).__name__}); take "
-            "it from the original run"
+            f"{path.name} is damaged or does not match the rest of its folder "
+            f"({type(error).__name__}). Restore it from the original run."
         ) from None
 
 

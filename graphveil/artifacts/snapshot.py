@@ -108,19 +108,19 @@ def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
     if guarantee.edge_use == "neighbors":
         return uncovered_weights_note()
     return ArtifactError(
-        f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
-        "for people authorized to access its record. Load the run folder that has per_node/ next to "
-        "release/, or name that folder: load_model(..., per_node=...)"
+        f"This release contains no predictions, because under unit {guarantee.unit!r} they are "
+        "only for people authorized to access the record of a node. Load the run folder that has "
+        "per_node/ next to release/, or name it: load_model(..., per_node=...)."
     )
 
 
 def uncovered_weights_note() -> UnitError:
     """Return the error for parameters trained on exact neighbors, where no prediction is covered."""
     return UnitError(
-        "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
-        "prediction reads the records of all nodes that reach its own, and nothing protects them. Run "
-        "model.module_ only if everyone who sees the result is authorized to access all of these records, or "
-        "fit with neighborhood='published', whose predictions are covered"
+        "The guarantee of this model covers its parameters only: a prediction reads the exact "
+        "records of neighbors without protection. Run model.module_ only if every viewer is "
+        "authorized to access these records, or fit with neighborhood='published', which covers "
+        "predictions."
     )
 
 

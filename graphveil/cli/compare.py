@@ -55,8 +55,9 @@ def compare(
     named = dataset is not None or columns.edges is not None
     if len(graphs) != (1 if named else 2):
         raise ConfigError(
-            "compare needs a true and a released graph, or only the released graph if --dataset or --edges "
-            f"names the true graph. Got {len(graphs)}{' in addition to it' if named else ''}."
+            "compare needs a true and a released graph, or only the released graph if --dataset or "
+            f"--edges names the true graph. Got {len(graphs)} "
+            f"graph(s){' in addition to it' if named else ''}."
         )
     other = Path(graphs[-1])
     if not named and columns.nodes is not None:

@@ -192,8 +192,9 @@ def link_experiment(
 
     if parse_unit(flags.get("unit"), max_degree=1).name == NoUnit.name:
         raise UnitError(
-            f"Unit none protects nothing, and a run of {method} is a release. Choose a unit, for example "
-            "--unit undirected-edge for links or --unit node-record for recommender."
+            f"A run of {method} publishes results, and unit none does not protect them. Choose a "
+            "unit, for example --unit undirected-edge for links or --unit node-record for "
+            "recommender."
         )
     if flags.get("epsilon") is None:
         raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 1.")

@@ -66,8 +66,8 @@ class RayBackend(AggregationBackend):
                 checks.integer_at_least(1, **{name: getattr(self, name)})
         if self.address is not None and self.address.startswith("ray://"):
             raise ConfigError(
-                "address='ray://...' goes through a proxy that would hold what workers send; run on a "
-                "machine of the cluster (ray job submit) with address='auto'"
+                "address='ray://...' sends the data of workers through a proxy. Run graphveil on a "
+                "machine of the cluster (ray job submit) with address='auto' instead."
             )
 
     @property
@@ -127,7 +127,7 @@ class RayBackend(AggregationBackend):
             rows = list(ranges(adjacency, step, first))
             for result in worker_pool.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
-                    raise ReleaseError(f"a worker could not go on: {result}; the release stays charged")
+                    raise ReleaseError(f"A worker failed: {result}. The release stays charged.")
                 yield torch.from_numpy(np.asarray(_ReadOnlyArray(result)))
 
     def _step(self, count: int, workers: int) -> int:

@@ -119,8 +119,8 @@ class RayWorkerPool:
                 break
         if not self._ready:
             raise ConfigError(
-                f"no worker started on the cluster of Ray within {config.wait:g} seconds; request fewer "
-                "threads (threads=), or for what is free there (ray status)"
+                f"No worker started on the Ray cluster within {config.wait:g} seconds. Request fewer "
+                "threads (threads=), or check the free resources with `ray status`."
             )
 
     @property
@@ -152,8 +152,8 @@ class RayWorkerPool:
                 continue  # detected at its next block
             if words:
                 raise ConfigError(
-                    f"a worker cannot read the prepared graph: {words}; keep the folder on storage that "
-                    "every machine has under the same path"
+                    f"A worker cannot read the prepared graph: {words}. Store the folder where every machine "
+                    "can read it under the same path."
                 )
         self._graph = placement
 
@@ -188,8 +188,8 @@ class RayWorkerPool:
         if not self._ready and not tickets:
             if not self._starting or not self._add_ready_worker(wait):
                 raise ReleaseError(
-                    f"every worker is lost and none came within {wait:g} seconds; the release stays charged: "
-                    "resume the run where it had a folder, and it draws the same noise"
+                    f"All workers were lost, and none started within {wait:g} seconds. The release stays "
+                    "charged. Resume the run if it has a folder: it uses the same noise."
                 )
             return None
         ready, _ = self._ray.wait([*tickets, *self._starting], num_returns=1, fetch_local=False)
@@ -211,8 +211,9 @@ class RayWorkerPool:
             if not isinstance(error.cause, TypeError | AttributeError):
                 raise WorkerLostError from None
             raise ConfigError(
-                f"the cluster's graphveil is called {__version__} like this one and is another; install the "
-                "same one on every machine, and start this process where it would find no other"
+                "The code of graphveil on the cluster differs from this process, although both have "
+                f"version {__version__}. Install the same package on every machine, and check that this "
+                "process does not import another copy."
             ) from None
         except self._ray.exceptions.RayError:
             raise WorkerLostError from None
@@ -258,8 +259,8 @@ class RayWorkerPool:
             return False
         if version != __version__:
             raise ConfigError(
-                f"the cluster has version {version} of graphveil and this is {__version__}; install the same "
-                "one there"
+                f"The Ray cluster has graphveil {version}, but this process has {__version__}. Install "
+                "the same version on both."
             )
         worker.handle.take_key.remote(seal_to(public, self._box.key))
         if self._graph is not None:
@@ -328,8 +329,9 @@ class QueryRun:
         """
         if self._worker_pool.current_query is not self:
             raise ReleaseError(
-                "another query was begun on the cluster before all of this one was read, which ended it; the "
-                "release stays charged: resume the run where it had a folder, and it draws the same noise"
+                "Another query started on the cluster before the results of this one were read, which "
+                "stopped this one. The release stays charged. Resume the run if it has a folder: it uses "
+                "the same noise."
             )
         return self._worker_pool.members(self._config.workers)
 
@@ -471,9 +473,10 @@ class BlockScheduler(Generic[Member]):
         self._tries[block] += 1
         if self._losses < 0 or self._tries[block] == _TRIES:
             raise ReleaseError(
-                f"{'one block' if self._losses >= 0 else 'this query'} lost too many workers, perhaps for "
-                "want of memory; the release stays charged. Give workers more memory or smaller blocks "
-                "(block_rows=), and resume the run where it had a folder: it draws the same noise"
+                f"{'One block' if self._losses >= 0 else 'This query'} lost too many workers, perhaps "
+                "because memory ran out. The release stays charged. Use more memory per worker or "
+                "smaller blocks (block_rows=), and resume the run if it has a folder: it uses the same "
+                "noise."
             )
 
 
@@ -497,9 +500,9 @@ def connect(address: str | None) -> Any:
         same = address in (None, "auto") or _numeric_address(str(address), own) == _numeric_address(here, own)
         if not same:
             raise ConfigError(
-                f"this process is joined to the cluster of Ray at {here}, and address={address!r} "
-                "(--address) is another one; leave the address out, or leave that cluster first "
-                "(ray.shutdown())"
+                f"This process is connected to the Ray cluster at {here}, but address={address!r} "
+                "(--address) names another one. Remove the address, or disconnect first with "
+                "ray.shutdown()."
             )
         return ray
     local = address is None and "RAY_ADDRESS" not in os.environ
@@ -508,8 +511,8 @@ def connect(address: str | None) -> Any:
         ray.init(**given, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"there is no cluster of Ray at address={address!r} (--address) that this process can join "
-            f"({type(error).__name__}); start one with ray start --head, or leave the address out"
+            f"Cannot connect to a Ray cluster at address={address!r} (--address) "
+            f"({type(error).__name__}). Start one with `ray start --head`, or remove the address."
         ) from None
     if local:
         _own.add(process_identity(ray))
@@ -540,6 +543,7 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise MissingDependencyError(
-            "backend='ray' (--backend ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
+            "backend='ray' (--backend ray) needs Ray, which is not installed. Install it: pip "
+            "install 'graphveil[ray]'"
         ) from None
     return ray

@@ -113,7 +113,7 @@ class Interactions:
         sources, targets = as_column("users", users), as_column("items", items)
         if len(sources) != len(targets):
             raise GraphError(
-                "users and items have different numbers of rows; give one item for each user, row by row"
+                "users and items have different lengths. Pass one item for each user, row by row."
             )
         public = _occurring(sources) if user_ids is None else as_column("user_ids", user_ids)
         return cls.from_tables(
@@ -222,8 +222,8 @@ class Interactions:
                 raise GraphError(f"{name} is empty; the matrix needs at least one user and one item")
         if (len(people), len(catalog)) != found.shape:
             raise GraphError(
-                f"the matrix has shape {found.shape}, and there are {len(people)} user_ids and "
-                f"{len(catalog)} item_ids; give one id per row and one per column"
+                f"The matrix has shape {found.shape}, but there are {len(people)} user_ids and "
+                f"{len(catalog)} item_ids. Pass one id per row and one per column."
             )
         return cls._build(*found.nonzero(), people, catalog, edge_set)
 
@@ -252,28 +252,35 @@ class Interactions:
         types = list(getattr(data, "edge_types", None) or [])
         if len(types) != 1 or types[0][0] == types[0][2]:
             raise GraphError(
-                "from_pyg takes a HeteroData with one edge type between two node types, from users to items; "
-                "remove other types, such as the reverse of this one"
+                "from_pyg needs a HeteroData with exactly one edge type, from users to items. Remove the "
+                "other edge types, such as the reverse edges."
             )
         source, _, target = types[0]
         sizes = [data[kind].num_nodes for kind in (source, target)]
         ends = getattr(data[types[0]], "edge_index", None)
         if ends is None or None in sizes:
             raise GraphError(
-                "the HeteroData lacks edge_index or num_nodes; set data[type].num_nodes for users and items"
+                "The HeteroData has no edge_index or no num_nodes. Set edge_index, and "
+                "data[type].num_nodes for users and items."
             )
         if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
-            raise GraphError("num_nodes must be a whole number of users, and of items")
+            raise GraphError("num_nodes must be an integer for users and for items.")
         _check_sizes(sum(sizes))
         dense = isinstance(ends, torch.Tensor) and ends.layout == torch.strided
         ends = np.asarray(ends.detach().cpu() if dense else () if isinstance(ends, torch.Tensor) else ends)
         if ends.ndim != 2 or len(ends) != 2 or (ends.size and ends.dtype.kind not in "iu"):
-            raise GraphError("edge_index must be an array of whole numbers with two rows, users and items")
+            raise GraphError(
+                "edge_index must be an integer array with two rows, the first for users and the second "
+                "for items."
+            )
         users, items = ends.astype(np.int64)
         people, catalog = (np.arange(size) for size in sizes)
         for ids, used in ((people, users), (catalog, items)):
             if len(used) and (used.min() < 0 or used.max() >= len(ids)):
-                raise GraphError("edge_index has an index beyond num_nodes; correct one of them")
+                raise GraphError(
+                    "edge_index contains an index that is too large for num_nodes. Correct edge_index or "
+                    "num_nodes."
+                )
         liked = _liked(_ratings_of(data[types[0]], min_rating), min_rating, len(users))
         if liked is not None:
             users, items = users[liked], items[liked]
@@ -322,7 +329,7 @@ class Interactions:
 def _check_sizes(count: int) -> None:
     """Raise an error for more users and items than a table may have."""
     if count > MAX_NODES:
-        raise GraphError(f"users and items together must be at most {MAX_NODES:,}; split the table")
+        raise GraphError(f"users and items together must be at most {MAX_NODES:,}. Split the table.")
 
 
 def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
@@ -339,12 +346,14 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
         found = np.empty(0)
     if getattr(found, "ndim", 0) != 2 or getattr(found, "dtype", np.dtype(object)).kind not in "biuf":
         raise GraphError(
-            f"a user-item table is a matrix of numbers with one row per user, not a {type(matrix).__name__}; "
-            "give a SciPy sparse matrix or a dense array (users, items)"
+            "A user-item table must be a matrix of numbers with one row per user, not a "
+            f"{type(matrix).__name__}. Pass a SciPy sparse matrix or a dense array (users, items)."
         )
     given = sparse.coo_array(found)
     if not np.isfinite(given.data).all():
-        raise GraphError("the matrix has entries that are not finite; use 0 for items that are not listed")
+        raise GraphError(
+            "The matrix has entries that are not finite. Use 0 for an item that is not in a user's list."
+        )
     if lowest is None and ((given.data != 0) & (given.data != 1)).any():
         raise GraphError(
             "the matrix has entries other than 0 and 1, and lists hold liked items only, without ratings. "
@@ -402,7 +411,7 @@ def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -
     import pyarrow.compute as pc
 
     if not len(values):
-        raise GraphError(f"{name} is empty; list all users and all items, including those without entries")
+        raise GraphError(f"{name} is empty. List all users and all items, including those without entries.")
     if values.null_count or pa.types.is_floating(values.type):
         how = "" if not pa.types.is_floating(values.type) else ".astype('int64')"
         raise GraphError(

@@ -80,7 +80,9 @@ def write_link_folder(
     """
     path = as_path(folder, "folder")
     if path.exists():
-        raise ConfigError(f"{path} exists, and a model goes to a new folder; choose another")
+        raise ConfigError(
+            f"{path} already exists, but a model must be saved to a new folder. Choose another folder."
+        )
     with writing_folder(path), atomic_folder(path) as work:
         save_checked(work / WEIGHTS, tensors)
         (work / f"{kind}.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
@@ -102,12 +104,14 @@ def read_link_folder(folder: Path | str, kind: str, build: Callable[[LinkRecord]
     """
     path = as_path(folder, "folder")
     found = find_link_folder(path)
-    damaged = ArtifactError(f"{path} holds no {kind}, or it is damaged; take the folder that save() wrote")
+    damaged = ArtifactError(
+        f"{path} is not a saved {kind}, or it is damaged. Pass the folder that save() wrote."
+    )
     if found is None or found.kind != kind:
         raise damaged
     files = [found.path / name for name in (f"{kind}.json", WEIGHTS, PRIVACY)]
     if any(file.is_symlink() for file in files):
-        raise ArtifactError(f"{found.path} holds a link; copy the files instead")
+        raise ArtifactError(f"{found.path} contains a symbolic link. Copy the files instead.")
     try:
         plain = json.loads(files[0].read_text(encoding="utf-8"))
         guarantee = read_privacy_file(files[2]).guarantee

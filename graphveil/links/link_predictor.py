@@ -198,14 +198,14 @@ class LinkPredictor:
         unit = parse_unit(self.unit, max_degree=1)
         if isinstance(unit, NodeUnit):
             raise UnitError(
-                f"LinkPredictor protects single edges, and unit {unit.name!r} protects a node: its edges "
-                "would be in every released sum without a bound. Use unit='undirected-edge' or "
-                "'directed-edge'; gv.Recommender protects the whole list of a user"
+                f"LinkPredictor protects single edges, but unit {unit.name!r} protects a node with all "
+                "its edges, and their number has no bound here. Use unit='undirected-edge' or "
+                "'directed-edge', or gv.Recommender, which protects the whole list of a user."
             )
         if not isinstance(unit, UndirectedEdge | DirectedEdge):
             raise UnitError(
-                f"LinkPredictor protects edges, and unit {unit.name!r} does not: use "
-                "unit='undirected-edge' or 'directed-edge'"
+                f"LinkPredictor protects edges, but unit {unit.name!r} does not. Use "
+                "unit='undirected-edge' or 'directed-edge'."
             )
         self._config = PrivacyConfig(
             unit=unit,
@@ -412,7 +412,7 @@ class LinkPredictor:
         graph = as_graph(given, self.unit)
         if graph.num_nodes < 2:
             raise GraphError(
-                "the graph has one node, and links are pairs of nodes; give a graph of two or more"
+                "The graph has only one node, but a link needs two. Pass a graph with at least two nodes."
             )
         check_encoding(graph, self._config.unit, protects_features=False)
         check_unit(self._config, graph, reads_edges=True)
@@ -427,7 +427,7 @@ class LinkPredictor:
     @property
     def _fitted(self) -> _Fit:
         if self._fit is None:
-            raise ConfigError("this LinkPredictor is not fitted; call fit(graph) first")
+            raise ConfigError("This LinkPredictor is not fitted. Call fit(graph) first.")
         return self._fit
 
     @property
@@ -549,7 +549,9 @@ class LinkPredictor:
         truth = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
         numbers = truth.dtype.kind in "biuf"
         if not numbers or truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
-            raise ConfigError(f"labels must be {len(scores)} numbers, 1 for an edge and 0 for another pair")
+            raise ConfigError(
+                f"labels must be {len(scores)} numbers: 1 for an edge, and 0 for a pair without one."
+            )
         columns = torch.from_numpy(np.stack([-scores, scores], axis=1))
         return metric_value(metric, torch.from_numpy(truth.astype(np.int64)), columns, positive=1)
 
@@ -609,7 +611,7 @@ class LinkPredictor:
         """Return both ends of pairs; for undirected edges the smaller id first, as fitted."""
         found = _whole(pairs, "pairs")
         if found.ndim != 2 or 2 not in found.shape:
-            raise ConfigError(f"pairs must have shape (2, P) or (P, 2), not {found.shape}")
+            raise ConfigError(f"pairs must have shape (2, P) or (P, 2), not {found.shape}.")
         sources, targets = found if found.shape[0] == 2 else found.T
         checks.places(self.num_nodes, pairs=found.reshape(-1))
         if self._fitted.symmetric:
@@ -693,8 +695,9 @@ class LinkPredictor:
         model = cls(**plain["parameters"])
         if plain.get("version") != _VERSION:
             raise ArtifactError(
-                f"the folder has version {plain.get('version', 1)} of link predictors, and this is version "
-                f"{_VERSION}; load it with the graphveil that wrote it, or fit again"
+                f"The folder has version {plain.get('version', 1)} of the link predictor format, but this "
+                f"graphveil reads version {_VERSION}. Load it with the graphveil that saved it, or fit "
+                "again."
             )
         count = TERMS + len(_count_shares(model._config.budget).clusters)
         left, right = ([tensors[f"{side}{k}"] for k in range(count)] for side in ("left", "right"))
@@ -864,14 +867,14 @@ def _whole(values: Any, name: str) -> Ids:
     except (TypeError, ValueError):  # lists of different lengths
         found = np.empty(1, dtype=object)
     if found.size and found.dtype.kind not in "iu":
-        raise ConfigError(f"{name} must be whole numbers, the ids of nodes from 0")
+        raise ConfigError(f"{name} must be integers: node indices, counted from 0.")
     return found.astype(np.int64)
 
 
 def _edges_by_source(graph: Graph, nodes: int) -> tuple[Ids, Ids]:
     """Return each node's out-neighbors, and where they start."""
     if not isinstance(graph, Graph) or graph.num_nodes != nodes:
-        raise ConfigError(f"exclude must be a Graph of the {nodes} nodes that were fitted")
+        raise ConfigError(f"exclude must be a Graph with the {nodes} nodes of the fitted graph.")
     sources, targets = graph.adjacency.edge_index().numpy().astype(np.int64)
     order = np.argsort(sources, kind="stable")
     return np.searchsorted(sources[order], np.arange(nodes + 1)), targets[order]

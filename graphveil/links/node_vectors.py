@@ -64,9 +64,9 @@ def _columns(graph: Graph, *, labeled: bool) -> Any:
         known = graph.y.numpy()
         if not labeled or not (known >= 0).any():
             raise GraphError(
-                "all nodes have the same features and there are no labels, so pairs of nodes do not differ; "
-                "give features (--features), or public labels (--label): Graph.from_edges(x=..., y=...). No "
-                "privacy budget was spent."
+                "All nodes have the same features and no labels, so their pairs cannot be told apart. "
+                "Pass features (--features) or public labels (--label): Graph.from_edges(x=..., y=...). "
+                "No privacy budget was spent."
             )
         return np.eye(graph.num_classes)[known] * (known >= 0)[:, None]
     values: Any = x.numpy() if isinstance(x, Tensor) else x

@@ -212,7 +212,7 @@ class Recommender:
     def items_(self) -> ItemModel:
         """The released item model."""
         if self._items is None:
-            raise ConfigError("this recommender is not fitted; call fit(table) first")
+            raise ConfigError("This recommender is not fitted. Call fit(table) first.")
         return self._items
 
     @property
@@ -233,13 +233,14 @@ class Recommender:
         unit: Unit = parse_unit(self.unit, max_degree=1)
         if not isinstance(unit, NodeRecord | DirectedEdge | NoUnit):
             raise UnitError(
-                f"a recommender protects the list of a user or one entry of it, and unit {unit.name!r} is "
-                "neither: use unit='node-record', or unit='directed-edge' for single entries"
+                "A recommender protects the whole list of a user or one entry of it, but unit "
+                f"{unit.name!r} protects neither. Use unit='node-record' for lists, or "
+                "unit='directed-edge' for single entries."
             )
         if not isinstance(unit, NodeRecord) and (self.replace_one or self.private_metrics):
             raise UnitError(
-                f"replace_one and private_metrics are about whole lists, and unit {unit.name!r} does not "
-                "protect them; drop both, or use unit='node-record'"
+                "replace_one and private_metrics need a unit that protects whole lists, but unit "
+                f"{unit.name!r} does not. Remove both, or use unit='node-record'."
             )
         if isinstance(unit, NodeRecord):
             unit = NodeRecord(replace_one=self.replace_one)
@@ -247,8 +248,8 @@ class Recommender:
             return PrivacyConfig(unit=unit)
         if self.epsilon is None:
             raise ConfigError(
-                f"unit {unit.name!r} needs a budget: pass epsilon=, for example 1.0, or unit='none' for the "
-                "non-private reference"
+                f"Unit {unit.name!r} needs a privacy budget. Pass epsilon=, for example epsilon=1.0, or "
+                "unit='none' for the non-private reference."
             )
         checks.positive(epsilon=self.epsilon)
         config = PrivacyConfig(
@@ -290,7 +291,7 @@ class Recommender:
         """
         plan, guarantee = self._prepare(table)
         if plan is None or guarantee is None:
-            raise UnitError("unit 'none' protects nothing and has no plan; use unit='node-record'")
+            raise UnitError("Unit 'none' protects nothing and has no query plan. Use unit='node-record'.")
         return FitPreview(plan, guarantee, release_rows(plan))
 
     @one_thread()
@@ -395,7 +396,8 @@ class Recommender:
         items = self.items_
         if self.guarantee is None or self.plan_ is None:
             raise ConfigError(
-                "unit 'none' has no guarantee, and its exact sums are not saved; fit with epsilon="
+                "Unit 'none' has no guarantee, and its exact sums cannot be saved. Fit again with "
+                "unit='node-record' and epsilon=1.0."
             )
         plain = {
             "parameters": {name: getattr(self, name) for name in _PARAMETERS},
@@ -461,8 +463,8 @@ class Recommender:
         """Return plan and guarantee for a table; both None under unit ``none``."""
         if not isinstance(table, Interactions):
             raise GraphError(
-                f"a recommender fits a user-item table, not a {type(table).__name__}; build one with "
-                "gv.Interactions.from_columns, from_matrix or from_pyg"
+                f"A recommender needs a user-item table, not a {type(table).__name__}. Create one with "
+                "gv.Interactions.from_columns, from_matrix or from_pyg."
             )
         config, graph = self._config, table.graph
         if isinstance(config.unit, NoUnit):
@@ -594,18 +596,22 @@ def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
     if isinstance(given, Interactions):
         if not np.array_equal(given.item_ids, item_ids):
             raise GraphError(
-                "the table has another catalog than the fitted one; build it with the same item_ids"
+                "The item ids of this table differ from those of the fitted one. Create it with the same "
+                "item_ids."
             )
         return given.lists()
     if sparse.issparse(given) or getattr(given, "ndim", 0) == 2:
         lists = as_lists(given)
         if lists.shape[1] != len(item_ids):
-            raise GraphError(f"the matrix has {lists.shape[1]} columns and the catalog {len(item_ids)} items")
+            raise GraphError(
+                f"The matrix has {lists.shape[1]} columns, but the catalog has {len(item_ids)} items. "
+                "Pass one column per item."
+            )
         return lists
     if not isinstance(given, Sequence) or isinstance(given, str | bytes) or any(map(_is_no_list, given)):
         raise GraphError(
-            "lists must be a list of lists of item ids, a matrix (users, items) or gv.Interactions; put a "
-            "single list in brackets: recommend([items])"
+            "lists must be a list of lists of item ids, a matrix (users, items) or gv.Interactions. "
+            "Put a single list in brackets: recommend([items])."
         )
     rows = np.repeat(np.arange(len(given)), [len(one) for one in given])
     listed = [item for one in given for item in one]

@@ -346,21 +346,26 @@ def calibrate(
     nodes, classes, dim, training, labeled = map(checks.plain, (nodes, classes, dim, training, labeled))
     if isinstance(parse_unit(unit, max_degree=config.get("max_degree")), NoUnit):
         raise UnitError(
-            "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
+            "Unit 'none' adds no noise, so no noise can be calibrated. Choose a unit that protects "
+            "something, for example undirected-edge."
         )
     if method not in LINK_METRICS and method_class(method).is_local(unit):
         check_names(method_class(method), config)
         if noise_std is not None:
-            raise ConfigError(f"{method} spends on features and on the label; give eps_x and eps_y instead")
+            raise ConfigError(
+                f"{method} has separate budgets for features and labels. Pass eps_x and eps_y instead."
+            )
         built = method_class(method)(unit=unit, epsilon=epsilon, delta=delta, **config)
         return _of_reports(built, dim, classes)
     if (epsilon is None) == (noise_std is None):
         what = "neither is given" if epsilon is None else "both are given"
-        raise ConfigError(f"one of epsilon (--epsilon) and noise_std (--noise-std) is needed, and {what}")
+        raise ConfigError(
+            f"Exactly one of epsilon (--epsilon) and noise_std (--noise-std) is needed, and {what}."
+        )
     if delta == "auto" and nodes is None and config.get("max_units") is None:
         raise ConfigError(
-            "delta='auto' needs a public bound: pass delta (--delta), nodes (--nodes-count) or max_units "
-            "(--max-units)"
+            "delta='auto' needs a public bound. Pass delta (--delta), nodes (--nodes-count) or "
+            "max_units (--max-units)."
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
     if method in LINK_METRICS:
@@ -449,8 +454,8 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
     """Return what each node does to its record; the budgets are given, so there is nothing to search for."""
     if dim is None or classes is None:
         raise ConfigError(
-            f"{model.method} randomizes a record of so many features and classes: pass dim= "
-            "(--features-count) and classes= (--classes-count)"
+            f"The noise of {model.method} depends on the numbers of features and classes. Pass dim= "
+            "(--features-count) and classes= (--classes-count)."
         )
     from graphveil.local.local_estimator import LocalEstimator
 
@@ -533,7 +538,10 @@ def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None]
     def excess(log_epsilon: float) -> float:
         plan = plan_at(math.exp(log_epsilon))
         if plan is None:
-            raise ConfigError("this method does not query the edges and has no noise; choose another one")
+            raise ConfigError(
+                "This method does not query edges and adds no noise, so it cannot be calibrated. Choose "
+                "another method."
+            )
         return math.log(plan.noise_std[0] / noise_std)
 
     try:
@@ -542,8 +550,8 @@ def _epsilon_of(noise_std: float, plan_at: Callable[[float], ReleasePlan | None]
         bracket = None
     if bracket is None:
         raise ConfigError(
-            f"noise_std={noise_std:g} lies outside what an epsilon between {_EPSILONS[0]:g} and "
-            f"{_EPSILONS[1]:g} needs; choose another noise"
+            f"noise_std={noise_std:g} corresponds to an epsilon outside {_EPSILONS[0]:g} to "
+            f"{_EPSILONS[1]:g}. Choose another noise_std."
         )
     return math.exp(float(brentq(excess, *bracket, xtol=1e-3 if sampled else 1e-10)))
 

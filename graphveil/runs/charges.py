@@ -84,14 +84,14 @@ def receipts_below(folder: Path) -> list[dict[str, Any]]:
         ConfigError: The folder does not exist.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder. Give run folders.")
+        raise ConfigError(f"{folder} is not a folder. Name run folders.")
     found: list[dict[str, Any]] = []
     for internal in sorted(folder.rglob("internal")):
         run = RunFolder(internal.parent)
         found += receipts_in(run.receipts)
         for one in earlier_predictions(run.root):
             if not all(isinstance(receipt, dict) for receipt in one.receipts):
-                raise ArtifactError(f"{one.path} is damaged: its receipts cannot be read")
+                raise ArtifactError(f"{one.path} is damaged: its receipts cannot be read.")
             found += one.receipts
     return found
 
@@ -180,8 +180,9 @@ def record_prediction(
         found.keep([])
     except OSError as error:
         raise ConfigError(
-            f"cannot write to {folder.internal} ({error.strerror}), where a run remembers which graphs it "
-            "has predicted: without that, they cannot be added up. Copy the run to where it can be written"
+            f"Cannot write to {folder.internal} ({error.strerror}), where the run records which "
+            "graphs it has predicted, so that their privacy costs can be added up. Copy the run to a "
+            "folder that can be written."
         ) from None
     return found
 
@@ -192,14 +193,15 @@ def _read(path: Path) -> EarlierPrediction:
         privacy_cost = guarantee_from_plain(content["privacy_cost"])
         receipts = tuple(content["receipts"])
         if not all(isinstance(content[name], str) for name in ("data_set", "place")):
-            raise TypeError("names are text")
+            raise TypeError("Names must be text.")
         return EarlierPrediction(
             path, content["data_set"], content["place"], privacy_cost, content["disjoint"], receipts
         )
     except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
         raise ArtifactError(
-            f"{path} is damaged, so it is unknown what an earlier prediction of this run cost; take it "
-            "from a copy of the run, or delete it if the ledgers are read by hand from now on"
+            f"{path} is damaged, so the privacy cost of earlier predictions of this run is not known. "
+            "Restore it from a copy of the run, or delete it and add up the ledgers yourself from "
+            "now on."
         ) from None
 
 
@@ -368,7 +370,7 @@ def _training(run: Path, ledgers: LedgerRegistry, privacy_cost: Guarantee) -> Ru
     ledger = ledgers.get(place, first["data_set"])
     if not ledger.contains(first["release"]):
         raise ConfigError(
-            f"the ledger at {place} does not hold the run's own release, so it is not the one that the run "
-            "was recorded in; bring that one back"
+            f"The ledger at {place} does not contain the release of this run, so the run was recorded "
+            "in another ledger. Use that ledger."
         )
     return RunAccount(ledger, unit_key(privacy_cost.protected), privacy_cost.delta).for_next_experiment()

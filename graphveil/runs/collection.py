@@ -56,18 +56,21 @@ class ProtocolBuilder:
 
         columns, names = _items("--columns", self.columns), _items("--classes", self.classes)
         if columns and self.dim is not None:
-            raise ConfigError("--columns determines the number of features; drop --dim")
+            raise ConfigError("--columns already determines the number of features. Remove --dim.")
         dim = len(columns) or self.dim
         if (dim is None) != (self.eps_x is None):
-            raise ConfigError("features need both a budget and names: --eps-x with --columns or --dim")
+            raise ConfigError(
+                "Features need both a budget and a number or names of columns. Set --eps-x with "
+                "--columns or --dim."
+            )
         if (self.classes is None) != (self.eps_y is None):
-            raise ConfigError("a label needs both a budget and classes: --eps-y with --classes")
+            raise ConfigError("A label needs both a budget and its classes. Set --eps-y with --classes.")
         if self.eps_y is None and self.label_mechanism != RR:
-            raise ConfigError("--label-mechanism is for a label: give --eps-y and --classes, or drop it")
+            raise ConfigError("--label-mechanism needs a label. Set --eps-y and --classes, or remove it.")
         if dim is None and self.eps_y is None:
             raise ConfigError(
-                "a protocol collects features (--eps-x with --columns or --dim), a label (--eps-y with "
-                "--classes), or both, and neither is given"
+                "The protocol collects nothing. Set --eps-x with --columns or --dim for features, "
+                "--eps-y with --classes for a label, or both."
             )
         counted = len(names) == 1 and names[0].isdecimal()
         classes = int(names[0]) if counted else len(names)
@@ -97,7 +100,10 @@ class ProtocolBuilder:
         given |= read_settings(self.settings, {name: hints[name] for name in own}, self.mechanism)
         if self.theta is not None:
             if kind is MultiBit:
-                raise ConfigError(f"--theta is for --mechanism {FEATURE_RR}; {MULTI_BIT} samples features")
+                raise ConfigError(
+                    f"--theta is only for --mechanism {FEATURE_RR}, because {MULTI_BIT} samples features. "
+                    "Remove --theta."
+                )
             given["allocation"] = read_theta(self.theta)
         return kind(**given)
 
@@ -152,13 +158,15 @@ def receive_on_edges(
     if features:
         if protocol.features is None and protocol.label is not None and nodes is None:
             raise ConfigError(
-                "the protocol collects labels alone, and there is nothing to learn them from: name a table "
-                "of all nodes' public features (--nodes), or collect features, too"
+                "The protocol collects only labels, and the method also needs features. Pass a table of "
+                "public features of all nodes (--nodes), or collect features as well."
             )
         if protocol.features is not None and nodes is not None:
-            raise ConfigError("the protocol collects features, and the reports are used; drop --nodes")
+            raise ConfigError(
+                "The protocol collects features, so public features are not used. Remove --nodes."
+            )
     elif nodes is not None:
-        raise ConfigError("the method reads no features; drop --nodes")
+        raise ConfigError("This method does not read features. Remove --nodes.")
     ids, texts = read_reports(encoded_reports, id=id)
     ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
     others = {f"{name!r} of the edges": end for name, end in ends.items()}
@@ -202,8 +210,8 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
     own, features = public
     if len(own) < len(ids):
         raise GraphError(
-            f"{len(ids) - len(own)} nodes of the LDP reports and edges have no row in the table of public "
-            "features; give every node one"
+            f"{len(ids) - len(own)} nodes of the LDP reports and edges have no row in the table of "
+            "public features. Add a row for every node."
         )
     rows = np.empty_like(features)
     rows[_positions(own, ids)] = features
@@ -218,7 +226,9 @@ def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     check_columns(path, [source, target])
     table = tables.read(path, [source, target], tables.id_types(path, [source, target]))
     if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so there are no edges to learn from; give at least one")
+        raise GraphError(
+            f"{path.name} has no rows, so there are no edges to train on. Give at least one row."
+        )
     return {name: tables.keys(tables.column(table, name), name) for name in (source, target)}
 
 

@@ -84,8 +84,8 @@ def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[Event
     events = compose(guarantee.event, *(one.event for one in guarantee.additional)).events
     if len(events) != len(rows) or not all(map(_agrees, events, rows)):
         raise ArtifactError(
-            "the table of what was released does not follow from the events next to it, so one of them was "
-            "changed after it was written; take privacy.json from the original run"
+            "The table of released quantities does not match the events in the same file, so the "
+            "file was changed. Restore privacy.json from the original run."
         )
     return tuple(_line(event, row.kind, guarantee) for event, row in zip(events, rows, strict=True))
 

@@ -62,7 +62,7 @@ def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: 
 
 def reject_requests(request: Any) -> Any:
     """Answer the requests of tasks that have none."""
-    raise RunError(f"a worker sent the request {request!r}, which nothing answers")
+    raise RunError(f"A worker sent an unknown request {request!r}.")
 
 
 def run_tasks(
@@ -114,8 +114,8 @@ def run_tasks(
                 pipe.send(_outcome(answer, request))
     except BrokenProcessPool:
         raise RunError(
-            "a worker died, of too little memory perhaps, or because a script that starts workers has to do "
-            "so under `if __name__ == '__main__':`; mend that, or try again with fewer jobs"
+            "A worker process ended unexpectedly, perhaps because memory ran out. In a script, start "
+            "workers under `if __name__ == '__main__':`. Otherwise, use fewer jobs."
         ) from None
     finally:
         alive.close()  # workers end now, in the middle of a task as well
@@ -160,7 +160,7 @@ def _outcome(answer: Answer, request: Any) -> tuple[Any, GraphveilError | None]:
 def _as_ours(error: Exception) -> GraphveilError:
     if isinstance(error, GraphveilError):
         return error
-    return RunError(f"a cell failed: {type(error).__name__}: {error}")
+    return RunError(f"A configuration of the sweep failed: {type(error).__name__}: {error}")
 
 
 # -- in a worker -------------------------------------------------------------------------------------------

@@ -318,8 +318,8 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
         raise ConfigError(
-            f"The runs are of {' and '.join(kinds)}, which have no common metric. "
-            "Write a report for each kind."
+            f"These runs are of {' and '.join(kinds)}, which have no common metric. Write one report "
+            "for each kind."
         )
     versions = sorted({run.versions.get("graphveil", "?") for run in runs})
     notes = (

@@ -82,7 +82,9 @@ class LinkExperiment:
         checks.within(1, MAX_RUNS, runs=self.runs)
         parse_unit(self.parameters.get("unit"))
         if self.parameters.get("epsilon") is None:
-            raise ConfigError(f"{self.method} needs a privacy budget: pass epsilon=, for example 1.0")
+            raise ConfigError(
+                f"{self.method} needs a privacy budget. Pass epsilon=, for example epsilon=1.0."
+            )
         self.model(0)
         if (self.items is None) != (self.method == LinkPredictor.method):
             needs = "has no items" if self.items is not None else "needs --items, a table of all items"
@@ -475,8 +477,8 @@ def _loaded(run: Path, kind: type[Model]) -> Model:
     release = find_link_folder(run)
     if release is None or release.kind != kind.method:
         raise ConfigError(
-            f"{run} holds no run of {kind.method}: --pairs is for links, and --top-k for links and "
-            "recommender. Correct the run folder or the option."
+            f"{run} does not contain a run of {kind.method}. --pairs is for links, and --top-k for "
+            "links and recommender. Correct the run folder or the option."
         )
     return kind.load(release.path)
 
@@ -490,8 +492,8 @@ def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
     folder = RunFolder(run)
     if not folder.lock.is_file():
         raise ConfigError(
-            f"{run} is a release without the internal part of its run, which names the tables. Give the run "
-            "folder."
+            f"{run} is only the release of a run, but the names of the tables are in its internal "
+            "part. Pass the run folder."
         )
     known = read_json(folder.lock)["configuration"]
     data = {name.removeprefix("data."): value for name, value in known.items() if name.startswith("data.")}

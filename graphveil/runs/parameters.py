@@ -111,14 +111,14 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ConfigError(f"--set {setting!r} has no value; write --set key=value")
+            raise ConfigError(f"--set {setting!r} has no value. Write --set key=value.")
         if key not in known:
             near = checks.suggestion(key, known) or "."
             few = [*known] if len(known) <= _LISTED else difflib.get_close_matches(key, known, n=3, cutoff=0)
             head = "Parameters" if len(few) == len(known) else "The closest parameters"
             raise ConfigError(f"--set {key}: {owner} has no such parameter{near} {head}: {', '.join(few)}.")
         if key in parsed:
-            raise ConfigError(f"--set {key} is given twice; keep one")
+            raise ConfigError(f"--set {key} is given twice. Keep one.")
         parsed[key] = parse_value(key, text, known[key])
     return parsed
 
@@ -135,9 +135,9 @@ def read_theta(path: Path) -> "WeightedAllocation":
     try:
         theta = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
+        raise ConfigError(f"Cannot read a JSON list of weights from {path}. Check --theta.") from None
     if not isinstance(theta, list) or any(isinstance(weight, str | bool | dict) for weight in theta):
-        raise ConfigError(f"{path} must hold a JSON list of weights, one number a feature")
+        raise ConfigError(f"{path} must contain a JSON list of weights, one number per feature.")
     return WeightedAllocation(theta)
 
 
@@ -152,7 +152,7 @@ def parse_classes(text: str) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for row in csv.reader([text], skipinitialspace=True) for name in row)
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:
-        raise ConfigError("--classes needs two or more names, a,b,c, each of them once")
+        raise ConfigError("--classes needs at least two different names, for example --classes a,b,c.")
     return names
 
 
@@ -192,7 +192,7 @@ def parse_value(key: str, text: str, hint: Any) -> Any:
     try:
         return _parse(text.strip(), hint)
     except _ParseError:
-        raise ConfigError(f"{key}={text!r} cannot be read: {key} is {_describe(hint)}") from None
+        raise ConfigError(f"{key}={text!r} is not valid: {key} is {_describe(hint)}") from None
 
 
 def _parse(text: str, hint: Any) -> Any:
@@ -274,15 +274,15 @@ def load_custom_code(text: str) -> Any:
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier() or not path.endswith(".py"):
         raise ConfigError(
-            f"--module {text!r} is no built-in architecture ({', '.join(ARCHITECTURES)}) and has another "
-            "form than FILE.py:NAME, such as models.py:MyGNN"
+            f"--module {text!r} is neither a built-in architecture ({', '.join(ARCHITECTURES)}) nor "
+            "of the form FILE.py:NAME, for example models.py:MyGNN."
         )
     file = Path(path)
     if not file.is_file():
-        raise ConfigError(f"--module: there is no file {path}; give its path")
+        raise ConfigError(f"--module: there is no file {path}. Check its path.")
     found = getattr(_imported(file), name, None)
     if found is None:
-        raise ConfigError(f"--module: {file.name} has nothing that is called {name!r}")
+        raise ConfigError(f"--module: {file.name} does not define {name!r}.")
     return register(found)
 
 

@@ -148,8 +148,8 @@ def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
         return first
     if 0 < slack >= first.delta and first.releases:
         raise PrivacyError(
-            f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
-            "noise alone; use fewer --runs"
+            f"The numerical resolution of the noise alone would use all of delta = {first.delta:g} in "
+            f"{len(guarantees)} runs. Use fewer --runs."
         )
     return Guarantee.compose(guarantees)
 

@@ -39,7 +39,7 @@ def request_handler(ledgers: Sequence[PrivacyLedger], show: Callable[[str, int, 
         if isinstance(request, WorkerProgress):
             return show(*request)
         if not isinstance(request, LedgerCall) or request.name not in _METHODS:
-            raise ConfigError(f"a worker asked {request!r}, which is no question to a ledger")
+            raise ConfigError(f"A worker sent an unknown ledger request {request!r}.")
         found = getattr(ledgers[request.ledger_index], request.name)
         return found(*request.arguments) if callable(found) else found
 

@@ -361,8 +361,8 @@ class FinishedRun:
         folder = RunFolder(path)
         if not folder.complete:
             raise ArtifactError(
-                f"{path} holds no finished run; give the folder that train made (--out), or finish it with "
-                "--resume"
+                f"{path} does not contain a finished run. Pass the folder that train created (--out), or "
+                "finish the run with --resume."
             )
         linked = find_link_folder(path)
         found = sorted((folder.internal / ATTACKS).glob("*.json"))
@@ -415,7 +415,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ArtifactError(f"{path} cannot be read as JSON; make the run again") from None
+        raise ArtifactError(f"{path} cannot be read as JSON. Train the run again.") from None
     if not isinstance(found, dict):
-        raise ArtifactError(f"{path} does not hold an object; make the run again")
+        raise ArtifactError(f"{path} does not contain a JSON object. Train the run again.")
     return found

@@ -138,8 +138,8 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     name, guarantee, plan, reports = _audited(place)
     if guarantee.unit == "none" or not guarantee.releases:
         raise ConfigError(
-            f"the run in {place} has no privacy guarantee to audit: its unit is {guarantee.unit!r}, or it "
-            "queries no protected data."
+            f"The run in {place} has no privacy guarantee to audit: its unit is {guarantee.unit!r}, "
+            "or it queries no protected data."
         )
     replays, unseen = list[tuple[str, NeighborTestResult]](), list[str]()
     named = partial(stage_text, lists=name == RECOMMENDER)

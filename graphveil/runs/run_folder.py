@@ -141,19 +141,21 @@ class RunFolder:
             return
         if not resume:
             raise ConfigError(
-                f"{self.root} exists and is not an empty folder; choose another --out, or finish the run "
-                "that it holds with --resume"
+                f"{self.root} exists and is not an empty folder. Choose another --out, or finish the run "
+                "in it with --resume."
             )
         if not held:  # a new run would spend what a resumed one does not
-            raise ConfigError(f"{self.root} holds no run to resume; correct --out, or drop --resume")
+            raise ConfigError(
+                f"{self.root} does not contain a run to resume. Correct --out, or remove --resume."
+            )
         locked, given = self._locked(), json.loads(json.dumps(configuration))
         names = [name for name in sorted({*locked, *given}) if locked.get(name) != given.get(name)]
         if names:
             differing = [name.partition(".")[2] or name for name in names]  # without data. or set.
             raise ConfigError(
-                f"{self.root} holds a run with another configuration: {', '.join(differing)} "
-                f"{'differs' if len(differing) == 1 else 'differ'}; resume with the flags of the first call, "
-                "or choose another --out"
+                f"{self.root} contains a run with another configuration: {', '.join(differing)} "
+                f"{'differs' if len(differing) == 1 else 'differ'}. Resume with the original options, or "
+                "choose another --out."
             )
 
     @property
@@ -182,7 +184,7 @@ class RunFolder:
             lock = FileLock(self.work / "lock", timeout=0, mode=0o600).acquire()
         except Timeout:
             raise ConfigError(
-                f"another process is at work in {self.root}; wait until it has ended, or choose another --out"
+                f"Another process uses {self.root}. Wait until it has ended, or choose another --out."
             ) from None
         except OSError as error:
             raise self._unusable(error) from None
@@ -192,8 +194,9 @@ class RunFolder:
                 if self.complete:
                     shutil.rmtree(self.work, ignore_errors=True)  # the lock, which a finished run is without
                     raise ConfigError(
-                        f"the run in {self.root} was finished by another process meanwhile; call --resume "
-                        "again to see it"
+                        f"Another process has finished the run in {self.root} in the meantime. Run the "
+                        "command "
+                        "with --resume again to see the result."
                     )
             yield
 
@@ -210,8 +213,8 @@ class RunFolder:
                 os.link(Path(work) / self.lock.name, self.lock)
         except FileExistsError:
             raise ConfigError(
-                f"another process has begun a run in {self.root}; choose another --out, or resume that one "
-                "(--resume) when it has ended"
+                f"Another process has started a run in {self.root}. Choose another --out, or resume that "
+                "run with --resume after the process has ended."
             ) from None
         except OSError as error:
             raise self._unusable(error) from None
@@ -240,7 +243,7 @@ class RunFolder:
 
     def _unusable(self, error: OSError) -> ConfigError:
         shorter = " a shorter" if error.errno == errno.ENAMETOOLONG else " another"
-        return ConfigError(f"cannot write to {self.root} ({error.strerror}); choose{shorter} --out")
+        return ConfigError(f"Cannot write to {self.root} ({error.strerror}). Choose{shorter} --out.")
 
     def workspace(self, seed: int) -> Path:
         """Return where the run of a seed keeps its state."""
@@ -278,9 +281,10 @@ class RunFolder:
                 )
                 if known != found:
                     raise ArtifactError(
-                        f"the files of {place.name}/ that wait in {workspace} are not those that the run "
-                        "wrote, so they are not published; start a new run in a new folder (what was "
-                        "recorded stays charged)"
+                        f"The unpublished files of {place.name}/ in {workspace} were changed after the run "
+                        "wrote "
+                        "them, so they are not published. Start a new run in a new folder (what was recorded "
+                        "stays charged)."
                     )
             staged.replace(place)
         shutil.rmtree(self.work, ignore_errors=True)
@@ -293,8 +297,8 @@ class RunFolder:
                 raise KeyError
         except (ValueError, KeyError, TypeError):
             raise ConfigError(
-                f"{self.lock} is damaged or of another version, so the run cannot be resumed; choose "
-                "another --out"
+                f"{self.lock} is damaged or has another version, so the run cannot be resumed. Choose "
+                "another --out."
             ) from None
         return found
 
@@ -352,8 +356,8 @@ def read_checked(path: Path) -> dict[str, Any]:
 def damaged_file_error(path: Path) -> ArtifactError:
     """Return an error for an internal file that differs from what was written to it."""
     return ArtifactError(
-        f"{path} is damaged, so the run cannot be resumed; start a new one with another --out (what was "
-        "recorded stays charged)"
+        f"{path} is damaged, so the run cannot be resumed. Start a new run with another --out "
+        "(what was recorded stays charged)."
     )
 
 
@@ -396,8 +400,8 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
         except OSError as error:
             folder.data.unlink()
             raise ConfigError(
-                f"cannot keep a key in the state folder ({error.strerror}); let XDG_STATE_HOME name one that "
-                "can be written"
+                f"Cannot store a key in the state folder ({error.strerror}). Set the environment variable "
+                "XDG_STATE_HOME to a folder that can be written."
             ) from None
         _write_data(folder, key.release_id, key.digest(*_arrays(graph)))
         return
@@ -406,13 +410,14 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
         key = ReleaseKey(name, b"", KeyStore().load(name))
     except ReleaseError:
         raise ConfigError(
-            f"the key that determines whether {folder.root} was begun with these data is gone, so its runs "
-            "cannot be resumed; start a new one with another --out (what was recorded stays charged)"
+            f"The key that identifies the data of {folder.root} is missing, so its runs cannot be "
+            "resumed. Start a new run with another --out (what was recorded stays charged)."
         ) from None
     if not hmac.compare_digest(key.digest(*_arrays(graph)), digest):
         raise ConfigError(
-            f"{folder.root} holds runs on other data, and figures of two graphs do not mix; resume with the "
-            "files of the first call as they were, or choose another --out (what was recorded stays charged)"
+            f"{folder.root} contains runs on other data, and results on different graphs cannot be "
+            "combined. Resume with the original files, or choose another --out (what was recorded "
+            "stays charged)."
         )
 
 

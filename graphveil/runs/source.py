@@ -72,19 +72,21 @@ class Source:
             given += [f"--{name.replace('_', '-')}" for name in optional if getattr(self, name) is not None]
             if given:
                 raise ConfigError(
-                    f"{named} and {', '.join(given)} exclude each other: it knows its own columns; drop the "
-                    "one or the other"
+                    f"{named} cannot be combined with {', '.join(given)}, because it already defines its "
+                    "columns. Remove one of them."
                 )
             return
         if self.task is not None:
             checks.one_of(TASKS, task=self.task)
         if self.task == REGRESSION and self.classes is not None:
-            raise ConfigError("--task regression predicts a number, which has no classes; drop --classes")
+            raise ConfigError(
+                "--task regression predicts a number, so there are no classes. Remove --classes."
+            )
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
         if (self.weight is None) != (self.max_weight is None):
             raise ConfigError(
-                "--weight and --max-weight go together: the column of the edges' weights, and the public "
-                "bound that larger ones are cut to; give both or neither"
+                "--weight and --max-weight must be given together: the column of edge weights, and the "
+                "public bound to which larger weights are clipped. Give both or neither."
             )
         missing = [f"--{name}" for name in needed if getattr(self, name) is None]
         _ = self.choices
@@ -293,11 +295,13 @@ class PublicFlags:
         names = ("public_edges", "private_fraction", "private_where")
         ways = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
         if len(ways) > 1:
-            raise ConfigError(f"{' and '.join(ways)} both define which edges are public; keep one")
+            raise ConfigError(f"{' and '.join(ways)} both define which edges are public. Keep one.")
         if self.private_where is not None and self.private_nodes is not None:
-            raise ConfigError("--private-where defines who may have private edges; drop --private-nodes")
+            raise ConfigError(
+                "--private-where already defines which nodes may have private edges. Remove --private-nodes."
+            )
         if self.private_where is not None and "=" not in self.private_where:
-            raise ConfigError(f"--private-where {self.private_where!r} has no value; write COLUMN=VALUE")
+            raise ConfigError(f"--private-where {self.private_where!r} has no value. Write COLUMN=VALUE.")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -314,8 +318,8 @@ class PublicFlags:
         if self.given and unit != "edge-subset":
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in self.given)
             raise UnitError(
-                f"{flags}: public edges and private nodes belong to unit 'edge-subset', and the unit "
-                f"is {unit!r}; drop them, or change the unit"
+                f"{flags}: public edges and private nodes need unit 'edge-subset', but the unit is "
+                f"{unit!r}. Remove them, or change the unit."
             )
 
     def part(self, graph: "Graph", columns: "GraphTableColumns", *, seed: int) -> "PublicPart | None":
@@ -391,7 +395,10 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
     column, _, value = (part.strip() for part in text.partition("="))
     if columns.nodes is None:
         if column != _LABEL:
-            raise ConfigError(f"--private-where {text!r}: a named data set has no columns but {_LABEL!r}")
+            raise ConfigError(
+                f"--private-where {text!r} names an unknown column. A named dataset only has the column "
+                f"{_LABEL!r}."
+            )
         names = graph.class_names or tuple(map(str, range(graph.num_classes)))
         found = graph.y == (names.index(value) if value in names else graph.num_classes)
     else:
@@ -404,5 +411,5 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
         chosen = np.array([str(each) == value for each in values])
         found[torch.from_numpy(places[chosen])] = True
     if not bool(found.any()):
-        raise ConfigError(f"--private-where {text!r}: no node has this value; check column and value")
+        raise ConfigError(f"--private-where {text!r} matches no node. Check the column and the value.")
     return found

@@ -290,11 +290,11 @@ def run_sweep(
     checks.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
         raise ConfigError(
-            "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' "
-            "(--backend disk) does not read; drop one of them, or use backend='ray'"
+            "jobs= (--jobs) copies the graph to each process, but backend='disk' (--backend disk) "
+            "does not load it into memory. Remove one of them, or use backend='ray'."
         )
     if jobs > 1 and plan.sweep.items is not None:
-        raise ConfigError("a sweep of recommenders runs in one process; leave out jobs (--jobs)")
+        raise ConfigError("A sweep of recommenders runs in one process. Remove jobs (--jobs).")
     cells = plan.sweep.cells
     run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)
     with open_grid(folder, plan.sweep.as_dict(), resume=resume):

@@ -143,8 +143,8 @@ class Sweep:
         tasks = (self.source.task, self.parameters.get("task"), *self.settings.get("task", ()))
         if REGRESSION in tasks:
             raise ConfigError(
-                "a sweep compares accuracies, which numbers do not have; train with task='regression' once "
-                "for each budget"
+                "A sweep compares accuracies, but regression has none. Train once per budget with "
+                "task='regression'."
             )
         self._check_link_methods()
         for method in self.methods:  # before any value is compared, which arrays cannot be
@@ -158,10 +158,10 @@ class Sweep:
         for key, values in self.settings.items():
             _check_choices(key, values)
             if key in self.parameters or key in ("epsilon", "seed", "unit"):
-                raise ConfigError(f"{key} has a place of its own in a sweep; leave it out of the settings")
+                raise ConfigError(f"{key} is a separate argument of a sweep. Remove it from the settings.")
             if not any(_has(method, key) for method in self.methods):
                 raise ConfigError(
-                    f"no method of this sweep ({', '.join(self.methods)}) has a setting {key!r}"
+                    f"No method of this sweep ({', '.join(self.methods)}) has a parameter {key!r}. Remove it."
                 )
         checks.within(1, MAX_CELLS, cells=len(self.cells))
 
@@ -169,23 +169,25 @@ class Sweep:
         """Raise an error if methods have no common metric, or options do not apply."""
         if not {LINKS, RECOMMENDER} & {*self.methods}:
             if self.items is not None:
-                raise ConfigError("items (--items) are for recommender, which is no method of this sweep")
+                raise ConfigError(
+                    "items (--items) is only for recommender, which is not in this sweep. Remove it."
+                )
             return
         if len(self.methods) > 1:
             raise ConfigError(
                 f"{', '.join(self.methods)} have no common metric: links are compared by ROC-AUC, "
-                "recommenders by hit rate, and other methods by accuracy. Make a sweep for each"
+                "recommenders by hit rate, and other methods by accuracy. Run a separate sweep for each."
             )
         unused = {"recipe": self.recipe, "include_nonprivate": self.include_nonprivate, **self.public.given}
         for name, value in unused.items():
             if value:
-                raise ConfigError(f"method {self.methods[0]} does not use {name}; leave it out")
+                raise ConfigError(f"Method {self.methods[0]} does not use {name}. Remove it.")
         metrics = {"held_out": 0.1} if self.methods == (LINKS,) else {"private_metrics": False}
         for name, default in metrics.items():
             if not all(self.settings.get(name, (self.parameters.get(name, default),))):
                 raise ConfigError(
-                    f"a sweep of {self.methods[0]} compares its released metric, which needs {name}; set "
-                    f"{name}={'0.1' if name == 'held_out' else 'True (--private-metrics)'}"
+                    f"A sweep of {self.methods[0]} compares its released metric, which needs {name}. Set "
+                    f"{name}={'0.1' if name == 'held_out' else 'True (--private-metrics)'}."
                 )
 
     @cached_property
@@ -281,7 +283,12 @@ def _has(method: str, key: str) -> bool:
 def _check_choices(name: str, values: Sequence[object]) -> None:
     """Raise an error for an empty or a repeated choice."""
     if not values:
-        raise ConfigError(f"{name}: an empty grid has no cells; give one value or several, a,b,c")
+        raise ConfigError(
+            f"{name} is an empty list, so the sweep has no configurations. Give at least one value, "
+            "for example a,b,c."
+        )
     twice = [value for number, value in enumerate(values) if value in values[:number]]
     if twice:
-        raise ConfigError(f"{name}: {twice[0]!s} is given twice, and would be paid twice; keep one")
+        raise ConfigError(
+            f"{name}: {twice[0]!s} is given twice, and each would spend privacy budget. Keep one."
+        )

@@ -86,7 +86,7 @@ class MLflow:
         """Look for the package before anything is spent."""
         if find_spec("mlflow") is None:
             raise MissingDependencyError(
-                "--track mlflow needs it; install it with `pip install 'graphveil[mlflow]'`"
+                "--track mlflow needs MLflow. Install it with `pip install 'graphveil[mlflow]'`."
             )
 
     def __call__(self, record: PublicRecord) -> None:
@@ -112,11 +112,11 @@ def tracker_of(text: str) -> MLflow:
 
     >>> tracker_of("wandb")
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: --track takes mlflow or mlflow:URI, not 'wandb'
+    graphveil.errors.ConfigError: --track 'wandb' is not supported. Use mlflow or mlflow:URI.
     """
     kind, _, place = text.partition(":")
     if kind != "mlflow":
-        raise ConfigError(f"--track takes mlflow or mlflow:URI, not {text!r}")
+        raise ConfigError(f"--track {text!r} is not supported. Use mlflow or mlflow:URI.")
     return MLflow(place or None)
 
 

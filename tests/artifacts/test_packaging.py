@@ -61,7 +61,7 @@ def test_questions_that_would_need_a_release_are_rejected(release: Path, model: 
         loaded.predict([1], {"epsilon": 9})
     withheld_files = gv.GAP(unit="undirected-edge", epsilon=1.0)
     withheld_files._set_fit(replace(model.fitted, proba=None))
-    with pytest.raises(ArtifactError, match="holds no predictions"):
+    with pytest.raises(ArtifactError, match="contains no predictions"):
         ReleasedModel(withheld_files).predict([1])
 
 

@@ -116,7 +116,7 @@ def test_text_ids_and_class_names_come_back(tmp_path: Path) -> None:
 
 def test_saving_never_replaces_anything(saved: tuple[Estimator, Path], tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="save to a new one"):
+    with pytest.raises(ConfigError, match="Save to a new folder"):
         saved[0].save(tmp_path)
     assert (tmp_path / "letter.txt").read_text() == "dear"
 

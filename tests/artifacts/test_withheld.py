@@ -89,7 +89,7 @@ def test_a_release_alone_states_that_it_has_no_predictions(
         )
         for query in request:
             with pytest.raises(
-                ArtifactError, match=r"no predictions.*authorized to access its record.*per_node"
+                ArtifactError, match=r"no predictions.*authorized to access the record of a node.*per_node"
             ):
                 query()
         assert loaded.guarantee.valid
@@ -134,7 +134,7 @@ def test_pages_and_guarantee_need_the_release_alone(run: Path, configuration: di
 
 def test_a_unit_that_withholds_nothing_needs_no_second_folder(graph: Graph, tmp_path: Path) -> None:
     model = gv.MLP(unit="undirected-edge", seed=0, epochs=1).fit(graph)
-    with pytest.raises(ConfigError, match="withholds nothing"):
+    with pytest.raises(ConfigError, match="already part of the release"):
         model.save(tmp_path / "model", per_node=tmp_path / PER_NODE)
     assert names(tmp_path) == set()
 
@@ -146,7 +146,7 @@ def test_saving_never_replaces_anything(
     model = double(seed=0, **OWNER).fit(graph)
     (tmp_path / used).mkdir()
     (tmp_path / used / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="save to a new one"):
+    with pytest.raises(ConfigError, match="Save to a new folder"):
         model.save(tmp_path / "model", per_node=tmp_path / PER_NODE)
     assert names(tmp_path) == {used}
 

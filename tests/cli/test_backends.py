@@ -85,7 +85,7 @@ def test_an_unusable_backend_is_rejected_before_anything_is_spent(
 def test_worker_processes_need_the_graph_in_memory(tmp_path: Path) -> None:
     graph, out = gv.load_dataset("synthetic/tiny", recipe=None), tmp_path / "sweep"
     budget = {"unit": "undirected-edge", "delta": 1e-5}
-    with pytest.raises(gv.errors.ConfigError, match="copy of the graph in memory"):
+    with pytest.raises(gv.errors.ConfigError, match="copies the graph to each process"):
         gv.sweep(["gap"], graph, epsilon=[1], out=out, jobs=2, backend="disk", **budget)
     assert not out.exists()
 

@@ -162,7 +162,7 @@ def test_check_does_not_load_torch(small: list[str]) -> None:
     ("flags", "words"),
     [
         (["--drop", "note,country", "--categories", "plan", "--missing", "constant=0"], "plan=hash:32"),
-        (["--features", "age,balance", "--missing", "median"], "a median is read from all records"),
+        (["--features", "age,balance", "--missing", "median"], "a median would be computed from all records"),
     ],
 )
 def test_node_level_units_reject_encodings_from_the_data(
@@ -217,7 +217,7 @@ MISSPELT: list[tuple[list[str], str]] = [
     (["--missing", "mean"], "--missing mean is not one of"),
     (["--unknown-ids", "keep"], "--unknown-ids keep is not one of"),
     (["--categories", "plan=hash:x"], "plan=hash:32"),
-    (["--features", "segment"], "named for two roles"),
+    (["--features", "segment"], "used for two different roles"),
 ]
 
 

@@ -263,7 +263,7 @@ def test_a_protocol_over_the_limit_needs_consent(invoke: Invoke, randomize: Rand
     made = invoke(f"collect protocol {greedy} --classes t0,t1,t2 --out s.json")
     assert "Clients reject this protocol by default" in made.out
     failed = randomize()
-    rejected(failed, "needs epsilon 101000 of a record, and this client reports up to 8: nothing was sent")
+    rejected(failed, "needs epsilon 101000 per record, but this client allows at most 8. Nothing was sent")
     assert "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1" in failed.out
     assert "the label" in failed.out and not Path("m.csv").exists()
     shown = invoke("collect show s.json --json").json
@@ -285,7 +285,7 @@ def test_texts_of_a_protocol_are_escaped(invoke: Invoke) -> None:
 def test_a_huge_file_is_not_read_whole(invoke: Invoke) -> None:
     with Path("s.json").open("wb") as file:
         file.truncate(1 << 40)  # a terabyte of zeros, which takes no room
-    rejected(invoke("collect show s.json"), "a collection protocol has at most 1,048,576 characters")
+    rejected(invoke("collect show s.json"), "at most 1,048,576 are read")
 
 
 # -- one report per client and protocol --------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_reports_must_be_text_and_of_this_protocol(invoke: Invoke) -> None:
 # -- misuse ------------------------------------------------------------------------------------------------
 
 BAD_PROTOCOLS = {
-    "": "a label (--eps-y with --classes), or both, and neither is given",
+    "": "--eps-y with --classes for a label, or both",
     "--columns a,b": "--eps-x with --columns",
     "--eps-x 1": "--eps-x with --columns",
     "--eps-x 0 --dim 3": "epsilon 0.0 must be",
@@ -440,8 +440,8 @@ BAD_WEIGHTS = {
     "[1.5, -0.5]": "finite numbers of at least 0",
     "[[0.5, 0.5], [0.9, 0.1]]": "depend on a record",
     "[1.0]": "1 weights and there are 2",
-    "{}": "must hold a JSON list",
-    "[": "cannot read a JSON list",
+    "{}": "must contain a JSON list",
+    "[": "Cannot read a JSON list",
 }
 
 
@@ -508,7 +508,7 @@ def test_columns_of_other_roles_and_widths_are_rejected(invoke: Invoke, randomiz
     invoke("collect protocol --eps-x 1 --dim 3 --eps-y 1 --classes t0,t1,t2 --out s.json")
     rejected(randomize(), "collects 3")
     rejected(randomize("--id", "user"), "name its column with --label")
-    rejected(randomize("--id", "user", "--label", "user"), "named for two roles")
+    rejected(randomize("--id", "user", "--label", "user"), "used for two different roles")
     rejected(randomize(out="m.txt"), "must end in .parquet or .csv")
     rejected(randomize(protocol="messages.json"), "Cannot read a collection protocol")
     invoke("collect protocol --eps-x 1 --columns age,height --out t.json")
@@ -531,7 +531,7 @@ def test_existing_files_are_not_overwritten(invoke: Invoke, files: Files, random
     for path in ("file/again.csv", f"{'m' * 246}.csv"):
         answer = randomize(*RECORDS, "--internal", "count.json", protocol="survey.json", out=path)
         assert (answer.code, Path("count.json").exists()) == (2, False)
-        rejected(invoke(*DECODE[:-1], path, "--ledger", "people"), "choose another --out")
+        rejected(invoke(*DECODE[:-1], path, "--ledger", "people"), "Choose another --out")
     charges = invoke("ledger list --json").json["data_sets"]
     assert {one["name"]: one["releases"] for one in charges}["people"] == 0
     assert before == {path: Path(path).read_bytes() for path in before}

@@ -110,7 +110,7 @@ def test_a_run_that_another_process_finished_is_not_run_again(tmp_path: Path) ->
     with folder.locked({}):
         folder.release.mkdir()
         folder.metrics.write_text("{}")
-    with pytest.raises(ConfigError, match="finished by another process"), folder.locked({}, resume=True):
+    with pytest.raises(ConfigError, match="has finished the run"), folder.locked({}, resume=True):
         pytest.fail("it spent a second time")
 
 
@@ -302,7 +302,7 @@ def test_explain_rejects_a_table_that_contradicts_the_events(
         pytest.approx(6.6166, rel=1e-4)
     ] * 2
     edited(trained / "release/privacy.json", EDITS[case])
-    one_line(invoke("explain", trained), 2, "does not follow from the events")
+    one_line(invoke("explain", trained), 2, "does not match the events")
 
 
 # -- letters -----------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_a_corrupted_staged_file_is_not_published(invoke: Invoke, halted: list[A
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
-    one_line(invoke(*halted), 2, "not those that the run wrote")
+    one_line(invoke(*halted), 2, "were changed after the run wrote them")
     assert not Path("r/release").exists()
 
 

@@ -30,7 +30,7 @@ def test_unequal_shares_of_releases_are_explained(invoke: Invoke, files: Files) 
 
 
 def test_explain_rejects_other_folders(invoke: Invoke) -> None:
-    assert_rejected(invoke("explain nowhere"), "holds no saved model")
+    assert_rejected(invoke("explain nowhere"), "does not contain a saved model")
 
 
 def test_an_unspent_rest_of_the_budget_is_reported(invoke: Invoke, files: Files) -> None:
@@ -93,8 +93,8 @@ def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke,
         (["--epsilon", 1, "--delta", 1e-5], "--unit"),
         (["--unit", "undirected-edge", "--delta", 1e-5], "--noise-std"),
         (["--unit", "undirected-edge", "--epsilon", 1], "--max-units"),
-        (["--unit", "none"], "nothing to calibrate"),
-        (["--unit", "undirected-edge", "--noise-std", 1e-9, "--delta", 1e-5], "choose another noise"),
+        (["--unit", "none"], "no noise can be calibrated"),
+        (["--unit", "undirected-edge", "--noise-std", 1e-9, "--delta", 1e-5], "Choose another noise"),
     ],
 )
 def test_calibrate_rejects_invalid_arguments(invoke: Invoke, flags: list[str], words: str) -> None:

@@ -154,7 +154,7 @@ def test_a_protocol_of_labels_takes_public_features_by_id(
         write(Path("public.csv"), [head[:3], *(row[:3] for row in table)])
         return invoke(*changed(labels, "--out", name), *ranges, "--nodes", "public.csv", "--json")
 
-    rejected(invoke(*labels), "nothing to learn them from")
+    rejected(invoke(*labels), "the method also needs features")
     write(Path("public.csv"), [row[:3] for row in [head, *rows]])
     rejected(invoke(*labels, "--nodes", "public.csv"), "would be clipped")
     answer = learned("model", rows[::-1])
@@ -188,7 +188,7 @@ def test_labels_alone_and_edges_make_a_posterior(
     other = changed(labels, "--out", "other")
     nodes = ["--nodes", files.nodes]
     rejected(invoke(*other, "--method", "label-posterior", *nodes), "does not read features")
-    rejected(invoke(*other), "public features (--nodes)")
+    rejected(invoke(*other), "public features of all nodes (--nodes)")
 
 
 def test_auto_chooses_between_methods_by_the_received_reports(invoke: Invoke, learn: list[object]) -> None:

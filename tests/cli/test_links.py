@@ -156,7 +156,11 @@ def test_a_dry_run_spends_and_writes_nothing(folder: Path, invoke: Invoke) -> No
 def test_unit_none_is_rejected_before_its_budget(folder: Path, invoke: Invoke) -> None:
     for words in (LINKS[:-6], GAMES[:-6]):
         answer = invoke("train", *words, "--unit", "none")
-        assert answer.code == 2 and "Unit none protects nothing" in answer.err and "Missing" not in answer.err
+        assert (
+            answer.code == 2
+            and "unit none does not protect them" in answer.err
+            and "Missing" not in answer.err
+        )
 
 
 def test_recommendations_come_from_three_tables(folder: Path, invoke: Invoke) -> None:

@@ -140,9 +140,9 @@ def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "why"),
     [
-        ("own.py", "has another form"),
-        ("other.py:MyGNN", "there is no file"),
-        ("own.py:Nothing", "has nothing that is called 'Nothing'"),
+        ("own.py", "nor of the form"),
+        ("other.py:MyGNN", "There is no file"),
+        ("own.py:Nothing", "does not define 'Nothing'"),
         ("broken.py:MyGNN", "fails: ZeroDivisionError"),
         ("own.py:Mixing", "changes with the other trees"),
         (None, "pass --module"),

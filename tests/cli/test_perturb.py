@@ -67,7 +67,7 @@ INVALID: dict[str, tuple[list[object], str]] = {
     "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than --max-edges 3"),
     "two sources": (["--dataset", "cora"], "--dataset does not use --nodes"),
     "no list": (["--unit", "edge-subset"], "needs the public list of nodes"),
-    "no unit for a list": (["--private-nodes", "all"], "belong to unit 'edge-subset'"),
+    "no unit for a list": (["--private-nodes", "all"], "need unit 'edge-subset'"),
     "setting": (["--set", "fraction=1"], "edge-rand has no such parameter"),
     "budget": (["--epsilon", -1], "--epsilon -1.0 must be a finite number above 0"),
 }

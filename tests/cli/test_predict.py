@@ -181,7 +181,7 @@ def test_predictions_that_cannot_be_written_are_not_charged(
     before = recorded()
     answer = invoke("predict", trained, *other_of(files), "--out", name)
     assert (answer.code, recorded()) == (2, before)
-    assert "choose another --out" in answer.err
+    assert "Choose another --out" in answer.err
 
 
 def test_predictions_need_a_known_suffix(invoke: Invoke, trained: Path) -> None:

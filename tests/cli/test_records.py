@@ -112,7 +112,7 @@ def test_predictions_come_from_the_folder_per_node(invoke: Invoke, owner: list[o
     for alone in ("first", "first/release"):
         rejected = invoke("predict", alone)
         (line,) = rejected.err.strip().splitlines()
-        assert rejected.code == 2 and "holds no predictions" in line and "per_node/" in line
+        assert rejected.code == 2 and "contains no predictions" in line and "per_node/" in line
     explained = invoke("explain first")
     assert explained.code == 0
     for words in ("a particular person's record", "Queries of the records"):

@@ -112,7 +112,10 @@ def test_records_need_a_public_range(invoke: Invoke, numbers: list[str]) -> None
     [
         (("sweep mlp,gap", "--unit", "undirected-edge", "--epsilon", "1", "--out", "s"), "sweep compares"),
         (("prepare", "--out", "graph"), "prepare writes graphs with classes"),
-        (("train gap", "--unit", "undirected-edge", "--epsilon", "1", "--classes", "a,b"), "has no classes"),
+        (
+            ("train gap", "--unit", "undirected-edge", "--epsilon", "1", "--classes", "a,b"),
+            "there are no classes",
+        ),
         (("train classcode", "--unit", "undirected-edge", "--epsilon", "1"), "predicts classes only"),
     ],
 )

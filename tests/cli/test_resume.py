@@ -69,7 +69,7 @@ def test_a_run_without_its_data_key_is_not_resumed(
     key.unlink()
     rejected = invoke(*base, "--resume")
     assert rejected.code == 2
-    assert "is gone, so its runs cannot be resumed" in rejected.err
+    assert "is missing, so its runs cannot be resumed" in rejected.err
 
 
 class Interrupting(io.StringIO):

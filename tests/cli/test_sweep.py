@@ -68,7 +68,7 @@ INVALID = {
     "weights of nobody": (["gap", "--theta", "theta.json"], "theta"),
     "a release that no method trains on": (["gap", "--perturb", "edge-rand"], "perturb"),
     "public edges of another unit": (["gap", "--private-fraction", "0.3"], "edge-subset"),
-    "the seed": (["gap", "--set", "seed=1,2"], "place of its own"),
+    "the seed": (["gap", "--set", "seed=1,2"], "separate argument of a sweep"),
 }
 
 

@@ -100,6 +100,9 @@ def test_an_unreachable_tracking_server_does_not_affect_the_run(invoke: Invoke, 
         answer = invoke("train gap", *files.flags, *GAP[:-2], *flags)
     assert (answer.code, "could not be logged: MlflowException." in answer.err) == (0, True)
     assert SECRET not in answer.err
-    for text, words in (("wandb", "takes mlflow or mlflow:URI"), ("tensorboard:x", "takes mlflow")):
+    for text, words in (
+        ("wandb", "Use mlflow or mlflow:URI"),
+        ("tensorboard:x", "takes mlflow"),
+    ):
         rejected = invoke("train gap", *files.flags, *GAP, "--out", "b", "--track", text)
         assert (rejected.code, words in rejected.err, Path("b").exists()) == (2, True, False)

@@ -293,7 +293,7 @@ def test_edge_weights_need_a_bound_and_are_not_ignored(
 ) -> None:
     edit(files.edges, lambda rows: [[*rows[0], "hours"], *([*row, "2"] for row in rows[1:])])
     weighted = [*base, "--weight", "hours"]
-    rejected(invoke(*weighted), "--weight and --max-weight go together")
+    rejected(invoke(*weighted), "--weight and --max-weight must be given together")
     rejected(invoke(*weighted, "--max-weight", 3), "weights='given'")
     blind = [f"train mlp {EDGES} --weight hours --max-weight 3", *files.flags, *QUICK]
     assert invoke(*blind).code == 0
@@ -356,10 +356,10 @@ BAD_FLAGS = {
     "--mode loose": "--mode",
     "--epsilonn 2": "--epsilon",
     "--resume": "--out",
-    "--classes t0": "--classes needs two or more names",
-    "--classes t0,t0": "--classes needs two or more names",
-    "--classes t0,,t1": "--classes needs two or more names",
-    "--classes=": "--classes needs two or more names",
+    "--classes t0": "--classes needs at least two different names",
+    "--classes t0,t0": "--classes needs at least two different names",
+    "--classes t0,,t1": "--classes needs at least two different names",
+    "--classes=": "--classes needs at least two different names",
 }
 BAD_DATA = {
     "gapp": "did you mean 'gap'",
@@ -397,7 +397,7 @@ def test_an_invalid_choice_of_method_or_data_is_rejected(invoke: Invoke, words: 
 
 def test_a_missing_file_is_rejected(invoke: Invoke, files: Files) -> None:
     files.edges.unlink()
-    assert_rejected(invoke("train gap", *files.flags, *PRIVATE), "there is no file")
+    assert_rejected(invoke("train gap", *files.flags, *PRIVATE), "There is no file")
     answer = invoke("train gap --json")
     assert answer.code == answer.json["error"]["exit_code"] == 2
 
@@ -408,7 +408,7 @@ def test_a_folder_in_use_is_not_changed(invoke: Invoke, files: Files, mlp: tuple
     rejected(invoke(*mlp, "--out", "mine"), "not an empty folder")
     assert invoke(*mlp, "--out", "mine", "--resume").code == 2
     assert [path.name for path in Path("mine").iterdir()] == ["letter.txt"]
-    rejected(invoke(*mlp, "--out", files.nodes / "first"), "choose another --out")
+    rejected(invoke(*mlp, "--out", files.nodes / "first"), "Choose another --out")
 
 
 def test_resuming_with_other_options_names_what_differs(invoke: Invoke, files: Files) -> None:

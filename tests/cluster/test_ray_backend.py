@@ -166,7 +166,7 @@ def test_a_query_ends_when_another_one_begins(ray_here: Path) -> None:
         left = backend.run(OutDegrees(16), graph)
         next(left)
         begun()
-        with pytest.raises(ReleaseError, match="another query was begun"):
+        with pytest.raises(ReleaseError, match="Another query started"):
             list(left)
 
 
@@ -179,7 +179,7 @@ def test_backends_share_workers_and_reject_another_cluster(ray_here: Path) -> No
     begun = time.monotonic()
     more = RayBackend(workers=3, wait=300.0)  # there is room for two, and the third may come
     assert more._worker_pool() is pool and len(list(more.run(OutDegrees(6), graph))) == 1
-    with pytest.raises(ConfigError, match=r"joined to the cluster.*ray\.shutdown"):
+    with pytest.raises(ConfigError, match=r"connected to the Ray cluster.*ray\.shutdown"):
         RayBackend(address="192.0.2.77:1").check(graph)
     assert time.monotonic() - begun < 60
     thick = RayBackend(workers=1, threads=2, wait=300.0)
@@ -211,7 +211,7 @@ def test_rejects_a_folder_that_workers_cannot_read_before_budget_is_spent(
 def test_rejects_workers_of_another_version(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "__version__", "9.9")
     RayBackend().stop()
-    with pytest.raises(ConfigError, match=r"and this is 9\.9") as kept:
+    with pytest.raises(ConfigError, match=r"this process has 9\.9") as kept:
         RayBackend(workers=1, wait=300.0).check(star(3))
     monkeypatch.undo()  # rejected workers are released, though the kept error refers to their pool
     RayBackend(**TWO).check(star(3))
@@ -222,7 +222,7 @@ def test_workers_with_other_methods_are_not_treated_as_lost(ray_here: Path) -> N
     backend = RayBackend(**TWO)
     backend.check(star(3))
     pool = backend._worker_pool()
-    with pytest.raises(ConfigError, match="install the same one"):
+    with pytest.raises(ConfigError, match="nstall the same"):
         pool.fetch(pool.members()[0].handle.take_key.remote(None))
 
 

@@ -288,11 +288,11 @@ GREEDY = {
 def test_rejects_protocols_above_the_limit_of_the_client(name: str) -> None:
     protocol, given = GREEDY[name], record(GREEDY[name])
     del given["max_eps"]
-    with pytest.raises(BudgetError, match="reports up to 8: nothing was sent"):
+    with pytest.raises(BudgetError, match=r"allows at most 8. Nothing was sent"):
         randomize_record(protocol, **given)
     many = {"features": np.ones((1, 3))} if name != "label" else {}
     many |= {"labels": np.ones(1, int)} if name != "features" else {}
-    with pytest.raises(BudgetError, match="reports up to 8: nothing was sent"):
+    with pytest.raises(BudgetError, match=r"allows at most 8. Nothing was sent"):
         randomize_records(protocol, nodes=[1], secret=SECRET, **many)
     assert randomize_record(protocol, **given, max_eps=protocol.claim.epsilon)
     with pytest.raises(ConfigError, match="max_eps"):
@@ -322,7 +322,7 @@ def test_an_unprotected_label_needs_consent() -> None:
         with pytest.raises(BudgetError, match="allow_unprotected_label=True"):
             randomize_record(protocol, **given, **more)
     assert decode(protocol, 1, randomize_record(protocol, **given, allow_unprotected_label=True)).label == 2
-    with pytest.raises(BudgetError, match="epsilon 1 of a record"):
+    with pytest.raises(BudgetError, match="epsilon 1 per record"):
         randomize_record(protocol, **given, allow_unprotected_label=True, max_eps=0.5)
 
 

@@ -186,7 +186,7 @@ def test_the_bins_that_a_budget_takes_are_bounded(epsilon: float) -> None:
 def test_rejects_too_many_names() -> None:
     names = tuple(f"{i:0>60}" for i in range(20_000))
     protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=20_000), columns=names)
-    with pytest.raises(ConfigError, match="devices read up to 1,048,576"):
+    with pytest.raises(ConfigError, match="clients read at most 1,048,576"):
         protocol.to_json()
 
 

@@ -55,7 +55,7 @@ def test_torch_geometric_data_with_one_relation() -> None:
         Interactions.from_pyg(hetero)
     del hetero["item", "rated_by", "user"]
     hetero["item"].num_nodes = 2
-    with pytest.raises(GraphError, match="beyond num_nodes"):
+    with pytest.raises(GraphError, match="too large for num_nodes"):
         Interactions.from_pyg(hetero)
 
 

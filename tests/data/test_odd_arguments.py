@@ -78,7 +78,7 @@ def test_interactions() -> None:
     assert gv.Interactions.from_pyg(lists_of(ENDS.numpy())).num_items == 3
     with pytest.raises(GraphveilError, match="together must be at most"):
         gv.Interactions.from_pyg(lists_of(ENDS, 10**12))
-    with pytest.raises(GraphveilError, match="different numbers of rows") as caught:
+    with pytest.raises(GraphveilError, match="different lengths") as caught:
         gv.Interactions.from_columns([1, 2, 1], [1, 2], item_ids=[1, 2])
     assert not any(letter.isdigit() for letter in str(caught.value))  # the number of rows is private
 

@@ -149,7 +149,7 @@ def test_weights_are_read_from_a_column(read: Read) -> None:
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [
-        ({"user": ["u1", SECRET, SECRET, "u4"]}, {}, "column 'user' repeats ids; give one row per node"),
+        ({"user": ["u1", SECRET, SECRET, "u4"]}, {}, "column 'user' repeats ids. Keep one row per node"),
         ({"user": ["u1", None, SECRET, "u4"]}, {}, "column 'user' has missing values"),
         ({"user": [1, 2, 3, 4]}, {}, "lacks; add those nodes"),
         ({}, {"a": [1, 2, 3]}, "column 'user' of the nodes "),
@@ -162,9 +162,9 @@ def test_weights_are_read_from_a_column(read: Read) -> None:
         ({"age": ["a", SECRET, "b", "c"]}, {}, "not a number; drop it (--drop), or encode it as numbers"),
         ({"team": [SECRET] * 4, "fold": ["train"] * 4}, {}, "fewer than two classes"),
         ({"team": [None] * 4, "fold": None, "age": [1, 2, 3, 4]}, {}, "no column 'fold'"),
-        ({"fold": ["train", SECRET, "val", "test"]}, {}, "column 'fold' may hold train, val"),
-        ({"fold": ["val", "val", "test", None]}, {}, "column 'fold' puts no node into train"),
-        ({"fold": [0, 1, 2, 3]}, {}, "column 'fold' may hold train, val"),
+        ({"fold": ["train", SECRET, "val", "test"]}, {}, "column 'fold' must only contain train, val"),
+        ({"fold": ["val", "val", "test", None]}, {}, "column 'fold' assigns no node to train"),
+        ({"fold": [0, 1, 2, 3]}, {}, "column 'fold' must only contain train, val"),
         ({"user": None}, {}, "nodes.{suffix} has no column 'user'"),
         ({"team": None, "teams": ["a", "b"] * 2}, {}, "has no column 'team' among its 5; name a column"),
         ({}, {"a": None}, "edges.{suffix} has no column 'a'"),
@@ -177,7 +177,7 @@ def test_rejects_inconsistent_tables(read: Read, suffix: str, nodes: Any, edges:
 
 @pytest.mark.parametrize("roles", [{"label": "user"}, {"target": "a"}, {"features": ["age", "team"]}])
 def test_rejects_a_column_with_two_roles(read: Read, roles: Any) -> None:
-    assert "is named for two roles" in error_of(read, **roles)
+    assert "is used for two different roles" in error_of(read, **roles)
 
 
 def write_text(folder: Path, nodes: str | bytes = "", edges: str = "a,b\nu1,u2\n") -> tuple[Path, Path]:
@@ -191,7 +191,7 @@ def test_rejects_paths_that_are_not_tables(tmp_path: Path) -> None:
     nodes, edges = write_text(tmp_path)
     (tmp_path / "folder.csv").mkdir()
     missing = error_of(read_graph, nodes, tmp_path / "edge.csv", **ROLES)
-    assert "there is no file" in missing and "check the path" in missing
+    assert "There is no file" in missing and "Check the path" in missing
     assert "nodes.xlsx must end in" in error_of(read_graph, tmp_path / "nodes.xlsx", edges, **ROLES)
     assert "folder.csv is a folder" in error_of(read_graph, tmp_path / "folder.csv", edges, **ROLES)
     for content in (b"", b"not parquet " + SECRET.encode()):

@@ -139,7 +139,7 @@ def test_class_filter_keeps_the_largest_classes_in_their_old_order() -> None:
 
 def test_class_filter_rejects_fewer_than_two_classes() -> None:
     with pytest.raises(
-        GraphError, match="Fewer than two classes of 'graph' have at least 3 nodes. Lower min"
+        GraphError, match=r"Fewer than two classes of 'graph' have at least 3 nodes. Lower min"
     ):
         ClassFilter(min_nodes=3)(small())
 

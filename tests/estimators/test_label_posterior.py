@@ -146,7 +146,7 @@ def test_exact_labels_are_the_reference() -> None:
         (
             {"missing_labels": 0.2, "eps_y": math.inf},
             ConfigError,
-            "missing_labels=0.2 is for labels that are",
+            "missing_labels=0.2 is only for randomized labels",
         ),
         ({"unit": "undirected-edge"}, UnitError, "protects 'local-attributes' and not"),
     ],

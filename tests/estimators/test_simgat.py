@@ -138,7 +138,7 @@ def test_a_similarity_that_cannot_be_computed_charges_nothing(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"similarity": "multi-hop"}, "similarity='multi-hop' names no similarity"),
+        ({"similarity": "multi-hop"}, "similarity='multi-hop' is not supported"),
         ({"similarity": "multihop(n=0)"}, "n=0"),
         ({"combine": "both"}, "combine='both' is not one of post, union"),
         ({"weight": "cosine"}, "weight='cosine' is not one of"),

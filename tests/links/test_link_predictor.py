@@ -290,7 +290,7 @@ def test_saved_model_has_the_same_scores_and_guarantee(tmp_path: Path) -> None:
     content = json.loads((folder / "links.json").read_text())
     del content["version"]
     (folder / "links.json").write_text(json.dumps(content))
-    with pytest.raises(ArtifactError, match="version 1 of link predictors"):
+    with pytest.raises(ArtifactError, match="version 1 of the link predictor format"):
         LinkPredictor.load(folder)
     (folder / "links.json").write_text("{}")
     with pytest.raises(ArtifactError, match="damaged"):

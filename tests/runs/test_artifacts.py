@@ -19,7 +19,7 @@ def locked(tmp_path: Path) -> RunFolder:
 
 def test_a_folder_that_a_process_has_is_rejected(locked: RunFolder) -> None:
     other = RunFolder(locked.root).locked(CONFIGURATION, resume=True)
-    rejected = pytest.raises(ConfigError, match="another process is at work")
+    rejected = pytest.raises(ConfigError, match="Another process uses")
     with locked.locked(CONFIGURATION, resume=True), rejected, other:
         pytest.fail("two processes work in it")
     with locked.locked(CONFIGURATION, resume=True):
@@ -34,7 +34,7 @@ def test_a_new_or_empty_folder_is_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["new", "."])
 def test_where_no_run_is_none_is_resumed(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="holds no run to resume; correct --out"):
+    with pytest.raises(ConfigError, match=r"does not contain a run to resume. Correct --out"):
         RunFolder(tmp_path / name).check(CONFIGURATION, resume=True)
 
 
@@ -82,7 +82,7 @@ def test_what_is_withheld_is_in_place_before_the_release(locked: RunFolder) -> N
         (locked.workspace(0) / name / "file").write_text("written by the run")
     digests = locked.staged(locked.workspace(0))
     (locked.workspace(0) / "release" / "file").write_text("changed")
-    with pytest.raises(ArtifactError, match="not those that the run wrote"):
+    with pytest.raises(ArtifactError, match="were changed after the run wrote them"):
         locked.publish(locked.workspace(0), digests)
     assert locked.per_node.is_dir() and not locked.release.exists()
 

@@ -66,7 +66,7 @@ def test_delta_auto_needs_a_public_bound() -> None:
 
 
 def test_what_cannot_be_calibrated_is_rejected() -> None:
-    with pytest.raises(UnitError, match="nothing to calibrate"):
+    with pytest.raises(UnitError, match="no noise can be calibrated"):
         gv.calibrate("gap", "none", 1.0, 1e-7)
     with pytest.raises(ConfigError, match="is needed, and both are given"):
         gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, noise_std=2.0)

@@ -116,7 +116,7 @@ def test_the_command_writes_the_page_or_names_the_reason(invoke: Invoke, tmp_pat
     assert result.code == 0 and result.json["runs"] == ["run"]
     assert "0 " in (tmp_path / "page.html").read_text()
     rejected = invoke("report", tmp_path, "--out", tmp_path / "other.html")
-    assert rejected.code != 0 and "no finished run" in rejected.err
+    assert rejected.code != 0 and "does not contain a finished run" in rejected.err
     assert not (tmp_path / "other.html").exists()
 
 

@@ -99,7 +99,11 @@ INVALID: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a budget twice": ({"epsilons": (1.0, 1.0)}, ConfigError, "paid twice"),
     "no budget": ({"epsilons": ()}, ConfigError, "needs a budget"),
     "a setting of nobody": ({"settings": {"hoops": (1,)}}, ConfigError, "hoops"),
-    "a setting that has a flag": ({"settings": {"epsilon": (1.0,)}}, ConfigError, "place of its own"),
+    "a setting that has a flag": (
+        {"settings": {"epsilon": (1.0,)}},
+        ConfigError,
+        "separate argument of a sweep",
+    ),
     "a bad value in one cell": ({"settings": {"hops": (1, 0)}}, ConfigError, "hops"),
     "too many cells": ({"settings": {"hidden": tuple(range(1, 600))}}, ConfigError, "cells"),
     "no unit": ({"parameters": {}}, UnitError, "unit"),
@@ -225,7 +229,7 @@ def test_workers_share_a_limit_and_have_separate_entries() -> None:
     assert not one.refund("a")
     handle(WorkerProgress("encoder", 1, 2))
     assert shown == [("encoder", 1, 2)]
-    with pytest.raises(ConfigError, match="no question to a ledger"):
+    with pytest.raises(ConfigError, match="unknown ledger request"):
         handle(LedgerCall(0, "__class__"))
 
 
@@ -306,7 +310,7 @@ def test_a_folder_of_another_sweep_is_rejected_and_nothing_is_spent(graph: Graph
         swept(graph, tmp_path / "s", **one)
     with pytest.raises(ConfigError, match="epsilon differs"):
         swept(graph, tmp_path / "s", **{**one, "epsilon": [1, 2]}, resume=True)
-    with pytest.raises(ConfigError, match="holds no run to resume"):
+    with pytest.raises(ConfigError, match="does not contain a run to resume"):
         swept(graph, tmp_path / "t", **one, resume=True)
     assert len(ledger_of(graph.edge_set)) == charged
 

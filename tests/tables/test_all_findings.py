@@ -28,7 +28,7 @@ def check(invoke: Invoke, nodes: str, edges: str, *more: str, label: str = "plan
     ("more", "label", "first"),
     [
         ((), "plan", None),
-        (("--categories", "plan"), "plan", "column 'plan' is named for two roles"),
+        (("--categories", "plan"), "plan", "column 'plan' is used for two different roles"),
         (("--categories", "nosuch"), "plan", "no column 'nosuch'"),
         (("--drop", "nosuch"), "plan", "no column 'nosuch'"),
         ((), "nosuch", "no column 'nosuch'"),

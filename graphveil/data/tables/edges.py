@@ -176,7 +176,9 @@ def read_endpoints(
                 how = "add --decimal ','" if commas else "correct or drop it"
                 raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
         if pa.types.is_nested(values.type):
-            raise GraphError(f"column {name!r} is of type {values.type}; give one number per row")
+            raise GraphError(
+                f"column {name!r} is of type {values.type}, but it must contain one number per row."
+            )
         weight = matrix(pa.table({name: values}), [name])[:, 0]
     return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
 

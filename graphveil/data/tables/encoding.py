@@ -82,11 +82,13 @@ class Category:
         kind, colon, number = rest.partition(":")
         if not name or (equals and not rest):
             raise ConfigError(
-                f"categories {text!r} is not understood; write column, column=a|b|c or column=hash:32"
+                f"categories {text!r} cannot be read. Write column, column=a|b|c or column=hash:32."
             )
         if colon and kind == "hash":
             if not number.isascii() or not number.isdigit():
-                raise ConfigError(f"categories {text!r} needs a number of places; write {name}=hash:32")
+                raise ConfigError(
+                    f"categories {text!r} needs a number of hash buckets. Write {name}=hash:32."
+                )
             return cls(name=name, places=int(number))
         return cls(name=name, values=tuple(rest.split("|")) if equals else None)
 
@@ -143,10 +145,13 @@ class EncodingOptions:
             ("categories", [category.name for category in self.categories]),
         ):
             if len(set(names)) < len(names):
-                raise ConfigError(f"{what} names a column twice; name each once")
+                raise ConfigError(f"{what} names a column twice. Name each column once.")
         both = [name for name in self.drop if name in {*(self.features or ()), *self._encoded}]
         if both:
-            raise ConfigError(f"column {both[0]!r} is dropped and wanted; keep it in one list")
+            raise ConfigError(
+                f"column {both[0]!r} is listed both in the features and in the columns to drop. Remove it "
+                "from one list."
+            )
 
     @classmethod
     def from_arguments(
@@ -199,7 +204,9 @@ class EncodingOptions:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ConfigError(f"missing={self.missing!r} needs a finite number: missing='constant=0'")
+            raise ConfigError(
+                f"missing={self.missing!r} needs a finite number, for example missing='constant=0'."
+            )
         return value
 
     @property
@@ -254,8 +261,8 @@ def _delimiter(given: object) -> str:
     plain = isinstance(text, str) and len(text) == 1 and text.isascii()
     if not isinstance(text, str) or not plain or text.isalnum() or text in "\"'\r\n.+-":
         raise ConfigError(
-            f"delimiter={given!r} (--delimiter) is no separator of columns: use one character such as ';' or "
-            "'|', or 'tab'"
+            f"delimiter={given!r} (--delimiter) is not a column separator. Use one character such as "
+            "';' or '|', or 'tab'."
         )
     return text
 
@@ -273,13 +280,17 @@ def names(given: Named, what: str = "columns") -> tuple[str, ...]:
     zero_dimensional = getattr(given, "ndim", None) == 0
     listed = tuple(given) if isinstance(given, Iterable) and not zero_dimensional else (None,)
     if not all(isinstance(name, str) for name in listed):
-        raise ConfigError(f"{what} must be text with commas, or a list of text; got {type(given).__name__}")
+        raise ConfigError(
+            f"{what} must be a list of text, or text separated by commas, not a {type(given).__name__}."
+        )
     return tuple(map(str, listed))
 
 
 def _category(name: str, how: Sequence[str] | int | None) -> Category:
     if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
-        raise ConfigError(f"categories[{name!r}] must be a list of values, a number of places, or None")
+        raise ConfigError(
+            f"categories[{name!r}] must be a list of values, a number of hash buckets, or None."
+        )
     if how is None or isinstance(how, int):
         return Category(name=name, places=how)
     return Category(name=name, values=tuple(map(str, how)))
@@ -372,8 +383,8 @@ class ColumnRule:
         numbers = as_numbers(column.filter(pa.array(~missing)) if missing.any() else column, self.name)
         if numbers.shape[1] != self.width:
             raise GraphError(
-                f"column {self.name!r} holds lists of {numbers.shape[1]} numbers, and {self.width} were "
-                "learned from; give it as many"
+                f"column {self.name!r} contains lists of {numbers.shape[1]} numbers, but the model was "
+                f"trained on lists of {self.width}. Give every row that many."
             )
         own = out[:, : self.width]
         own[~missing] = finite(numbers, self.name)
@@ -499,7 +510,9 @@ class Encoding:
                 decimal=plain.get("decimal"),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise ArtifactError("the rules of a run's columns are damaged; name them with flags") from None
+            raise ArtifactError(
+                "The column rules stored with the run are damaged. Name the columns with options."
+            ) from None
 
 
 def encode(columns: Iterable[Column], rules: tuple[ColumnRule, ...], rows: int) -> Matrix:
@@ -537,8 +550,8 @@ def matrix(table: Table, names: Sequence[str]) -> Matrix:
             kind = kind.value_type
         if pa.types.is_null(kind) or kind_of(kind) not in ("number", "bool"):
             raise GraphError(
-                f"column {name!r} is of type {column.type}, not a number; drop it, or encode it as numbers "
-                "(one 0/1 column per category)"
+                f"column {name!r} is of type {column.type}, not a number. Drop it, or encode it as "
+                "numbers (one 0/1 column per category)."
             )
         if column.null_count:
             raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
@@ -596,7 +609,8 @@ def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
             column = column.cast(pa.float64())
     except pa.ArrowInvalid:
         raise GraphError(
-            f"column {name!r} holds values that are no numbers or dates; correct or drop it"
+            f"column {name!r} contains values that are neither numbers nor dates. Correct them, or "
+            "drop the column."
         ) from None
     return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(-1, 1)
 
@@ -621,9 +635,11 @@ def _lists(column: Column, name: str) -> npt.NDArray[Any]:
 
     widths = pc.unique(pc.list_value_length(column).drop_null())
     if len(widths) > 1:
-        raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+        raise GraphError(
+            f"column {name!r} contains lists of different lengths. Give every row the same number of values."
+        )
     if len(widths) == 0 or widths[0].as_py() == 0:
-        raise GraphError(f"column {name!r} is empty: no list of it holds a number; drop it (--drop)")
+        raise GraphError(f"column {name!r} contains only lists without numbers. Drop it (--drop).")
     flat = column.flatten()
     if flat.null_count:
         raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")

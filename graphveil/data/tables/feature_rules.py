@@ -202,8 +202,8 @@ class FeatureRuleBuilder:
         if how == MEDIAN and self.private:
             self._fill_missing()
             raise GraphError(
-                f"column {name!r}: a median is read from all records, and this unit protects each of them; "
-                "use --missing indicator or --missing constant=V"
+                f"column {name!r}: a median would be computed from all records, but this unit protects "
+                "each record. Use --missing indicator or --missing constant=V."
             )
         width = numbers.shape[1] if len(numbers) else 1
         fill: tuple[float, ...] | None = (self._choices.constant or 0.0,) * width
@@ -272,7 +272,9 @@ class FeatureRuleBuilder:
         name = category.name
         if kind_of(column.type) in (None, "list") and not pa.types.is_large_string(column.type):
             self._drop(name)
-            raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
+            raise GraphError(
+                f"column {name!r} is of type {column.type}, which cannot be used as categories. Drop it."
+            )
         if category.values is not None and not self.private:
             self._check_listed(column, name, category.values)
         if category.values is not None or category.places is not None:
@@ -280,9 +282,9 @@ class FeatureRuleBuilder:
         if self.private:
             self._drop(name)
             raise GraphError(
-                f"column {name!r}: which categories there are would be read from all records, and this unit "
-                f"protects each of them; name them (--categories '{name}=a|b|c'), or hash them (--categories "
-                f"{name}=hash:32)"
+                f"column {name!r}: the list of categories would be read from all records, but this unit "
+                f"protects each record. List them (--categories '{name}=a|b|c'), or hash them "
+                f"(--categories {name}=hash:32)."
             )
         return ColumnRule(name=name, kind="category", values=self._values(column, name), fitted=True)
 
@@ -318,8 +320,8 @@ class FeatureRuleBuilder:
             self._drop(name)
             how_many = f"more than {MAX_VALUES:,}" if len(distinct) else "no"
             raise GraphError(
-                f"column {name!r} holds {how_many} different values; drop it (--drop), or hash them "
-                f"(--categories {name}=hash:32)"
+                f"column {name!r} has {how_many} different values, which is too many for categories. Drop "
+                f"it (--drop), or hash them (--categories {name}=hash:32)."
             )
         return tuple(sorted({text(value) for value in distinct.to_pylist()}))
 

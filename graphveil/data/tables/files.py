@@ -250,9 +250,7 @@ def column(table: Table, name: str) -> Column:
         try:
             chunks = chunks.cast(pa.large_binary()).cast(pa.large_string())
         except pa.ArrowInvalid:
-            raise GraphError(
-                f"column {name!r} is not text in UTF-8; save the file in that encoding"
-            ) from None
+            raise GraphError(f"column {name!r} is not UTF-8 text. Save the file in UTF-8.") from None
     return chunks.combine_chunks()
 
 
@@ -294,9 +292,9 @@ def encode(table: Table, suffix: str) -> bytes:
 def check_output(path: Path) -> None:
     """Raise an error if the path's suffix is neither parquet nor CSV, or the file cannot be written."""
     if path.suffix not in WRITTEN:
-        raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
+        raise ConfigError(f"The output file {path.name} must end in {' or '.join(WRITTEN)}. Rename it.")
     if path.is_dir() or not can_create(path):
-        raise ConfigError(f"cannot write {path}; choose another --out")
+        raise ConfigError(f"Cannot write {path}. Choose another --out.")
 
 
 def write(path: Path, table: Table) -> None:
@@ -305,7 +303,7 @@ def write(path: Path, table: Table) -> None:
     try:
         write_atomic(path, encode(table, path.suffix))
     except OSError as error:
-        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
+        raise ConfigError(f"Cannot write {path} ({error.strerror}). Choose another --out.") from None
 
 
 def without_formulas(table: Table) -> Table:
@@ -327,7 +325,7 @@ def _is_parquet(path: Path) -> bool:
     if path.name.lower().endswith(CSV):
         return False
     raise GraphError(
-        f"{path.name or path} must end in {', '.join(PARQUET + CSV)}; save the table as parquet or CSV"
+        f"{path.name or path} must end in {', '.join(PARQUET + CSV)}. Save the table as Parquet or CSV."
     )
 
 
@@ -344,10 +342,10 @@ def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
     import pyarrow.parquet
 
     if path.is_dir():
-        raise GraphError(f"{path} is a folder; name the table in it")
+        raise GraphError(f"{path} is a folder. Name the table in it.")
     is_parquet = _is_parquet(path)
     if not path.is_file():
-        raise GraphError(f"there is no file {path}; check the path")
+        raise GraphError(f"There is no file {path}. Check the path.")
     name = name_in_utf8(path)
     try:
         if is_parquet:
@@ -482,7 +480,7 @@ def _typed(values: Any, words: Sequence[str], decimal: str) -> Any:
 def _unreadable(path: Path, csv_format: CsvFormat = COMMAS) -> GraphError:
     if _is_parquet(path):
         return GraphError(
-            f"{path.name} cannot be read as parquet; check the file, or save it again as parquet"
+            f"{path.name} cannot be read as Parquet. Check the file, or save it again as Parquet."
         )
     delimiter = csv_format.delimiter
     between = "comma" if delimiter == "," else repr(DELIMITERS.get(delimiter, delimiter))
@@ -586,8 +584,8 @@ class FrameSource:
         pandas = type(frame).__name__ == "DataFrame" and hasattr(frame, "columns")
         if not (supports_arrow or isinstance(frame, Mapping | pa.Table) or pandas):
             raise GraphError(
-                f"{title} is a {type(frame).__name__}; give a frame of pandas, polars or Arrow, or a mapping "
-                "of columns"
+                f"{title} is a {type(frame).__name__}. Pass a pandas, polars or Arrow table, or a mapping "
+                "of columns."
             )
         named = [str(name) for name in getattr(frame, "columns", ())] if pandas else []
         if (twice := first_duplicate(named)) is not None:
@@ -635,8 +633,10 @@ def _no_table(frame: Any, title: str) -> GraphError:
             return GraphError(f"column {name!r} of {title} {reason(frame[name])}")
     lengths = {len(frame[name]) for name in names if hasattr(frame[name], "__len__")}
     if len(lengths) > 1:
-        return GraphError(f"the columns of {title} are of different lengths; give each one value per row")
-    return GraphError(f"{title} cannot be converted to an Arrow table; give it as one (pyarrow.Table)")
+        return GraphError(
+            f"The columns of {title} have different lengths. Give each column one value per row."
+        )
+    return GraphError(f"{title} cannot be converted to an Arrow table. Pass a pyarrow.Table.")
 
 
 def reason(values: Any) -> str:
@@ -677,7 +677,9 @@ def check_columns(path: Path, chosen: Sequence[str], csv_format: CsvFormat = COM
 def check_distinct(chosen: Sequence[str]) -> None:
     """Raise an error for a column that has two roles."""
     if (twice := first_duplicate(chosen)) is not None:
-        raise GraphError(f"column {twice!r} is named for two roles; name one column for each")
+        raise GraphError(
+            f"column {twice!r} is used for two different roles. Name a different column for each role."
+        )
 
 
 def feature_columns(

@@ -20,7 +20,7 @@ def distinct_ids(table: Table, name: str) -> Column:
 
     ids = keys(column(table, name), name)
     if len(pc.unique(ids)) < len(ids):
-        raise GraphError(f"column {name!r} repeats ids; give one row per node")
+        raise GraphError(f"column {name!r} repeats ids. Keep one row per node.")
     return ids
 
 
@@ -42,7 +42,7 @@ def keys(array: Column, name: str) -> Column:
 
     if array.null_count:
         raise GraphError(
-            f"column {name!r} has missing values; every row needs an id: drop the rows without one"
+            f"column {name!r} has missing values, but every row needs an id. Drop the rows without one."
         )
     if pa.types.is_null(array.type) or pa.types.is_integer(array.type):
         try:
@@ -60,7 +60,7 @@ def keys(array: Column, name: str) -> Column:
         )
     if too_long(text):
         raise GraphError(
-            f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+            f"column {name!r} contains an id of more than {MAX_ID_BYTES:,} bytes. Use shorter ids."
         )
     return text
 

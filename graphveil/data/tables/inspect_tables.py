@@ -69,14 +69,18 @@ class Roles:
             name = getattr(self, role)
             needed = role in ("id", "source", "target")
             if not isinstance(name, str if needed else str | None):
-                raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
+                raise ConfigError(
+                    f"{role}= must be the name of a column (text), not a {type(name).__name__}."
+                )
         several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
         if classes is not None and (isinstance(classes, str) or not several):
             raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
         if self.task is not None:
             checks.one_of(labels.TASKS, task=self.task)
         if self.task == labels.REGRESSION and classes is not None:
-            raise ConfigError("task='regression' predicts a number, which has no classes; drop classes=")
+            raise ConfigError(
+                "task='regression' predicts a number, so there are no classes. Remove classes=."
+            )
 
     @property
     def of_nodes(self) -> dict[str, str]:
@@ -327,7 +331,7 @@ def _inspect_nodes(
         table = given.read([*roles.of_nodes.values(), *chosen], types, found.choices.words)
         table = _without_words(table, chosen, features, found.choices.words)
         if table.num_rows == 0:
-            raise GraphError(f"{given.title} has no rows, so the graph has no nodes; give at least one")
+            raise GraphError(f"{given.title} has no rows, so the graph has no nodes. Give at least one row.")
     except GraphError as error:
         found.problems.append(str(error))
         return
@@ -424,9 +428,13 @@ def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[st
         words = [""]
     parts = [None if word is None else SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
     if "" in parts:
-        raise GraphError(f"column {name!r} may hold train, val (valid, validation), test or nothing only")
+        raise GraphError(
+            f"column {name!r} must only contain train, val (valid, validation), test or empty fields."
+        )
     if "train" not in parts:
-        raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
+        raise GraphError(
+            f"column {name!r} assigns no node to train. Write train in the rows of the training nodes."
+        )
     # A member without a label is no error: under a unit of records that is what a null record looks like.
     return parts
 
@@ -562,7 +570,9 @@ def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> st
                 return name
     if called is not None:
         distinct_ids(table, called)  # raises the error
-    raise GraphError(f"{nodes.title} has no column of distinct ids; name the ids with --id")
+    raise GraphError(
+        f"{nodes.title} has no column with a different id in each row. Name the id column with --id."
+    )
 
 
 def _called(words: Sequence[str], names: Sequence[str]) -> str | None:

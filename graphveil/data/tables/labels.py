@@ -24,8 +24,8 @@ CLASSES_FROM_LABELS = (
 )
 
 SEVERAL_LABELS = (
-    "for several labels per node, keep one class per node as y and pass a 0/1 matrix as label_sets=, for "
-    "example y=labels.argmax(1), label_sets=labels"
+    "For several labels per node, keep one class per node as y and pass a 0/1 matrix as label_sets=, for "
+    "example y=labels.argmax(1), label_sets=labels."
 )
 Task = Literal["classification", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -56,7 +56,9 @@ def class_codes(
     words = [word for word in null_values if word not in listed]
     column = files.without_words(_labels(files.column(table, name), name), words)
     if classes is None and pa.types.is_large_string(column.type) and too_long(column):
-        raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
+        raise GraphError(
+            f"column {name!r} contains a label of more than 1,000 bytes. Check that it is the label column."
+        )
     # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
     found = [value for value in pc.unique(column).to_pylist() if value is not None]
     names = [text(value) for value in found]
@@ -72,8 +74,8 @@ def class_codes(
     codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
     if len(order) < 2:
         raise GraphError(
-            f"column {name!r} holds labels of fewer than two classes, so there is nothing to learn; name "
-            "another column (--label), or all classes beforehand (--classes)"
+            f"column {name!r} has labels of fewer than two classes, so no classifier can be trained. "
+            "Name another column (--label), or list all classes (--classes)."
         )
     # One place more than there are names, so that the code -1 stays -1.
     places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
@@ -96,9 +98,9 @@ def reject_numeric(name: str | None, names: Sequence[str]) -> None:
     most = _MAX_WHOLE if all(_WHOLE.fullmatch(one) for one in names) else _MAX_FRACTIONS
     if len(names) > most:
         raise GraphError(
-            f"column {name!r} holds more than {most} distinct numbers, and each would be a class. Predict "
-            "the number with task='regression' (--task regression). If they are class numbers, confirm it "
-            "with task='classification' (--task classification)"
+            f"column {name!r} has more than {most} different numbers, and each would be a class. To "
+            "predict the number, set task='regression' (--task regression). If they are class "
+            "numbers, set task='classification' (--task classification)."
         )
 
 
@@ -123,11 +125,11 @@ def numeric_targets(
         numbers = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise GraphError(
-            f"column {name!r} does not hold a number in every row, which task='regression' needs; name a "
-            "numeric column (--label), or leave the task out to predict classes"
+            f"column {name!r} does not have a number in every row, but task='regression' needs one. "
+            "Name a numeric column (--label), or remove the task to predict classes."
         ) from None
     if np.isinf(numbers).any():
-        raise GraphError(f"column {name!r} holds infinite numbers; leave such fields empty")
+        raise GraphError(f"column {name!r} contains infinite numbers. Leave these fields empty.")
     return numbers
 
 
@@ -147,7 +149,7 @@ def _labels(column: Column, name: str) -> Column:
     if not (pa.types.is_null(kind) or any(test(kind) for test in tests)):
         raise GraphError(
             f"column {name!r} is of type {str(kind).partition('[')[0]}, which cannot be a label; give one "
-            f"number or text per node, and {SEVERAL_LABELS}"
+            f"number or text per node. {SEVERAL_LABELS}"
         )
     return column
 

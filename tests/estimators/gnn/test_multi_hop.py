@@ -192,7 +192,7 @@ def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
         lambda: model.privacy_cost(other),
         lambda: model.save(tmp_path / "a", per_node=tmp_path / "b"),
     ):
-        with pytest.raises(UnitError, match="covers the weights alone"):
+        with pytest.raises(UnitError, match="covers its parameters only"):
             query()
     assert model.proba_ is None and not (tmp_path / "b").exists()
 
@@ -218,7 +218,7 @@ def test_parameters_are_saved_without_predictions(graph: Graph, tmp_path: Path) 
     with torch.no_grad():  # on a graph whose records may be read
         logits = loaded.module_(other.x, other.adjacency.edge_index().long())
     assert logits.shape == (other.num_nodes, graph.num_classes) and logits.isfinite().all()
-    with pytest.raises(UnitError, match="covers the weights alone"):
+    with pytest.raises(UnitError, match="covers its parameters only"):
         loaded.predict_proba()
 
 

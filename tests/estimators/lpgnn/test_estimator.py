@@ -57,7 +57,7 @@ class TestBudgets:
             model(eps_x=wrong)
 
     def test_there_is_no_epsilon(self) -> None:
-        with pytest.raises(ConfigError, match="spends on features and on the label"):
+        with pytest.raises(ConfigError, match="has separate budgets for features and labels"):
             model(epsilon=1.0)
 
     def test_none_has_none(self) -> None:

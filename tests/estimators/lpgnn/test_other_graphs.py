@@ -244,7 +244,7 @@ class TestRejections:
     def test_a_similarity_that_cannot_be_computed_charges_nothing(self) -> None:
         graph, other = made(range(30)), made(range(30, 36), seed=1)
         model = fitted(graph, gv.SimGAT, similarity="factorized(dim=8, window=1, negative=1)")
-        with pytest.raises(ConfigError, match="dim=8 must lie below"):
+        with pytest.raises(ConfigError, match="dim=8 must be smaller"):
             model.predict(other)
         assert charged(graph, other) == [1, 0]
 
