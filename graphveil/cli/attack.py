@@ -27,7 +27,7 @@ Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of the sampling.")]
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Locations of a run's data, if the files were moved."""
+    """Options with the paths of a run's data, if the files were moved."""
 
     root: options.Root = None
     nodes: options.Nodes = None
@@ -93,7 +93,7 @@ def linkteller(
 def topology(
     run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
-    """Infer all edges of a run's graph, also with half of the pairs known."""
+    """Infer all edges of a run's graph, with none or half of the pairs known to the attacker."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)

@@ -365,7 +365,7 @@ def decode(
 
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
-    """Charge people with ids for a collection protocol, once, and report the charge if the block fails."""
+    """Charge the people with these ids for a collection protocol; report the charge if a later step fails."""
     from graphveil.ledger.accounts import CollectionAccount
 
     if named is None:

@@ -1,4 +1,4 @@
-"""``compare``: compare a released graph with the true one, which is read exactly; internal."""
+"""``compare``: compare a released graph with the true graph. The result is internal."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -351,7 +351,7 @@ def ledger_location(named: str | None) -> str | None:
 
 
 def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
-    """Read the data to register: with labels as a run would read them, else edges and ids alone."""
+    """Read the data to register, with labels if they are named, else only edges and ids."""
     from graphveil.data.tables.encoding import EncodingOptions
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:

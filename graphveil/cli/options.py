@@ -617,7 +617,7 @@ class EdgeListOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicEdgeOptions:
-    """Under ``edge-subset``: the public edges, and the nodes that may have private ones."""
+    """Options of unit ``edge-subset``: the public edges, and the nodes that may have private edges."""
 
     public_edges: PublicEdges = None
     private_nodes: PrivateNodes = None
@@ -633,7 +633,7 @@ class PublicEdgeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyOptions:
-    """The privacy unit and its options, except the budget, of which a sweep has several."""
+    """The privacy unit and its options without the budget, because a sweep has several budgets."""
 
     unit: Unit = None
     delta: Delta = None
@@ -672,7 +672,7 @@ def given(group: Any) -> dict[str, Any]:
 
 
 def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a command whose signature has each group's flags one by one.
+    """Return a command with the options of each group as separate parameters.
 
     >>> def shown(public: PublicEdgeOptions) -> str | None: return public.private_nodes
     >>> list(inspect.signature(grouped(shown)).parameters)[:2]

@@ -237,7 +237,7 @@ def _facts(
     *,
     known: bool,
 ) -> list[tuple[str, str]]:
-    """Return names and values of what a prediction costs.
+    """Return names and values of the privacy cost of a prediction.
 
     ``apart`` is what the graphs share none of, as the caller asserts. ``known`` is whether this graph was
     trained on or predicted before.

@@ -1,4 +1,4 @@
-"""What each command reads: an option that is given and has no effect is rejected before anything else.
+"""Reject command-line options that have no effect.
 
 A choice on the command line (a method, a source of data, a privacy unit, a kind of run) declares the options
 that it reads, and an option that it does not declare is rejected. A new option of ``train`` is thus rejected
@@ -44,7 +44,7 @@ class Choice:
 
 
 def check_options(context: Any) -> None:
-    """Reject the options on a command line that nothing reads.
+    """Reject command-line options that have no effect.
 
     Raises:
         ConfigError: One of them is given.
@@ -129,7 +129,7 @@ _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledg
 
 
 def _of_method(method: str, values: Values) -> Names:
-    """Return what a method reads of the options of ``train`` and ``sweep``."""
+    """Return which options of ``train`` and ``sweep`` a method reads."""
     from graphveil.estimators import METHODS
     from graphveil.links import link_model_class
 

@@ -284,7 +284,7 @@ def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
-    """Yield what the table leaves open: intervals, other guarantees, totals, and what is not covered."""
+    """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
     from graphveil.estimators.classcode.edge_rows import Homophily
     from graphveil.privacy.statements import format_upper_bound, percent_up
     from graphveil.runs.results import Cost, choice_text, cost_remarks, predicts_numbers

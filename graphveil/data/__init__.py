@@ -1,4 +1,4 @@
-"""Graphs: the container, its files, the public datasets, and the papers' ways of preparing them.
+"""Graphs, graph files, public datasets, and the preprocessing of published papers.
 
 Tables can be checked without torch, so a name is imported when it is first used.
 """

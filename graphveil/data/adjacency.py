@@ -32,7 +32,7 @@ Weighted = sparse.csr_array[np.float64]
 
 
 class EdgeSet:
-    """The identity of one protected set of edges, on which a privacy budget can be kept.
+    """The identity of one protected set of edges, to which a privacy budget is attached.
 
     Two edge sets are equal only if they are the same object: a hash of the edges would distinguish
     neighboring graphs. Copies return the same object, so copying a graph does not copy its budget. Pickling
@@ -100,7 +100,7 @@ class AdjacencyVersion:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GrowthStep:
-    """One step of growth: ``base`` is the graph before, ``added`` has only the new edges, over all nodes.
+    """One step of growth: ``base`` is the previous graph, ``added`` contains only the new edges.
 
     Nodes below ``base_nodes`` existed before. ``apart`` lists the edge sets that are disjoint from the new
     edges: those of ``base``, except if the new edges have the name of another edge set that may overlap.
@@ -118,7 +118,7 @@ class GrowthStep:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjacency:
-    """In-edges in compressed rows: ``indices[indptr[v]:indptr[v + 1]]`` are the sources that send to ``v``.
+    """In-edges in CSR format: ``indices[indptr[v]:indptr[v + 1]]`` are the sources of the edges to ``v``.
 
     Build one with ``from_edges``. Sources are distinct and ascending within a row, and there are no
     self-loops; rows passed directly are checked and sorted. An undirected graph must store both directions
@@ -149,7 +149,7 @@ class Adjacency:
     version: AdjacencyVersion = field(default_factory=AdjacencyVersion, init=False)
 
     def __post_init__(self) -> None:
-        """Check rows from outside and sort them, without repeats and self-loops."""
+        """Check and sort untrusted rows, and remove duplicates and self-loops."""
         if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
             raise GraphError("indptr must be an int64 vector with one entry more than there are nodes.")
         if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
@@ -194,7 +194,7 @@ class Adjacency:
         max_weight: float | None = None,
         folder: Path | None = None,
     ) -> Adjacency:
-        """Return rows that are known to be in order; to check them again would take as long as to sort."""
+        """Return rows that are known to be sorted, without checking them again."""
         made = object.__new__(cls)
         vars(made).update(
             indptr=indptr,
@@ -244,7 +244,7 @@ class Adjacency:
         weight: object = None,
         max_weight: float | None = None,
     ) -> Adjacency:
-        """Store the edges ``source[i] -> target[i]``, in any order and with any repeats.
+        """Build an adjacency from edges ``source[i] -> target[i]`` in any order; duplicates are merged.
 
         Self-loops are dropped and duplicates are merged. With ``directed=False`` each edge is stored in both
         directions, whether the input lists one of them or both.
@@ -298,7 +298,7 @@ class Adjacency:
     def from_rows(
         cls, indptr: _Offsets, sources: _Ids32, *, directed: bool, edge_set: EdgeSet | None = None
     ) -> Adjacency:
-        """Store the ascending sources of each node v, ``sources[indptr[v]:indptr[v + 1]]``, without sorting.
+        """Build an adjacency from sorted CSR rows: ``sources[indptr[v]:indptr[v + 1]]`` are the sources of v.
 
         Of an undirected edge only the larger end lists the other. Node pairs that are drawn in their order
         have this form.
@@ -415,7 +415,7 @@ class Adjacency:
         return out
 
     def subgraph(self, keep: Tensor) -> Adjacency:
-        """Return the edges between the kept nodes, which are renumbered in their old order.
+        """Return the edges between the kept nodes, which are renumbered from 0 in the same order.
 
         Args:
             keep: Mask of the kept nodes, bool (N).
@@ -482,7 +482,7 @@ class Adjacency:
     def _rows_from(
         self, sources: _Ids32, targets: _Ids32, num_nodes: int, stays: npt.NDArray[np.bool_]
     ) -> Adjacency:
-        """Return the edges that stay, which are already in row order, under the same edge set."""
+        """Return a subset of the edges, already in row order, with the same edge set."""
         indptr = np.zeros(num_nodes + 1, dtype=np.int64)
         np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
         return Adjacency._in_order(
@@ -577,7 +577,7 @@ def checked_weights(
 
 
 def check_max_weight(max_weight: float | None) -> None:
-    """Require the end of a public range of weights."""
+    """Check ``max_weight``, the public upper bound of edge weights."""
     number = isinstance(max_weight, int | float | np.number) and not isinstance(max_weight, bool)
     if max_weight is None or not (number and np.isfinite(max_weight) and max_weight > 0):
         raise GraphError(f"max_weight={max_weight} must be a positive number")
@@ -592,7 +592,7 @@ def weighted_rows(
     directed: bool,
     max_weight: float,
 ) -> Weighted:
-    """Return the matrix of weights as shares of ``max_weight``: rows = targets, ascending columns = sources.
+    """Return the edge weights divided by ``max_weight`` as a sparse matrix with one row per target.
 
     An edge that is listed several times counts once, with its largest weight; an undirected one has that in
     both directions, whichever is listed. What passes ``max_weight`` is cut. Weight zero is no edge.
@@ -624,7 +624,7 @@ def grow_adjacency(
     edge_set: EdgeSet | None = None,
     weight: object = None,
 ) -> Adjacency:
-    """Return in-edges with more nodes and new edges, each of which has an end among the new nodes.
+    """Return in-edges with more nodes and new edges; each new edge has at least one new node.
 
     Args:
         adjacency: In-edges before.
@@ -673,7 +673,7 @@ def grow_adjacency(
 
 
 def _padded(adjacency: Adjacency, num_nodes: int) -> Any:
-    """Return a square matrix of weights, or of ones; nodes beyond those of the adjacency have empty rows."""
+    """Return a square matrix of weights or ones; added nodes have empty rows."""
     beyond = num_nodes - adjacency.num_nodes
     indptr = np.pad(adjacency.indptr.numpy(), (0, beyond), mode="edge")
     plain = np.ones(len(adjacency.indices), dtype=np.bool_)

@@ -81,7 +81,7 @@ _whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
-    """Yield a graph's destination blocks from row ``first`` on, in order, as ``ranges`` cuts them.
+    """Yield the destination blocks of a graph in order, starting at row ``first``.
 
     Raises:
         GraphError: Graph mapped from files that have changed.
@@ -95,7 +95,7 @@ def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBloc
 
 
 def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield where blocks start and stop, from row ``first`` on, in order.
+    """Yield the first and last row of each block in order, starting at row ``first``.
 
     Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
 
@@ -108,7 +108,7 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
 
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
-    """Return the edges into some rows, as views; there are at most ``MAX_EDGES``."""
+    """Return the edges into some rows as views, at most ``MAX_EDGES`` of them."""
     whole = stop - start == adjacency.num_nodes
     if whole and (known := _whole.get(adjacency)) is not None:
         return known
@@ -139,7 +139,7 @@ def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
 
 
 def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into runs of at most ``rows`` rows and ``edges`` edges, or of one row."""
+    """Split rows into blocks of at most ``rows`` rows and ``edges`` edges, or of one row."""
     bounds = offsets.numpy()
     first, count = 0, len(bounds) - 1
     while first < count:

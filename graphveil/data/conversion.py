@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
-    """Return the arguments of ``Graph.from_edges`` from two tables without problems."""
+    """Return the arguments of ``Graph.from_edges`` for two tables without errors."""
     assert found.ids is not None and found.ends is not None
     fields: dict[str, Any] = {
         "x": torch.from_numpy(found.matrix()),
@@ -64,7 +64,7 @@ def reject_unlabeled() -> NoReturn:
 
 
 def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None:
-    """Return class numbers and names of labels that are text, None in the place of a missing one."""
+    """Return class numbers and class names of text labels, where None means no label."""
     import pyarrow as pa
 
     typed = getattr(y, "dtype", None)
@@ -162,7 +162,7 @@ NODE, SOURCE, TARGET, WEIGHT = "node", "source", "target", "weight"  # of tables
 def networkx_tables(
     graph: Any, weight: str | None, dropped: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a graph of networkx as a table of nodes, where an attribute may be missing, and one of edges.
+    """Return a networkx graph as a node table, where attributes may be missing, and an edge table.
 
     Raises:
         GraphError: Another type, nodes that are neither all integers nor all text, or an untyped attribute.
@@ -225,7 +225,7 @@ PYG_NOTES = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  
 
 
 def load_pyg(module: str) -> ModuleType:
-    """Return ``torch_geometric.<module>`` without the warnings about its own use of torch.
+    """Import ``torch_geometric.<module>`` without its warnings about torch.
 
     Raises:
         MissingDependencyError: torch_geometric is not installed.
@@ -388,7 +388,7 @@ def _edge_set_of(held: object) -> EdgeSet:
 
 
 def _labels_of(y: Any) -> Any:
-    """Return labels; integers that were stored as floats, for example next to NaN, become integers again."""
+    """Return labels; integers that were stored as floats next to NaN become integers again."""
     if isinstance(y, np.ndarray) and y.dtype.kind == "f":
         y = torch.from_numpy(y)
     if not isinstance(y, Tensor) or not y.is_floating_point():
@@ -399,7 +399,7 @@ def _labels_of(y: Any) -> Any:
 
 
 def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
-    """Return the masks; where only some are set, the others are empty."""
+    """Return the masks; masks that are not set are empty."""
     scalar = getattr(data.y, "ndim", 1) == 0 or not hasattr(data.y, "__len__")
     count = len(as_labels(data.y) if scalar else data.y)
     if split is not None:
@@ -427,7 +427,7 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
 
 
 def _mask(name: str, mask: Tensor, count: int) -> Tensor:
-    """Return a bool mask, of one that is or of the indices of its nodes."""
+    """Return a bool mask from a bool mask or from node indices."""
     if mask.ndim != 1:
         raise GraphError(f"data.{name} contains several splits. Choose one: data.{name} = data.{name}[:, 0].")
     if mask.dtype == torch.bool or mask.is_floating_point():

@@ -1,4 +1,4 @@
-"""Compressed sparse rows: arrays from outside are checked, and a triangle becomes a symmetric pattern.
+"""Check sparse matrices in CSR format from outside, and make a triangular pattern symmetric.
 
 SciPy and torch trust the arrays of a sparse matrix: an index beyond its end is read, and sometimes written,
 where it points. So arrays of a file or a caller are checked here first. Work on rows is done in pieces that
@@ -26,7 +26,7 @@ _ENTRIES = 1 << 18  # at a time
 
 
 def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:
-    """Require row k to be ``indices[indptr[k]:indptr[k + 1]]``, integers from 0 to columns - 1.
+    """Check the offsets and the column indices of a CSR matrix.
 
     Raises:
         GraphError: Arrays that are not vectors of integers, offsets that do not rise from 0 to the number of

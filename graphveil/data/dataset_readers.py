@@ -153,7 +153,7 @@ def fifths(values: npt.NDArray[np.floating]) -> Ints:
 
 
 def read_heterophilous(root: Path, name: str) -> Fields:
-    """Read a graph of Platonov et al.: its ten published splits are not read."""
+    """Read a graph of Platonov et al. without its ten published splits."""
     arrays = read_npz(root / f"{name}.npz", {"node_features", "node_labels", "edges"})
     source, target = _ints(arrays["edges"]).T
     x = arrays["node_features"]
@@ -313,7 +313,7 @@ _TIMEOUT = 60  # seconds without an answer
 
 
 def fetch_facebook100(root: Path, name: str) -> Fields:
-    """Download one school to the place where the local reader looks, and read it."""
+    """Download the graph of one school to the local data folder, and read it."""
     school = name.rpartition("/")[2]
     if school not in _SHA256:
         near = suggestion(school, _SHA256)
@@ -327,14 +327,14 @@ def fetch_facebook100(root: Path, name: str) -> Fields:
 
 
 def fetch_heterophilous(root: Path, name: str) -> Fields:
-    """Download one graph to the place where the local reader looks, and read it."""
+    """Download one graph to the local data folder, and read it."""
     file = name.rpartition("/")[2]
     download(f"{_HETEROPHILOUS}/{file}.npz", root / f"{name}.npz", sha256=_HETEROPHILOUS_SHA256[file])
     return read_heterophilous(root, name)
 
 
 def download(url: str, path: Path, *, sha256: str) -> None:
-    """Download a file to ``path``, which is created only if the checksum is right."""
+    """Download a file to ``path``, which is only created if the checksum is correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:

@@ -192,7 +192,7 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
 
 
 def dataset_folders(root: str | PathLike[str] | None) -> list[Path]:
-    """Return the folders to look in, of which the last one takes downloads."""
+    """Return the folders to search for datasets; downloads go to the last one."""
     chosen = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if chosen:
         return [Path(chosen)]
@@ -201,7 +201,7 @@ def dataset_folders(root: str | PathLike[str] | None) -> list[Path]:
 
 
 def read_or_fetch(entry: Dataset, folders: list[Path]) -> Fields:
-    """Return the content from the first folder that has it, or else from the public copy."""
+    """Read a dataset from the first folder that contains it, or else download it."""
     for folder in folders:
         if entry.read is not None and entry.lies_under(folder):
             return _guarded(entry, entry.read, folder, "is damaged", "compare its files with their checksums")

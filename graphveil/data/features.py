@@ -21,7 +21,7 @@ _ENTRIES = 1 << 20  # that are looked at together
 
 
 def as_features(x: Any) -> Features:
-    """Return a matrix of numbers as features: tensors and arrays dense, SciPy matrices sparse.
+    """Convert a numeric matrix to features: tensors and arrays become dense, SciPy matrices sparse.
 
     Raises:
         GraphError: Value that is not a matrix of numbers, or an entry that float32 cannot hold as a finite
@@ -51,7 +51,7 @@ def is_finite(x: Features) -> bool:
 
 
 def columns_beyond(x: Features, limit: float) -> list[int]:
-    """Return the columns in which some entry is larger than a limit, either way.
+    """Return the columns in which the absolute value of some entry exceeds a limit.
 
     >>> columns_beyond(torch.tensor([[1.0, -3.0], [2.0, 0.0]]), 2.0)
     [1]
@@ -86,7 +86,7 @@ def rows(x: Features, index: Tensor) -> Features:
 
 
 def stacked(x: Features, below: Features) -> Features:
-    """Return the rows of both, one set below the other, in the kind of the first.
+    """Return the rows of both matrices, stacked, in the format of the first.
 
     >>> stacked(torch.eye(2), torch.tensor([[5.0, 6.0]]))
     tensor([[1., 0.],
@@ -168,7 +168,7 @@ def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
 
 
 def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return the smallest and the largest entry of every column, zeros that are not stored included."""
+    """Return the minimum and maximum of every column, including zeros that are not stored."""
     if isinstance(x, Tensor):
         return x.amin(dim=0).numpy(), x.amax(dim=0).numpy()
     columns: Any = x.tocsc()

@@ -214,7 +214,7 @@ class Graph:
 
     @property
     def has_split(self) -> bool:
-        """Whether the graph comes with train, val and test masks."""
+        """Whether the graph has train, val and test masks."""
         return self.train_mask is not None
 
     @property
@@ -319,7 +319,7 @@ class Graph:
         return self.replace(public=PublicPart(edges, private_nodes))
 
     def subgraph(self, keep: Tensor) -> Graph:
-        """Return the kept nodes and the edges between them; classes keep their numbers.
+        """Return the subgraph of the kept nodes, with the same class numbers.
 
         Args:
             keep: Mask of the kept nodes, bool (N).
@@ -360,7 +360,7 @@ class Graph:
         edge_set: EdgeSet | None = None,
         weight: object = None,
     ) -> Graph:
-        """Return the graph with new nodes appended, and the edges that came with them.
+        """Return the graph with new nodes and their edges appended.
 
         A model that was fitted on this graph, or has predicted it, predicts the grown graph by querying the
         new edges alone. The set of new edges must follow from public facts, such as ids or times of arrival.
@@ -530,7 +530,7 @@ class Graph:
         max_weight: float | None = None,
         name: str = "frames",
     ) -> Graph:
-        """Build a graph from two frames of pandas, polars, Arrow or any library with the Arrow interface.
+        """Build a graph from a node table and an edge table: pandas, polars, Arrow or similar frames.
 
         Each call creates a new edge set with a new budget, so keep the graph.
 
@@ -711,7 +711,7 @@ class Graph:
         return data
 
     def _set_targets(self, targets: Tensor) -> None:
-        """Store targets, and the labels that they imply; a node without a label has no target."""
+        """Store the targets of a regression graph; a node without a label has no target."""
         if len(targets) != self.num_nodes:
             raise GraphError(
                 f"{len(targets)} targets were given for {self.num_nodes} nodes. Pass one target per node."
@@ -749,7 +749,7 @@ class Graph:
 
 
 def check_kind(graph: object) -> None:
-    """Raise an error for anything but a graph, such as another library's.
+    """Raise an error if the value is not a graph of this library.
 
     >>> check_kind("karate")
     Traceback (most recent call last):
@@ -781,7 +781,7 @@ def _joined_ids(
 
 
 def _masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
-    """Return the split of the first ``count`` nodes; nodes beyond the masks are in no part."""
+    """Extend the split to ``count`` nodes; nodes beyond the masks are in no part."""
     return {
         name: pad(mask[:count], (0, max(0, count - len(mask))), value=False) for name, mask in masks.items()
     }

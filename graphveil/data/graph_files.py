@@ -61,7 +61,7 @@ def read_graph(
     weight: str | None = None,
     max_weight: float | None = None,
 ) -> Graph:
-    """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
+    """Read a graph from a node table and an edge table, each a Parquet or CSV file.
 
     Every column of ``nodes`` without another role is a feature: a number is unchanged, a bool becomes 0 or 1,
     a date becomes years since 2000-01-01 (UTC), a list of k numbers becomes k features. A node without a
@@ -177,7 +177,7 @@ def graph_of(
     max_weight: float | None,
     classes_given: bool,
 ) -> Graph:
-    """Return the graph of two inspected files without problems."""
+    """Return the graph of two inspected files without errors."""
     return Graph.from_edges(
         directed=directed,
         max_weight=max_weight,
@@ -287,7 +287,7 @@ def _edges(
 def _positions(
     table: Table, name: str, node_ids: Column, id: str | None, *, written: bool
 ) -> npt.NDArray[np.integer]:
-    """Return the row of every id in the table of nodes; ``id`` is its column of ids, if it has one."""
+    """Return the row of every id in the node table, whose id column is ``id`` if it has one."""
     title, code = (f"column {id!r} of the nodes", f"nodes[{id!r}]") if id else ("the ids of nodes", "ids")
     advice = ("add those nodes, or drop those rows",) * 2
     known = KnownIds(node_ids, title, code, node_ids.type, written, *advice)

@@ -81,7 +81,7 @@ class Interactions:
         unknown_ids: Unknown = "error",
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
-        """Build a table from two columns of equal length: a user, and an item on the user's list.
+        """Build a table from two columns of equal length: in each row, a user and an item of that user.
 
         Duplicates are merged.
 
@@ -143,7 +143,7 @@ class Interactions:
         edge_set: EdgeSet | None = None,
         notes: tuple[str, ...] = (),
     ) -> Interactions:
-        """Return the table of two Arrow columns of ids, users and items, by the id rules of graphs.
+        """Build a table from two Arrow columns of user ids and item ids.
 
         Args:
             ends: Columns of users and of items.
@@ -190,7 +190,7 @@ class Interactions:
         item_ids: object = None,
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
-        """Build a table from a matrix of users and items, where 1 is an item on a list and 0 is not.
+        """Build a table from a user-item matrix, where 1 means that the item is on the user's list.
 
         Args:
             matrix: SciPy sparse matrix or dense array (U, I).
@@ -327,7 +327,7 @@ class Interactions:
 
 
 def _check_sizes(count: int) -> None:
-    """Raise an error for more users and items than a table may have."""
+    """Raise an error if there are more users and items than a table supports."""
     if count > MAX_NODES:
         raise GraphError(f"users and items together must be at most {MAX_NODES:,}. Split the table.")
 
@@ -366,7 +366,7 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
 
 
 def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> Lists:
-    """Return the lists of these entries, each once."""
+    """Return the item lists of these entries without duplicates."""
     lists: Lists = sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=shape)
     return lists
 
@@ -394,7 +394,7 @@ def as_column(name: str, values: object) -> Column:
 
 
 def _occurring(users: Column) -> Column:
-    """Return the users that occur, sorted."""
+    """Return the distinct users, sorted."""
     import pyarrow.compute as pc
 
     found = pc.unique(users)
@@ -454,7 +454,7 @@ def _lowest(min_rating: object) -> float | None:
 
 
 def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.NDArray[np.bool_] | None:
-    """Return the rows whose rating is high enough; None for a table without ratings.
+    """Return the rows with a rating of at least ``min_rating``; None for a table without ratings.
 
     Raises:
         GraphError: If only one of both is given, ratings are no numbers, or no row is left.
@@ -504,7 +504,7 @@ def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
 
 
 def _some_left(liked: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_]) -> None:
-    """Raise an error if every entry is rated too low."""
+    """Raise an error if no rating reaches ``min_rating``."""
     if given.any() and not liked.any():
         raise GraphError("min_rating is above every rating, so that all lists are empty; choose a lower one")
 

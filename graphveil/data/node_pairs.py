@@ -191,7 +191,7 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
 
 
 def no_public_edges(num_nodes: int) -> Adjacency:
-    """Return an adjacency without edges.
+    """Return an adjacency with no edges.
 
     >>> no_public_edges(3).num_nodes
     3
@@ -225,7 +225,7 @@ class Domain:
 
     @classmethod
     def within(cls, public: Adjacency, listed: Tensor) -> Domain:
-        """Return the pairs of listed nodes that are no public edges.
+        """Return the pairs of listed nodes that are not public edges.
 
         Args:
             public: Public edges, undirected.

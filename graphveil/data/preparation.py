@@ -1,4 +1,4 @@
-"""Convert two tables of any size to a folder that ``open_graph`` opens.
+"""Prepare two tables of any size as a folder for ``open_graph``.
 
 The table of nodes is read into memory. The edges are not: they are sorted on disk and appended, block by
 block, to two files, the sources of all edges by target (int32) and the end of each row (int64). The manifest
@@ -84,7 +84,7 @@ def prepare(
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
 ) -> PreparedGraph:
-    """Write a graph to disk: sorted, deduplicated edges in destination blocks, and node arrays.
+    """Write a graph from tables of any size to a folder, for ``open_graph``.
 
     The table of nodes is read into memory, as by ``read_graph``. The tables of edges are sorted by DuckDB
     (extra ``disk``) and may be larger than memory. Repeat an interrupted call to resume after its last
@@ -215,7 +215,7 @@ def describe_inputs(files: Sequence[Path], options: Sequence[object]) -> str:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Create a folder that only its owner may read, and hold a lock on it, which ends with the process.
+    """Create a private folder and lock it until the process ends.
 
     After an error a new folder without a finished block is removed.
 
@@ -289,7 +289,7 @@ def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, re
 
 
 def complete_manifest(folder: Path, manifest: Manifest, inputs: str) -> Manifest:
-    """Mark the graph as complete, if the tables are still those that the first block was made of.
+    """Mark the graph as complete if the tables did not change during preparation.
 
     Raises:
         GraphError: Table that has changed since.

@@ -1,4 +1,4 @@
-"""Generated splits, and the preparation and splits of papers as frozen recipes."""
+"""Random and hash-based splits, and the preprocessing and splits of published papers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def split(
     unit: str | None = None,
     seed: int | None = 0,
 ) -> Graph:
-    """Return the graph with a generated split, with the shares and the method of the command.
+    """Return the graph with a random or hash-based split into train, val and test.
 
     If ``unit`` protects edges or nothing, the labeled nodes are split at random in exact shares. If it
     protects node records, or is None, all nodes are split by a hash of their ids. The set of labeled nodes
@@ -247,7 +247,7 @@ class DatasetRecipe:
 
     @property
     def fixed_split(self) -> bool:
-        """Whether the split is the data's own, so that every seed gives the same."""
+        """Whether the dataset defines the split, so that it is the same for every seed."""
         return self.shares is None
 
     def prepare(self, graph: Graph, *, paper: bool = False) -> Graph:

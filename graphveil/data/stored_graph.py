@@ -1,4 +1,4 @@
-"""Graphs outside of this process's memory: prepared, memory-mapped folders and graphs sent elsewhere.
+"""Prepared graphs as memory-mapped folders, and graphs that are sent to other processes.
 
 A folder is as private as the tables that it was made of. Its checksums use a secret key stored in the
 folder, so no digest of private data is meaningful elsewhere. A process that did not open the folder receives
@@ -47,7 +47,7 @@ _manifests: WeakKeyDictionary[Adjacency, Manifest] = WeakKeyDictionary()
 
 
 def open_graph(folder: str | PathLike[str]) -> Graph:
-    """Open a graph that ``graphveil prepare`` wrote; its edges stay on the disk.
+    """Open a graph that ``graphveil prepare`` wrote, without loading its edges into memory.
 
     Every file is read once, and an error is raised if its checksum differs. Afterwards the operating system
     caches as much as fits in memory: a fit reads edges as pages of files, block by block. Opened twice in one

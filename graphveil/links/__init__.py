@@ -1,4 +1,4 @@
-"""Links and recommendations: scores of pairs of nodes from sums over edges or over lists of users."""
+"""Link prediction and recommendation with differential privacy."""
 
 from typing import TYPE_CHECKING
 

@@ -97,7 +97,7 @@ def card_metrics(metrics: Mapping[str, Interval] | None) -> list[tuple[str, str,
 
 
 def read_link_folder(folder: Path | str, kind: str, build: Callable[[LinkRecord], Model]) -> Model:
-    """Return the model that ``build`` makes of a folder, which is read as untrusted input.
+    """Load a model from a folder, which is read as untrusted input.
 
     Raises:
         ArtifactError: If the folder holds no such model, or it is damaged.

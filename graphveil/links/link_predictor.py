@@ -70,7 +70,7 @@ NodePairs = Tensor | npt.ArrayLike
 
 
 class ClusterCounts(NamedTuple):
-    """Counts of neighbors by cluster: number of clusters, share of epsilon, and whether both ends count."""
+    """Options of neighbor counts by cluster: number of clusters, share of epsilon, and direction."""
 
     clusters: int
     share: float

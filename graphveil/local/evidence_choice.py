@@ -30,7 +30,7 @@ TrainedOption = TrainedLpgnn | TrainedLabelPosterior
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceChoice(Learner):
-    """Fits each option to the same reports, and averages their predictions (stacking).
+    """Fit each option to the same LDP reports, and average their predictions (stacking).
 
     Each option predicts the reports of three folds from those of the other two. The evidence is the
     log-likelihood of these reports, after calibration by a mixture with class shares. ``stacking_weights``

@@ -44,7 +44,7 @@ _TRAIN = 2 / 3  # share of the reporting nodes
 
 
 class LocalEstimator(ABC):
-    """Fits to locally randomized node records and public edges; mixed into an ``Estimator``.
+    """Mixin for estimators that train on locally randomized node records and public edges.
 
     Each fit is one collection. It is charged to the privacy ledger first, and an interrupted fit is resumed
     without another collection. Further models can be fitted to its reports. When a graph grows, only its new
@@ -66,7 +66,7 @@ class LocalEstimator(ABC):
 
     @classmethod
     def is_local(cls, unit: str | None) -> bool:
-        """Return whether records are randomized before the method sees them, under a unit."""
+        """Return whether records are randomized before training under a privacy unit."""
         return True
 
     @classmethod

@@ -76,7 +76,7 @@ class Learner(ABC):
 
     @property
     def decision(self) -> str:
-        """What a fit decides by what, as ``Method.decision``."""
+        """State what a fit selects and by which criterion, as ``Method.decision``."""
         return ""
 
     # Most learners need no optional package.
@@ -118,7 +118,7 @@ class LocalMethod(Method):
 
     @property
     def decision(self) -> str:
-        """What the learner decides by what."""
+        """State what the learner selects and by which criterion."""
         return self.learner.decision
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:

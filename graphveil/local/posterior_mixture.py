@@ -295,7 +295,7 @@ def _held_out_posteriors(
 def choose_prediction_rule(
     network: Tensor, found: PosteriorMixture, noisy: NoisyLabels, shares: Tensor | None = None
 ) -> PredictionRule:
-    """Return what to predict with: the network, the posterior, their product, or class shares.
+    """Select the prediction rule: network, posterior, their product, or class shares.
 
     The criterion is the likelihood of held-out reports,
 

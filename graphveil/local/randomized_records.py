@@ -191,7 +191,7 @@ def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> Featur
 
 
 def outside(bounds: Bounds, x: Features) -> int:
-    """Return how many features lie outside their public range. This is private: never publish it."""
+    """Return how many features lie outside their public range; this number is private."""
     if not isinstance(x, Tensor) and isinstance(bounds.low, float) and bounds.outside(np.zeros(1)) == 0:
         return bounds.outside(x.data)
     return sum(bounds.outside(to_dense(rows(x, part)).numpy()) for part in _blocks(x))

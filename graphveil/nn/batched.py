@@ -18,7 +18,7 @@ _DROPOUT_LEVELS = 1 << 16  # of a draw that decides on one entry
 
 
 class BatchedFeedForward(nn.Module):
-    """K networks like ``FeedForward`` with batch norm and ReLU, each with its own parameters.
+    """K networks of the same ``FeedForward`` architecture with batch norm and ReLU, trained together.
 
     Dropout of inputs is shared by all of them. Dropout of units is shared unless ``separate_dropout`` is set.
 

@@ -197,7 +197,7 @@ def test_rejects_paths_that_are_not_tables(tmp_path: Path) -> None:
     for content in (b"", b"not parquet " + SECRET.encode()):
         (tmp_path / "nodes.parquet").write_bytes(content)
         message = error_of(read_graph, tmp_path / "nodes.parquet", edges, **ROLES)
-        assert "nodes.parquet cannot be read as parquet" in message
+        assert "nodes.parquet cannot be read as Parquet" in message
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ NodePositions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Endpoints:
-    """Each edge's two nodes by their places, its weight if it has one, and the ids of nodes to add."""
+    """Edges as positions of their two nodes, with optional weights and the ids of nodes to add."""
 
     tail: NodePositions
     head: NodePositions
@@ -237,7 +237,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def end_of_another_kind(id: str, title: str, source: str, target: str) -> str | None:
-    """Return the end of edges that, by the names of columns, holds ids of things that are no nodes.
+    """Return the end of the edges that, by its column name, does not refer to nodes.
 
     Users and films are both numbered from 1, so that numbers of films would be read as numbers of users.
 
@@ -266,7 +266,7 @@ def end_of_another_kind(id: str, title: str, source: str, target: str) -> str | 
 
 
 def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
-    """Reject edges that, by their names, join the nodes with ids of another kind, such as users and films.
+    """Reject an edge table with one end that is another kind of thing, such as films next to users.
 
     Raises:
         GraphError: One end names things that are no nodes.
@@ -328,7 +328,7 @@ _FIXES = {
 
 
 def id_difference_hint(strangers: Column, ids: Column) -> str:
-    """Return in what alone some unknown ids differ from those of nodes; empty if that is not so.
+    """Return how unknown ids differ from node ids, such as in case only; empty if there is no such rule.
 
     >>> import pyarrow as pa
     >>> id_difference_hint(pa.array(["ANN", "x"]), pa.array(["ann", "bob"]))

@@ -31,7 +31,7 @@ _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 
 
 def check_spelling(argument: str, value: str, form: str) -> None:
-    """Reject a value with the quote or backslash of a shell or a page, which no row of a table has.
+    """Reject a value with a quote or backslash left over from a shell command.
 
     Raises:
         ConfigError: A value that begins with a quote or ends with a backslash.
@@ -51,7 +51,7 @@ def check_spelling(argument: str, value: str, form: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Category:
-    """A column of categories: its values one by one, hashed into places, or as they occur in the table.
+    """A column of categories: listed values, hash buckets, or the values that occur in the table.
 
     >>> Category.parse("plan=free|pro"), str(Category.parse("country=hash:32"))
     (Category(name='plan', values=('free', 'pro'), places=None), 'country=hash:32')
@@ -393,7 +393,7 @@ class ColumnRule:
             out[:, -1] = missing
 
     def _places_of(self, column: Column) -> npt.NDArray[np.int64]:
-        """Return each row's place among the columns, -1 for none."""
+        """Return the feature column of each row's category, -1 for none."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -467,7 +467,7 @@ class Encoding:
 
     @property
     def fitted(self) -> tuple[str, ...]:
-        """The columns whose rules were read from the table, all records of it."""
+        """The columns with encoding rules that were computed from all records of the table."""
         return tuple(rule.name for rule in self.rules if rule.fitted)
 
     def words(self, most: int = 12) -> str:
@@ -482,7 +482,7 @@ class Encoding:
         return ", ".join(phrases[:most]) + more
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the rules as plain values, for another table (``from_plain``)."""
+        """Return the encoding rules as plain values, for use on another table (``from_plain``)."""
         words = None if self.null_values is None else list(self.null_values)
         rules = [asdict(rule) for rule in self.rules]
         read = {"null_values": words, "delimiter": self.delimiter, "decimal": self.decimal}

@@ -82,7 +82,8 @@ class FeatureRuleBuilder:
                 problems.append(files.no_column(title, name, names))
             elif name in roles or wanted.count(name) > 1:
                 problems.append(
-                    f"column {name!r} is named for two roles: twice among features and dropped columns, or "
+                    f"column {name!r} is used for two different roles: twice among features and dropped "
+                    "columns, or "
                     "also as id, label or split; remove it from one of them"
                 )
             else:
@@ -99,7 +100,7 @@ class FeatureRuleBuilder:
         return [name for name in chosen if self._choices.category(name) is not None]
 
     def named_values(self, name: str) -> tuple[str, ...]:
-        """Return the values that a caller named for a column. None of them means a missing value."""
+        """Return the category values that the caller listed for a column."""
         if self._given is not None:
             return self._given[name].values or ()
         category = self._choices.category(name)
@@ -289,7 +290,7 @@ class FeatureRuleBuilder:
         return ColumnRule(name=name, kind="category", values=self._values(column, name), fitted=True)
 
     def _check_listed(self, column: Column, name: str, listed: tuple[str, ...]) -> None:
-        """Reject a public list of which a value differs from those of the table only in writing.
+        """Reject listed categories that differ from values of the table only in case or spelling.
 
         Raises:
             GraphError: A listed value occurs only in another case, or no row has a listed value.

@@ -52,7 +52,7 @@ COMMAS = CsvFormat()
 
 
 def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the file's column names, each of which must be unique and among which all wanted ones must be.
+    """Return the column names of a file; check that they are unique and include the requested ones.
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
@@ -80,7 +80,7 @@ def no_column(title: str, name: str, names: Sequence[str]) -> str:
 
 
 def commas(title: str, names: Sequence[str]) -> str:
-    """Return what a CSV of one column may lack; empty for any other table.
+    """Return a hint about the separator for a CSV with one column; empty for other tables.
 
     Only the delimiter that its first row seems to have is named: that row may be a secret edge.
 
@@ -307,7 +307,7 @@ def write(path: Path, table: Table) -> None:
 
 
 def without_formulas(table: Table) -> Table:
-    """Return a table for a CSV, with text escaped that a spreadsheet would evaluate."""
+    """Return a table for CSV output, with text escaped that a spreadsheet would run as a formula."""
     import pyarrow as pa
 
     columns = [
@@ -502,7 +502,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _bad_line(path: Path, delimiter: str) -> str:
-    """Return the first line of a CSV that cannot be read, by its number alone; empty if none is found."""
+    """Return the line number of the first CSV line that cannot be read; empty if none is found."""
     number = 1
 
     def lines(file: BinaryIO) -> Iterator[str]:
@@ -530,7 +530,7 @@ def _bad_line(path: Path, delimiter: str) -> str:
 
 @dataclass(frozen=True)
 class FileSource:
-    """A parquet or CSV file: the names of its columns are looked at first, then some columns."""
+    """A Parquet or CSV file that is read column by column."""
 
     path: Path
     csv_format: CsvFormat = COMMAS
@@ -640,7 +640,7 @@ def _no_table(frame: Any, title: str) -> GraphError:
 
 
 def reason(values: Any) -> str:
-    """Return why Arrow cannot hold a column, and how it can."""
+    """Return why Arrow cannot store a column, and how to convert it."""
     kind = str(getattr(values, "dtype", ""))
     if kind.startswith("Sparse"):
         return "is sparse; make it dense first: column.sparse.to_dense()"

@@ -289,7 +289,7 @@ def inspect_tables(
 
 
 def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
-    """Return the roles without those of missing columns, which are reported, to find what else is wrong."""
+    """Return the roles of existing columns; missing columns are reported as errors."""
     absent = {role: None for role, name in roles.of_nodes.items() if name not in names}
     absent |= {} if roles.weight is None or roles.weight in edge_names else {"weight": None}
     return replace(roles, **absent)  # type: ignore[arg-type]  # the column of ids is there
@@ -298,7 +298,7 @@ def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
 def _names(
     given: TableSource, wanted: list[str], needed: Sequence[str], found: TableInspection
 ) -> list[str] | None:
-    """Return the columns of a table; collect violations, None if a needed column is not there once."""
+    """Return the columns of a table and collect errors; None if a needed column is missing or repeated."""
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
@@ -519,7 +519,7 @@ _SPLITS = ("split", "fold")
 def guess_roles(
     nodes: TableSource, edges: TableSource, named: Mapping[str, str | None]
 ) -> tuple[Roles, list[str]]:
-    """Return the named roles, and guesses for the others, which are reported as ``role = column``.
+    """Return the named column roles, and guessed ones for the others.
 
     Raises:
         GraphError: A table cannot be read, or has too few columns.

@@ -83,7 +83,7 @@ def class_codes(
 
 
 def reject_numeric(name: str | None, names: Sequence[str]) -> None:
-    """Reject the classes of a label column that holds a numeric quantity, each value of which is a class.
+    """Reject a label column of numbers that look like a quantity, such as an age, and not like classes.
 
     Raises:
         GraphError: More than 100 distinct numbers, or more than 20 that are not all whole.
@@ -210,7 +210,7 @@ def empty_parts(members: Sequence[str | None] | None, counts: npt.NDArray[np.boo
 
 
 def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDArray[np.bool_]) -> bool:
-    """Return whether one node that counts is all that a named split trains on; shares leave more.
+    """Whether a given split leaves only one labeled training node.
 
     >>> has_single_train_node(["train", "train", "val"], np.array([True, False, True]))
     True

@@ -319,7 +319,7 @@ def _make(path: Path) -> None:
 
 
 class ClientRandomness:
-    """Pseudorandom words from a secret, a protocol, a node id and a record: HMAC-SHA-256, then SHAKE-256.
+    """Derive pseudorandom words from a secret, a protocol, a node id and a record by HMAC and SHAKE-256.
 
     Without the secret they are computationally indistinguishable from random words.
 

@@ -176,7 +176,7 @@ def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
 
 
 def _as_numbers(ids: Column) -> Column:
-    """Return ids that were read as text as whole numbers, if converting back gives the same text.
+    """Convert ids that were read as text to integers, if this does not change their text.
 
     This gives the ids of a parquet table of records again after a table of LDP reports in CSV.
     """
