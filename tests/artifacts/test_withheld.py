@@ -158,7 +158,7 @@ def test_saving_never_replaces_anything(
 def test_a_release_with_what_its_unit_withholds_is_rejected(run: Path, name: str) -> None:
     shutil.copy(run / PER_NODE / name, run / "release")
     for read in (load_model, read_guarantee):
-        with pytest.raises(ArtifactError, match=f"holds {name}.*Move it to per_node/"):
+        with pytest.raises(ArtifactError, match=f"contains {name}.*Move it to per_node/"):
             read(run)
 
 

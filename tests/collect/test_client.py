@@ -384,7 +384,7 @@ def test_rejects_invalid_features(features: object) -> None:
 
 @pytest.mark.parametrize("label", [-2, 5, 1.0, "1", True, [0, 1]])
 def test_rejects_invalid_labels(label: object) -> None:
-    with pytest.raises(GraphError, match=r"classes from 0 to 4|one integer"):
+    with pytest.raises(GraphError, match=r"classes from 0 to 4|one integer|whole number"):
         randomize_record(CollectionProtocol(label=LABEL), node="ann", secret=SECRET, label=label)
 
 

@@ -64,7 +64,7 @@ def test_nodes_without_edges_are_alone() -> None:
 
 
 def test_communities_reject_private_edges() -> None:
-    with pytest.raises(UnitError, match="takes PublicEdges, got Adjacency"):
+    with pytest.raises(UnitError, match="needs PublicEdges, not Adjacency"):
         communities(cliques(3, 4))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="resolution="):
         communities(public(cliques(3, 4)), resolution=0)

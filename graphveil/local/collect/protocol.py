@@ -261,7 +261,7 @@ class CollectionProtocol:
             ) from error
         if protocol.to_json() != text:
             raise LDPReportError(
-                "The text of the protocol was changed after it was written. Use the original file."
+                "The protocol is not in canonical form, so its text was changed. Use the original file."
             )
         return protocol
 
