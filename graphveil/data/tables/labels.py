@@ -91,7 +91,7 @@ def reject_numeric(name: str | None, names: Sequence[str]) -> None:
     >>> reject_numeric("age", [str(year) for year in range(100)])
     >>> reject_numeric("price", [f"{cents}.5" for cents in range(21)])
     Traceback (most recent call last):
-    graphveil.errors.GraphError: column 'price' holds more than 20 distinct numbers, ...
+    graphveil.errors.GraphError: column 'price' has more than 20 different numbers, ...
     """
     if not all(_NUMBER.fullmatch(one) for one in names):
         return
