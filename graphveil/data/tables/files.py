@@ -424,8 +424,8 @@ _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*(\.[0-9]+)?$"
 _HINTS = (  # patterns of text that a spreadsheet shows as numbers and dates, and how to write them
     (
         r"^[0-9]{1,4}[/.-][0-9]{1,2}[/.-][0-9]{2,4}([ T].*)?$",
-        "holds dates in another form than 2024-04-23; convert them, for example table[{0}] = "
-        "pandas.to_datetime(table[{0}], format='mixed')",
+        "holds dates in another form than 2024-04-23; table[{0}] = pandas.to_datetime(table[{0}], "
+        "format='mixed') converts them to such dates",
     ),
     (
         r"^[+-]?\s*[0-9][0-9.,]*\s*%$",
