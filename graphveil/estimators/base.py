@@ -193,6 +193,12 @@ class Estimator(ABC):
         lambda fit: fit.private_metrics, none_before_fit
     )
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Keep the short ``repr`` in custom methods, which a plain ``@dataclass`` would replace."""
+        super().__init_subclass__(**keywords)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Estimator.__repr__  # type: ignore[method-assign]  # in its own namespace
+
     def __post_init__(self) -> None:
         """Check the configuration and freeze it. Later assignments of a parameter do the same."""
         self._fit: FittedModel | None = None

@@ -1,5 +1,6 @@
 """Display of models, and their interface to scikit-learn and pickle."""
 
+import dataclasses
 import logging
 import pickle
 
@@ -84,3 +85,13 @@ def test_the_log_contains_public_values_only(graph, caplog):
         gv.GAP(**EDGES, **BRIEF).fit(graph)
     words = [record.getMessage() for record in caplog.records]
     assert len(words) == 2 and "its release is recorded first" in words[0] and "undirected-edge" in words[1]
+
+
+def test_custom_methods_have_the_short_repr() -> None:
+    @dataclasses.dataclass(kw_only=True)
+    class Deep(gv.MLP):
+        depth: int = 3
+
+    assert repr(Deep(unit="node-record", epsilon=1.0)) == "Deep(unit='node-record', epsilon=1.0)"
+    model = gv.PrivateGNN(module="sage", unit="node-record", epsilon=1.0)
+    assert repr(model) == "PrivateGNN(unit='node-record', epsilon=1.0, module='sage')"
