@@ -5670,7 +5670,7 @@ BUGS = [
             )
         ],
         test="tests/release/test_joint_noise.py::"
-        "test_all_numbers_of_a_release_have_independent_noise_of_the_stated_size[edge products-undirected-edge]",
+        "test_all_numbers_of_a_release_have_independent_noise[edge products-undirected-edge]",
     ),
     dict(
         name="gaps_of_different_signs_cancel_in_the_calibration_error",

@@ -29,7 +29,7 @@ def shared(query: Query, shape: torch.Size) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("name", "unit"), EVERY, ids=[f"{name}-{id_of(unit)}" for name, unit in EVERY])
-def test_all_numbers_of_a_release_have_independent_noise_of_the_stated_size(name: str, unit: Unit) -> None:
+def test_all_numbers_of_a_release_have_independent_noise(name: str, unit: Unit) -> None:
     queries = [*CASES[name][1](unit), *CASES[name][1](unit)]  # a repeated query draws again
     drawn = next(found for found in families(unit) if found.graph.nodes > 3)
     groups = torch.arange(drawn.graph.nodes) % max(query.groups for query in queries)
