@@ -353,7 +353,7 @@ def test_an_invalid_report_is_rejected_by_its_row(invoke: Invoke, case: str) -> 
     answer = invoke(*DECODE, "--json")
     error = answer.json["error"]
     assert (answer.code, error["kind"]) == (2, "LDPReportError")
-    assert error["message"].startswith("LDP reports rejected: 1, the first in row 5: ")
+    assert error["message"].startswith("1 LDP report(s) were rejected. The first is in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err and SECRET not in answer.err
     assert not Path("nodes.csv").exists()
@@ -383,7 +383,10 @@ def test_invalid_reports_can_be_skipped_and_are_counted(invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([["user", "message"], ["u0", "x"], ["u1", ""]], "LDP reports rejected: 2, the first in row 1"),
+        (
+            [["user", "message"], ["u0", "x"], ["u1", ""]],
+            "2 LDP report(s) were rejected. The first is in row 1",
+        ),
         ([["user", "message"]], "has no rows"),
         ([["user", "text"], ["u0", "x"]], "no column 'message'"),
         ([["user", "message"], ["", "x"]], "'user' has missing values"),
@@ -425,7 +428,7 @@ BAD_PROTOCOLS = {
     "--eps-y 1": "--eps-y with --classes",
     "--eps-x 1 --dim 2 --label-mechanism subset": "does not use --label-mechanism",
     "--eps-x 1 --columns a,a": "different names",
-    "--eps-x 1 --columns a,b --dim 2": "drop --dim",
+    "--eps-x 1 --columns a,b --dim 2": "Remove --dim",
     "--eps-x 1 --dim 2 --low 1 --high 1": "must be below",
     "--eps-x 1 --dim 2 --low zero": "--low zero cannot be read",
     "--eps-x 1 --dim 3 --high 1,2": "do not fit --dim 3",

@@ -105,9 +105,9 @@ INVALID: dict[str, tuple[tuple[object, ...], str]] = {
         (*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"),
         "both define which edges are",
     ),
-    "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "drop --private-nodes"),
+    "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "Remove --private-nodes"),
     "nobody": ((*HETERO, "--private-where", "team=t9"), "matches no node"),
-    "no value": ((*HETERO, "--private-where", "team"), "write COLUMN=VALUE"),
+    "no value": ((*HETERO, "--private-where", "team"), "Write COLUMN=VALUE"),
     "a setting": ((*GCN[:-2], *ALL, "--set", "perturb=arr(share=1)"), "given twice"),
     "no such setting": (("gcn", *UNIT, *ALL, "--perturb", "arr(share=1)"), "arr has no setting 'share'"),
 }

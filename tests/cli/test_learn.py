@@ -100,7 +100,7 @@ def test_invalid_reports_are_rejected_or_skipped(invoke: Invoke, learn: list[obj
     write(Path("m.csv"), rows)
     answer = invoke(*learn, *QUICK, "--json")
     assert (answer.code, answer.json["error"]["kind"]) == (2, "LDPReportError")
-    assert "LDP reports rejected: 2, the first in row 5" in answer.json["error"]["message"]
+    assert "2 LDP report(s) were rejected. The first is in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke(*learn, *QUICK, "--skip-bad", "--json")
     assert (answer.json["nodes"], answer.json["accepted"]) == (NODES, NODES - 2)
@@ -170,7 +170,7 @@ def test_a_protocol_of_labels_takes_public_features_by_id(
     assert torch.equal(own, same) and not torch.equal(own, other)
     assert "have no row in the table of public features" in learned("short", rows[1:]).err
     twice = invoke(*changed([*learn, *QUICK], "--nodes", "public.csv", "--out", "again"))
-    rejected(twice, "drop --nodes")
+    rejected(twice, "Remove --nodes")
 
 
 @pytest.mark.parametrize("mechanism", ["rr", "subset", "hashing"])
@@ -220,7 +220,7 @@ def test_auto_reads_labels_alone_or_public_features(
     assert answer.code == 0, answer.err
     assert answer.json["guarantee"]["eps_x"] is None
     assert "lpgnn" in answer.json["choice"]["candidates"]
-    rejected(invoke(*changed(labels, "--out", "third"), *ranges, "--set", "eps_x=0"), "drop --nodes")
+    rejected(invoke(*changed(labels, "--out", "third"), *ranges, "--set", "eps_x=0"), "Remove --nodes")
     rejected(
         invoke(*changed(learn, "--method", "auto", "--out", "third"), "--set", "eps_x=0"),
         "also collects features",

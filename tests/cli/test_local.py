@@ -158,9 +158,9 @@ def test_a_missing_package_is_an_error_before_the_plan(
 
 BOTH = "--set eps_x=1 --set eps_y=2"
 MISUSE = {
-    "lpgnn": "eps_x and eps_y are missing: pass them (--set eps_x=1 --set eps_y=1; inf for no protection)",
-    "lpgnn --set eps_x=1": "eps_y is missing: pass it (--set eps_y=1; inf for no protection)",
-    f"lpgnn {BOTH} --epsilon 1": "has separate budgets for features and labels",
+    "lpgnn": "eps_x and eps_y are missing. Pass them (--set eps_x=1 --set eps_y=1; inf means no protection)",
+    "lpgnn --set eps_x=1": "eps_y is missing. Pass it (--set eps_y=1; inf means no protection)",
+    f"lpgnn {BOTH} --epsilon 1": "spends on features and on the label",
     "lpgnn --set eps_x=0 --set eps_y=2": "eps_x=0.0 must be a number above 0",
     f"lpgnn {BOTH} --set features=mbm": "is not one of 1bm, ",
     f"lpgnn {BOTH} --set features=feature-rr --set theta=0.5,0.6": "theta adds up to 1.1 instead of 1",
@@ -186,7 +186,7 @@ WEIGHTS = {
     f"[1.0, 0.0] {RR}": "a feature of weight 0",
     "[1.0, 0.0] --set features=duchi --theta theta.json": "a feature of weight 0",
     f"[0.5, 0.5] {RR} --set theta=0.5,0.5": "theta is given twice",
-    "[0.5, 0.5] --theta theta.json": "theta weighs the features of lpm, ",
+    "[0.5, 0.5] --theta theta.json": "theta weights the features of lpm, ",
 }
 
 

@@ -102,7 +102,7 @@ def test_an_unreachable_tracking_server_does_not_affect_the_run(invoke: Invoke, 
     assert SECRET not in answer.err
     for text, words in (
         ("wandb", "Use mlflow or mlflow:URI"),
-        ("tensorboard:x", "takes mlflow"),
+        ("tensorboard:x", "Use mlflow"),
     ):
         rejected = invoke("train gap", *files.flags, *GAP, "--out", "b", "--track", text)
         assert (rejected.code, words in rejected.err, Path("b").exists()) == (2, True, False)

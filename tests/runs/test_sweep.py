@@ -93,10 +93,10 @@ def test_a_method_without_a_form_without_privacy_has_no_ceiling() -> None:
 
 INVALID: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown method": ({"methods": ("gap", "gaap")}, ConfigError, "gaap"),
-    "no method": ({"methods": ()}, ConfigError, "empty grid"),
-    "no value": ({"settings": {"hops": ()}}, ConfigError, "empty grid"),
-    "a method twice": ({"methods": ("gap", "gap")}, ConfigError, "paid twice"),
-    "a budget twice": ({"epsilons": (1.0, 1.0)}, ConfigError, "paid twice"),
+    "no method": ({"methods": ()}, ConfigError, "no configurations"),
+    "no value": ({"settings": {"hops": ()}}, ConfigError, "no configurations"),
+    "a method twice": ({"methods": ("gap", "gap")}, ConfigError, "spend privacy budget"),
+    "a budget twice": ({"epsilons": (1.0, 1.0)}, ConfigError, "spend privacy budget"),
     "no budget": ({"epsilons": ()}, ConfigError, "needs a budget"),
     "a setting of nobody": ({"settings": {"hoops": (1,)}}, ConfigError, "hoops"),
     "a setting that has a flag": (

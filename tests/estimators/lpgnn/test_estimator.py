@@ -57,7 +57,7 @@ class TestBudgets:
             model(eps_x=wrong)
 
     def test_there_is_no_epsilon(self) -> None:
-        with pytest.raises(ConfigError, match="has separate budgets for features and labels"):
+        with pytest.raises(ConfigError, match="spends on features and on the label"):
             model(epsilon=1.0)
 
     def test_none_has_none(self) -> None:
@@ -164,7 +164,7 @@ class TestAFitIsAValue:
     def test_reports_keep_the_fitted_parameters(self, graph) -> None:
         first = model().fit(graph)
         first.eps_x = 5.0
-        with pytest.raises(ConfigError, match=r"eps_x=5\.0 is not how the reports were made"):
+        with pytest.raises(ConfigError, match=r"eps_x=5\.0 differs from .*with which the reports were made"):
             model(eps_x=5.0).fit_same_reports(first, graph)
         beside = model().fit_same_reports(first, graph)
         assert beside.guarantee == first.guarantee and beside.clipped_ == first.clipped_
@@ -371,9 +371,9 @@ class TestFiles:
         ({"x_steps": -1}, "x_steps=-1"),
         (
             {"theta": (1.0,)},
-            "theta weighs the features of lpm, .*, feature-rr-naive, and features='multi-bit'",
+            "theta weights the features of lpm, .*, feature-rr-naive, but features='multi-bit'",
         ),
-        ({"features": "agm", "m": "floor"}, "m='floor' is for features='multi-bit'"),
+        ({"features": "agm", "m": "floor"}, "m='floor' is only for features='multi-bit'"),
         ({"low": 1.0}, "must be below high"),
         ({"select": "accuracy"}, "select='accuracy' is not one of paper, likelihood"),
         ({"posterior_steps": -1}, "posterior_steps=-1"),
