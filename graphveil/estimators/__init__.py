@@ -77,10 +77,13 @@ def register(code: T, name: str | None = None) -> T:
     known = name or str(given.method)
     if known != given.method:
         raise ConfigError(
-            f"the method calls itself {given.method!r} and cannot be called {known!r}; rename it"
+            f"The method is called {given.method!r} and cannot be registered as {known!r}. Use one "
+            "name for both."
         )
     if known in _CLASSES or not known.replace("-", "_").isidentifier():
-        raise ConfigError(f"method={known!r} is taken by the library, or is no name; choose another")
+        raise ConfigError(
+            f"method={known!r} is reserved by the library or is not a valid name. Use another name."
+        )
     _REGISTERED[known] = given
     return code
 

@@ -293,13 +293,14 @@ class Estimator(ABC):
             return method
         if isinstance(method.head, RegressionHead):
             raise ConfigError(
-                "metric (--metric), class_weight (--class-weight) and positive (--positive) are for classes; "
-                "drop them with task='regression', which selects by the squared error"
+                "metric (--metric), class_weight (--class-weight) and positive (--positive) apply to "
+                "classification only. Omit them with task='regression', which selects models by the "
+                "squared error."
             )
         if isinstance(method.head, MultilabelHead) and self.positive is not None:
             raise ConfigError(
-                f"positive={self.positive!r} (--positive) is for two classes, and nodes have sets of labels. "
-                "Drop it."
+                f"positive={self.positive!r} (--positive) applies to two classes, but the nodes have "
+                "label sets. Omit it."
             )
         one_class = not isinstance(method.head, MultilabelHead)
         check_objective(
@@ -465,7 +466,8 @@ class Estimator(ABC):
         """
         if labels:
             raise GraphError(
-                f"fit takes a graph, which holds its labels, and got additional arguments: {NO_FOLDS}"
+                "fit takes one graph, which contains the labels, but additional arguments were given: "
+                f"{NO_FOLDS}"
             )
         if not isinstance(graph, PreparedFit):
             ready, found = None, as_graph(graph, self.unit)
@@ -473,8 +475,8 @@ class Estimator(ABC):
             ready, found = graph, graph.graph
         else:
             raise ConfigError(
-                "parameters were set after this fit was prepared; prepare(graph) again. "
-                "No privacy budget was spent."
+                "Parameters were changed after prepare(). Call prepare(graph) again. No privacy budget "
+                "was spent."
             )
         chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
         with shown_progress(on_progress, progress=progress) as shown:
@@ -570,7 +572,8 @@ class Estimator(ABC):
         """
         if isinstance(self.fitted.method.head, RegressionHead):
             raise ConfigError(
-                "task='regression' predicts one number per node, which has no probability; use predict()"
+                "task='regression' predicts one number per node, so there are no probabilities. Use "
+                "predict()."
             )
         options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend, workspace)
         return self.outputs(graph, options)
@@ -800,7 +803,10 @@ class Estimator(ABC):
         """
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
         if isinstance(self.fitted.method.head, MultilabelHead):
-            raise ConfigError("evaluate is for one class per node; score returns the micro F1 of label sets")
+            raise ConfigError(
+                "evaluate needs one class per node, but the nodes have label sets. Use score(), which "
+                "returns the micro F1 score."
+            )
         kept = graph.mask(split) & (graph.y != UNLABELED)
         check_evaluation(int(kept.sum()), self.fitted.sizes.classes, threshold)  # before a charge
         place = self._positive_place(graph, kept, threshold, positive)
@@ -905,13 +911,13 @@ class Estimator(ABC):
             ConfigError: If the model is not fitted.
         """
         if self._fit is None:
-            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+            raise ConfigError("The model is not fitted. Call fit(graph) first.")
         return self._fit
 
     @property
     def _prediction_manager(self) -> PredictionManager:
         if self._predictions is None:
-            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+            raise ConfigError("The model is not fitted. Call fit(graph) first.")
         return self._predictions
 
     def _set_fit(
@@ -984,9 +990,9 @@ class Estimator(ABC):
         """Pickle an unfitted model. A fitted model has an open ledger, which must not be copied."""
         if self._fit is not None:
             raise ConfigError(
-                "a fitted model cannot be pickled, copied or sent to another process, since the ledger of "
-                "its past queries would not go with it: save it (model.save(folder)), load it there "
-                "(load_model(folder)); one that is not fitted can be sent"
+                "A fitted model cannot be pickled, copied or sent to another process, because the ledger "
+                "of its queries would not be copied. Save it with model.save(folder) and load it there "
+                "with load_model(folder)."
             )
         return super().__reduce_ex__(protocol)
 

@@ -109,7 +109,9 @@ def read_choice(state: State, options: int) -> tuple[int, list[float], State]:
     rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
     chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
     if chosen.shape != () or not 0 <= int(chosen) < options or evidence.ndim != 1:
-        raise ArtifactError("the stored choice of a method is damaged; take it from the original run")
+        raise ArtifactError(
+            "The stored choice of a method is damaged. Copy the model folder from the original run again."
+        )
     return int(chosen), evidence.tolist(), rest
 
 
@@ -259,7 +261,7 @@ class OutDegreeChoice(Choice):
         """Query the mean out-degree, choose a candidate, and fit it in the same release."""
         plan = session.plan
         if plan is None:
-            raise ConfigError("auto queries under a plan, and this session has none")
+            raise ConfigError("method 'auto' needs a query plan, but this session has no plan")
         release = session.open(graph, record_groups(graph))
         with session.stage("choice"):
             total = float(release.answer(OutDegreeSumData()))

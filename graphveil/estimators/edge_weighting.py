@@ -42,20 +42,25 @@ class EdgeWeighting:
             return None
         if records:
             raise ConfigError(
-                f"weights={weights!r} reads rows that node units protect; use weights='one', or protect edges"
+                f"weights={weights!r} depends on node features, which node-level units protect. Use "
+                "weights='one', or an edge-level unit."
             )
         if similarity.reads == "attention" and attention is not None:
             similarity = attention
         elif similarity.reads == "attention":
             raise ConfigError(
-                f"weights={weights!r} is learned from edges under a budget, which gap does at edge level and "
-                "nothing else; use 'learned_public', which learns from public labels and costs nothing"
+                f"weights={weights!r} is trained on the edges with privacy budget, which only gap with an "
+                "edge-level unit supports. Use weights='learned_public', which is trained on public "
+                "labels and does not spend budget."
             )
         if similarity.reads == "posteriors" and not encoder:
-            raise ConfigError(f"weights={weights!r} reads the encoder's probabilities; leave use_encoder on")
+            raise ConfigError(
+                f"weights={weights!r} needs the encoder's class probabilities. Use use_encoder=True."
+            )
         if rows == "previous" and similarity.reads != "rows":
             raise ConfigError(
-                f"weights={weights!r} reads {similarity.reads}, which stay the same; use weight_rows='input'"
+                f"weights={weights!r} uses {similarity.reads}, which are the same in every hop, so "
+                "weight_rows='previous' has no effect. Use weight_rows='input'."
             )
         return cls(similarity, rows)
 

@@ -139,7 +139,7 @@ class FittedAttribute(Generic[T]):
 
     def __set__(self, model: HasFit, value: T) -> NoReturn:
         """Raise an error: fitted attributes cannot be set."""
-        raise ConfigError("learned attributes follow from the fit and cannot be set; fit again instead")
+        raise ConfigError("Learned attributes are read-only. Call fit(graph) again to change them.")
 
 
 def none_before_fit() -> None:

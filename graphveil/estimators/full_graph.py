@@ -119,7 +119,8 @@ def residual_shape(given: FullGraphKeywords, layer: LayerKind, heads: int = 1) -
     """
     if given.batch_norm:
         raise ConfigError(
-            "residual=True normalizes each node's vector by itself (layer norm); drop batch_norm"
+            "residual=True already uses layer normalization, so it cannot be combined with "
+            "batch_norm=True. Omit batch_norm."
         )
     style = layer_options(given)
     del style["batch_norm"]
@@ -284,20 +285,24 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
     """
     if given.perturb is None:
         if given.max_edges is not None:
-            raise ConfigError("max_edges is for released graphs; name a mechanism with perturb= (--perturb)")
+            raise ConfigError(
+                "max_edges has an effect only if a perturbed graph is released. Name a mechanism with "
+                "perturb='edge-rr' (--perturb edge-rr), or omit max_edges."
+            )
         if model.unit != NoUnit.name:
             check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
             raise NotImplementedGuaranteeError(
-                f"{model.method} reads the exact edges in every training step and is available with unit "
-                f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train "
-                "on a released graph (perturb=, --perturb)"
+                f"{model.method} reads the exact edges in every training step, so it supports unit 'none' "
+                f"only, but the unit is {model.unit!r}. Use method 'classcode' or 'gap', or train on a "
+                "perturbed graph with perturb='edge-rr' (--perturb edge-rr)."
             )
         return
     parse_mechanism(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
     if model.unit not in _UNITS:
         raise UnitError(
-            f"perturb={given.perturb!r} (--perturb) releases a graph whose edges are protected: use unit "
-            f"{', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}, got {model.unit!r}"
+            f"perturb={given.perturb!r} (--perturb) releases a perturbed graph, which needs a unit "
+            f"that protects edges, but the unit is {model.unit!r}. Use unit "
+            f"{', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}."
         )
 
 

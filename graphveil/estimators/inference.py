@@ -164,15 +164,15 @@ def graph_requests(
     privacy_config = fitted.method.privacy_config
     if privacy_config.on_records:
         raise UnitError(
-            "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
-            f"{privacy_config.unit.name!r} protects: a person may be in both graphs. Drop it; the two "
-            "releases add up"
+            "assume_disjoint_edges (--assume-disjoint-edges) is not available under unit "
+            f"{privacy_config.unit.name!r}, which protects node records: a person may be in both "
+            "graphs. Omit it. The costs of the two releases add up."
         )
     if any(prediction_state.ledger.fitted(request.graph.edge_set) for request in requests):
         raise ConfigError(
-            "assume_disjoint_edges (--assume-disjoint-edges) does not hold: the graph's edges belong to the "
-            "edge set that the model was fitted on. Drop it, or build each of the two graphs from edges of "
-            "its own"
+            "assume_disjoint_edges (--assume-disjoint-edges) is false here: this graph is built from "
+            "the edge set that the model was fitted on. Omit it, or build the two graphs from "
+            "separate edge sets."
         )
     return requests
 
@@ -266,11 +266,10 @@ class PredictionManager:
             if requests and self.own is None and not confirmed:
                 # It may be the fitted graph, whose predictions do not spend privacy budget.
                 raise ConfigError(
-                    "this model comes from a release without the run's internal/ folder, so it is unknown "
-                    "whether the graph is the one that it was fitted on, whose predictions are stored and "
-                    "free: predict() without a graph returns them. To query this graph again, at the cost "
-                    "that privacy_cost(graph) returns, pass allow_spend=True (--allow-spend), or load "
-                    "the run folder"
+                    "The model was loaded without the run's internal/ folder, so it cannot tell whether this "
+                    "is its training graph. predict() without a graph returns the stored predictions at no "
+                    "cost. Load the run folder, or pass allow_spend=True (--allow-spend) to spend "
+                    "privacy_cost(graph)."
                 )
             for request in requests:
                 request.execute(self._state)
@@ -332,14 +331,14 @@ class PredictionManager:
         of_people = unit == LocalAttributes.name
         if options.assume_disjoint_edges and of_people:
             raise UnitError(
-                "assume_disjoint_edges (--assume-disjoint-edges) does not concern records, which unit "
-                f"{unit!r} protects: a person may be in both graphs. If you know that no person is, pass "
-                "assume_disjoint_nodes (--assume-disjoint-nodes); else drop it, and the reports add up"
+                f"assume_disjoint_edges (--assume-disjoint-edges) is not available under unit {unit!r}, "
+                "which protects node records. If no person is in both graphs, pass assume_disjoint_nodes "
+                "(--assume-disjoint-nodes). Otherwise omit it, and the costs add up."
             )
         if options.assume_disjoint_nodes and not of_people:
             raise UnitError(
-                "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
-                f"person is charged for its own reports, and the unit is {unit!r}; drop it"
+                "assume_disjoint_nodes (--assume-disjoint-nodes) needs unit 'local-attributes', under "
+                f"which each node is charged for its own LDP reports, but the unit is {unit!r}. Omit it."
             )
         if known is not None:
             return []

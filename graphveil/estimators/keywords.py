@@ -80,8 +80,9 @@ class TrainingConfig:
             _reject_for_records(given, privacy_config)
         elif given.selection != "last":
             raise ConfigError(
-                f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} "
-                "validation labels are public, and the best epoch is chosen at no cost; drop it"
+                f"selection={given.selection!r} applies to node-level units only. Under unit "
+                f"{privacy_config.unit.name!r} validation labels are public, so choosing the best epoch "
+                "does not spend budget. Omit selection."
             )
         paper, (epochs, rate) = privacy_config.on_records and privacy_config.paper, (100, 0.01)
         if paper:
@@ -132,7 +133,8 @@ def check_selection(given: NetworkKeywords, task: Task) -> None:
     """Reject a private selection of numeric predictions."""
     if task == REGRESSION and given.selection == "private":
         raise ConfigError(
-            "selection='private' counts correct predictions, which numbers do not have; use selection='last'"
+            "selection='private' counts correct predictions, which task='regression' does not have. "
+            "Use selection='last'."
         )
 
 
@@ -140,15 +142,20 @@ def _reject_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
     """Reject what mixes records, or reads validation records without a charge."""
     if given.batch_norm:
         raise ConfigError(
-            f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each "
-            "of them; use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
+            f"batch_norm=True mixes the records of a batch, which unit {privacy_config.unit.name!r} "
+            "protects individually. Omit it. Custom networks can use LayerNorm or GroupNorm."
         )
     if given.dropout:
-        raise ConfigError(f"dropout={given.dropout:g} is not available under node units; set it to 0")
+        raise ConfigError(
+            f"dropout={given.dropout:g} is not supported under node-level units. Use dropout=0."
+        )
     if given.patience is not None:
         raise ConfigError(
-            "patience queries validation records after every epoch, which node units protect; drop it, or "
-            "choose weights once with selection='private'"
+            "patience evaluates validation records after every epoch, and node-level units protect "
+            "them. Omit it, or use selection='private', which evaluates them once."
         )
     if privacy_config.paper and (given.selection == "private" or privacy_config.private_metrics):
-        raise ConfigError("papers select and report in the clear; drop selection and private_metrics")
+        raise ConfigError(
+            "mode='paper' selects models without privacy, as the papers do, so selection and "
+            "private_metrics have no effect. Omit them."
+        )

@@ -151,8 +151,8 @@ class LPGNetMethod(Method):
                 network.eval()
         except RuntimeError as error:
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features, {sizes.classes} classes and "
-                f"{self.stack.stacks} stacks; take them from the original run"
+                f"The model's parameters do not fit {sizes.width} features, {sizes.classes} classes and "
+                f"{self.stack.stacks} stacks. Copy the model folder from the original run again."
             ) from error
         return TrainedLPGNet(self.stack, self.privacy_config, networks)
 
@@ -242,11 +242,14 @@ class LPGNet(NetworkKeywords, Estimator):
         if not isinstance(privacy_config.unit, UndirectedEdge | DirectedEdge):
             check_local(self, privacy_config.unit)
             raise UnitError(
-                f"lpgnet has no bound under unit {privacy_config.unit.name!r}: it counts neighbors; use unit "
-                "'undirected-edge' or 'directed-edge', or 'classcode' or 'gap' for others"
+                "lpgnet counts neighbors, and the sensitivity of these counts is unbounded under unit "
+                f"{privacy_config.unit.name!r}. Use unit 'undirected-edge' or 'directed-edge', or method "
+                "'classcode' or 'gap'."
             )
         if self.selection != "last":
-            raise ConfigError("selection is for node units, which lpgnet does not support; drop it")
+            raise ConfigError(
+                "selection applies to node-level units only, which lpgnet does not support. Omit it."
+            )
         return LPGNetMethod(
             name=self.method,
             privacy_config=privacy_config,

@@ -125,9 +125,9 @@ class FittedGraphModel(TrainedModel):
 def unknown_training_nodes_error(method: str) -> NotImplementedGuaranteeError:
     """Return the error of a method whose aggregations need to know the training nodes of a graph."""
     return NotImplementedGuaranteeError(
-        f"{method} with unit 'node-record' depends on which nodes have a public label, which another graph "
-        "may not have, and does not yet predict one; fit it on that graph (its own release and budget), or "
-        "use gap, which predicts other graphs"
+        f"{method} with unit 'node-record' cannot predict another graph, because its predictions "
+        "depend on which nodes have public labels. Fit it on that graph, which is a new release "
+        "with its own budget, or use method gap."
     )
 
 

@@ -250,8 +250,8 @@ class TunedMLP(Method):
         networks = restore_networks(state, _FEATURES)
         if not fits(networks, sizes.width, sizes.classes):
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
-                "take them from the original run"
+                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
+                "Copy the model folder from the original run again."
             )
         return TrainedFoldEnsemble(networks, bool(state[_UNIT_ROWS]))
 
@@ -342,7 +342,10 @@ class TunedRegression(Method):
         """
         number = int(state[_CANDIDATE])
         if not 0 <= number < len(self.shapes):
-            raise ArtifactError("the weights are of no known network; take them from the original run")
+            raise ArtifactError(
+                "The parameters do not belong to a supported network. Copy the model folder from the "
+                "original run again."
+            )
         kept = {name: part for name, part in state.items() if name != _CANDIDATE}
         restored = self.shapes[number].restore(kept, sizes, self.head)
         return TrainedMLP(restored.network, restored.head, number)
@@ -392,7 +395,7 @@ class NodeLevelSoftmax(Method):
         query = None if session.plan is None else session.plan.queries[0]
         if not isinstance(query, DPSGDQuery):
             raise ConfigError(
-                "an MLP on records learns under a plan of noisy steps, and this session has none"
+                "a node-level MLP needs a query plan of training steps, but this session has no plan"
             )
         groups = record_groups(graph)
         release = session.open(graph, groups)
@@ -420,8 +423,8 @@ class NodeLevelSoftmax(Method):
         """Return the fit with these parameters."""
         if state["encoder"].shape != (sizes.width + 1, sizes.classes):
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
-                "take them from the original run"
+                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
+                "Copy the model folder from the original run again."
             )
         return TrainedSoftmax(NoisySoftmax.restore(state))
 
@@ -541,8 +544,11 @@ class MLP(NetworkKeywords, Estimator):
             return not (privacy_config.paper or given)
         if self.tuned and privacy_config.paper:
             raise ConfigError(
-                "tuned=True is not what papers do; drop it, or use mode='strict' (--mode strict)"
+                "tuned=True is not part of the published method. Omit it, or use mode='strict' (--mode "
+                "strict)."
             )
         if self.tuned and given:
-            raise ConfigError(f"tuned=True chooses {', '.join(given)} itself; drop one or the other")
+            raise ConfigError(
+                f"tuned=True chooses {', '.join(given)} itself. Omit tuned, or omit {', '.join(given)}."
+            )
         return self.tuned

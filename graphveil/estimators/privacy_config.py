@@ -62,7 +62,10 @@ class PrivacyConfig:
     def budget(self) -> float:
         """Epsilon. Every unit except ``none`` was checked to have one."""
         if self.epsilon is None:
-            raise ConfigError(f"unit {self.unit.name!r} needs a budget: pass epsilon= (or --epsilon)")
+            raise ConfigError(
+                f"epsilon is missing: unit {self.unit.name!r} needs a privacy budget. Pass epsilon=1.0 "
+                "(--epsilon 1.0)."
+            )
         return self.epsilon
 
     def delta_for(self, nodes: int) -> float:

@@ -85,7 +85,9 @@ class ReleasedRows:
         """
         path = as_path(folder, "folder")
         if path.exists():
-            raise ConfigError(f"{path} exists, and released rows go to a new folder; choose another")
+            raise ConfigError(
+                f"{path} already exists. Released aggregates are never overwritten. Choose another folder."
+            )
         with writing_folder(path), atomic_folder(path) as work:
             tensors = {f"hop{number}": hop for number, hop in enumerate(self.hops, 1)} | {"sent": self.sent}
             save_checked(work / _ROWS, {name: part.contiguous() for name, part in tensors.items()})
@@ -122,7 +124,8 @@ class ReleasedRows:
             return cls(hops, noise, guarantee, tensors["sent"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise ArtifactError(
-                f"{path} holds no released rows, or they are damaged; take the folder that save() wrote"
+                f"{path} contains no released aggregates, or they are damaged. Use a folder that save() "
+                "wrote."
             ) from error
 
 
@@ -190,9 +193,9 @@ def private_hops(
     found = parse_unit(unit, max_degree=1)
     if not isinstance(found, UndirectedEdge | DirectedEdge):
         raise UnitError(
-            f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "
-            "protects something else: use 'undirected-edge' or 'directed-edge'; records are protected by "
-            "'classcode' and 'gap' with unit='node-record'"
+            f"private_hops sums public features over private edges, but unit {found.name!r} does not "
+            "protect single edges. Use unit 'undirected-edge' or 'directed-edge'. To protect node "
+            "records use method 'classcode' or 'gap' with unit='node-record'."
         )
     checks.positive(epsilon=epsilon)
     if max_units is not None:
@@ -235,15 +238,18 @@ def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool)
     )
     if given.ndim != 2 or len(given) != graph.num_nodes or not given.shape[1]:
         raise GraphError(
-            f"x has shape {tuple(given.shape)}, and one row is needed for each of {graph.num_nodes} nodes"
+            f"x has the shape {tuple(given.shape)}, but the graph has {graph.num_nodes} nodes. Pass "
+            "one row per node."
         )
     rows = given.detach().to(torch.float64)
     if not bool(rows.isfinite().all()):
-        raise GraphError("x holds numbers that are not finite; give every node a finite row")
+        raise GraphError("x has NaN or infinite entries. Replace them, for example with numpy.nan_to_num(x).")
     if normalize:
         return safe_unit(rows)
     if bool((rows.norm(dim=1) > 1).any()):
-        raise GraphError("x has rows longer than one, which would be summed as zeros; use normalize=True")
+        raise GraphError(
+            "x has rows with a norm above 1, which would be replaced by zeros. Use normalize=True."
+        )
     return rows
 
 

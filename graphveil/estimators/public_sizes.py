@@ -29,7 +29,7 @@ def check_members(graph: Graph, *splits: str) -> None:
     """Reject a graph without members in these parts of its split."""
     for split in splits:
         if not len(members(graph, split)):
-            raise GraphError(f"the split has no {split} nodes; give it some")
+            raise GraphError(f"The split has no {split} nodes. Add some to the split.")
 
 
 def record_groups(graph: Graph) -> Tensor:
@@ -64,9 +64,9 @@ def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
         return
     if int(graph.y[labeled].max()) >= classes or (names and graph.class_names not in ((), names)):
         raise GraphError(
-            f"the graph's public labels are of other classes than the {classes} that the model was trained "
-            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
-            "its labels"
+            f"The graph's public labels are not the {classes} classes that the model was trained on. "
+            "Number them as in training (classes= of read_graph), or omit the graph's labels and "
+            "split."
         )
 
 

@@ -51,7 +51,9 @@ class ReleasedModel:
             Unit: that of the release. Reads: released values only. Charges: nothing.
         """
         if params:
-            raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
+            raise ConfigError(
+                f"A released model takes no parameters, but {', '.join(sorted(params))} was given. Omit it."
+            )
         model = self.model
         if model.proba_ is None:
             raise no_predictions_note(model.guarantee)
@@ -62,8 +64,8 @@ class ReleasedModel:
             requested = [str(one) for one in _ids(model_input)]
             if any(one not in places for one in requested):
                 raise ConfigError(
-                    "an id is not in this release; a node that it does not hold needs a release of its own "
-                    "(graphveil predict RUN --nodes FILE --edges FILE)"
+                    "An id is not among the predictions of this release. To predict new nodes, make a new "
+                    "release: graphveil predict RUN --nodes FILE --edges FILE."
                 )
             table = table.take([places[one] for one in requested])
         return table.to_pandas()
@@ -76,7 +78,8 @@ def _ids(model_input: Any) -> list[Any]:
         named = [name for name in _IDS if name in columns]
         if not named:
             raise ConfigError(
-                f"the ids to answer for are in a column {_IDS[0]!r} or {_IDS[1]!r}, which the input lacks"
+                f"The input has no column {_IDS[0]!r} or {_IDS[1]!r}. Put the ids of the nodes to predict "
+                "in one of these columns."
             )
         model_input = model_input[named[0]]
     return list(np.asarray(model_input).reshape(-1).tolist())

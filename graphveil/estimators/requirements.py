@@ -93,8 +93,8 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
         checks.positive(epsilon=model.epsilon)
     elif isinstance(unit, NodeUnit) or reads_private_edges:
         raise ConfigError(
-            f"{model.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
-            "for example 1.0, or unit 'none' for the non-private reference"
+            f"epsilon is missing: {model.method} with unit {unit.name!r} needs a privacy budget. Pass "
+            "epsilon=1.0 (--epsilon 1.0), or unit='none' for the non-private reference."
         )
     if model.delta != "auto":
         check_delta(unit, model.delta, 1)
@@ -116,31 +116,34 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
     if model.task != REGRESSION:
         if model.target_range is not None:
             raise ConfigError(
-                "target_range (--target-range) is the range of a number to predict; add task='regression' "
-                "(--task regression), or drop it"
+                "target_range (--target-range) applies to regression only. Add task='regression' (--task "
+                "regression), or omit it."
             )
         return
     if not model.predicts_numbers:
         raise ConfigError(
-            f"{model.method} predicts classes only. task='regression' is supported by {REGRESSION_METHODS}"
+            f"{model.method} predicts classes only, and does not support task='regression'. Use one "
+            f"of {REGRESSION_METHODS}."
         )
     if model.mode == "paper":
-        raise ConfigError("no paper predicts numbers here; use mode='strict' with task='regression'")
+        raise ConfigError("task='regression' has no paper mode. Use mode='strict'.")
     if model.private_metrics:
         raise ConfigError(
-            "private_metrics (--private-metrics) counts correct predictions, which numbers do not have; "
-            "drop it"
+            "private_metrics (--private-metrics) counts correct predictions, which task='regression' "
+            "does not have. Omit it."
         )
     if model.target_range is not None:
         low, high = model.target_range
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ConfigError(
-                f"target_range=({low:g}, {high:g}) is no range; give two finite numbers, the lower one first"
+                f"target_range=({low:g}, {high:g}) is not a range. Give two finite numbers, the smaller "
+                "one first."
             )
     elif isinstance(unit, NodeUnit):
         raise ConfigError(
-            f"unit {unit.name!r} protects targets, so their range has to be public: pass target_range=(low, "
-            "high) (--target-range LOW HIGH) from what is known beforehand. Targets are clipped to it"
+            f"target_range is missing: unit {unit.name!r} protects the targets, so their range must "
+            "be public. Pass target_range=(low, high) (--target-range LOW HIGH) from public "
+            "knowledge. Targets are clipped to it."
         )
 
 
@@ -154,8 +157,8 @@ def check_head(head: TaskHead, graph: Graph) -> None:
         head.check(graph)
     elif graph.targets is not None:
         raise GraphError(
-            "the graph has numeric targets and no classes; use task='regression' (--task regression), which "
-            f"is supported by {REGRESSION_METHODS}"
+            "The graph has numeric targets and no classes. Use task='regression' (--task "
+            f"regression), which is supported by {REGRESSION_METHODS}."
         )
 
 
@@ -172,31 +175,32 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     check_local(model, unit)
     if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
         raise NotImplementedGuaranteeError(
-            f"{model.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
-            "use an edge unit, or another method"
+            f"{model.method} would train on node records without noise, so it does not support unit "
+            f"{unit.name!r}. Use an edge-level unit, or method 'classcode' or 'gap'."
         )
     if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
         raise UnitError(
-            f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, "
-            f"and unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit "
-            "'node-record'"
+            f"out_degree_bound={model.out_degree_bound} bounds the contribution of a node record, "
+            f"which unit {unit.name!r} does not protect. Omit it (--out-degree-bound), or use unit "
+            "'node-record'."
         )
     if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
         raise UnitError(
-            f"max_degree={model.max_degree} is an assumption that unit {unit.name!r} does "
-            "not rest on; drop it (--max-degree), or use unit 'node-bounded-degree'"
+            f"max_degree={model.max_degree} is an assumption that unit {unit.name!r} does not need. "
+            "Omit it (--max-degree), or use unit 'node-bounded-degree'."
         )
     if model.private_metrics and not isinstance(unit, NodeUnit):
         why = "test labels" if isinstance(unit, LocalAttributes) else "labels"
         raise ConfigError(
-            f"private_metrics makes noisy counts of correct predictions, and unit {unit.name!r} does not "
-            f"protect {why}, so exact accuracies cost nothing; drop it (--private-metrics)"
+            f"private_metrics releases noisy counts of correct predictions, but unit {unit.name!r} "
+            f"does not protect {why}, so exact accuracies do not spend budget. Omit it "
+            "(--private-metrics)."
         )
     if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
         raise UnitError(
-            f"{model.method} with unit 'node-record' needs a degree budget D, which a node of more than D "
-            "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the "
-            "guarantee; about half of the expected degree serves accuracy"
+            f"{model.method} with unit 'node-record' needs out_degree_bound= (--out-degree-bound); "
+            "nodes with more out-edges use smaller edge weights. The guarantee is valid for any "
+            "value. About half of the expected out-degree is a good choice."
         )
 
 
@@ -214,21 +218,21 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
         and not model.distinguishes_private_edges
     ):
         raise NotImplementedGuaranteeError(
-            f"{model.method} does not distinguish private edges from public ones, so unit {unit.name!r} is "
-            "not available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), "
-            "or use 'undirected-edge'"
+            f"{model.method} cannot separate private edges from public edges, so it does not support "
+            f"unit {unit.name!r}. Train 'gcn', 'sage' or 'gat' on a perturbed graph "
+            "(perturb='edge-rr', --perturb edge-rr), or use unit 'undirected-edge'."
         )
     if isinstance(unit, LocalAttributes) and not model.is_local(unit.name):
         raise UnitError(
-            f"{model.method} reads all features and labels in one place, and under {unit.name!r} "
-            "they are randomized before they are collected: use 'auto', 'lpgnn' or 'simgat', which learn "
-            "from such records, 'label-posterior', which learns from labels alone, or another unit"
+            f"{model.method} needs the exact features and labels, but under unit {unit.name!r} each "
+            "node randomizes them first. Use method 'auto', 'lpgnn' or 'simgat', or "
+            "'label-posterior' for labels alone, or another unit."
         )
     if model.is_local(unit.name) and not isinstance(unit, LocalAttributes | NoUnit):
         raise UnitError(
-            f"{model.method} learns from records that each node randomizes, over public edges, so it "
-            f"protects 'local-attributes' and not {unit.name!r}: pass unit='local-attributes' with eps_x and "
-            "eps_y, or use 'classcode' or 'gap'"
+            f"{model.method} learns from LDP reports and public edges, so it supports unit "
+            f"'local-attributes' and not {unit.name!r}. Pass unit='local-attributes' with eps_x and "
+            "eps_y, or use method 'classcode' or 'gap'."
         )
 
 
@@ -244,8 +248,13 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
     known = graph.y if graph.targets is None else graph.targets
     if torch.unique(known[graph.labeled]).numel() < 2:
         if graph.targets is not None:
-            raise GraphError("the targets hold fewer than two values, so there is nothing to learn")
-        raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
+            raise GraphError(
+                "The targets have fewer than two distinct values. Regression needs at least two."
+            )
+        raise GraphError(
+            "The labels have fewer than two classes. Classification needs labeled nodes of at least "
+            "two classes."
+        )
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
             raise GraphError(empty_part_message(split))
@@ -268,24 +277,23 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
         delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(unit, graph.num_nodes)
         actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
         raise UnitError(
-            f"unit 'directed-edge' at epsilon {format_upper_bound(epsilon)} protects one stored edge, and "
-            "this graph is undirected: every undirected edge is stored as two edges, which are protected "
-            f"together at epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. If edges "
-            "have a direction, load the graph with directed=True (--directed). Otherwise use "
-            "unit='undirected-edge' (--unit undirected-edge), or mode='paper' (--mode paper) to reproduce a "
-            "paper"
+            "unit='directed-edge' does not protect an undirected graph at epsilon "
+            f"{format_upper_bound(epsilon)}: each undirected edge is stored twice, which is epsilon "
+            f"{format_upper_bound(actual)} (delta {format_delta(delta)}). If edges have a direction, load "
+            "the graph with directed=True (--directed). Otherwise use unit='undirected-edge' (--unit "
+            "undirected-edge), or mode='paper' (--mode paper)."
         )
     if isinstance(unit, UndirectedEdge) and graph.directed:
         raise UnitError(
-            "the graph is directed and unit 'undirected-edge' protects undirected edges: use "
-            "unit='directed-edge', or load the graph with directed=False (without --directed)"
+            "unit='undirected-edge' needs an undirected graph, but this graph is directed. Use "
+            "unit='directed-edge', or load the graph with directed=False (without --directed)."
         )
     if isinstance(unit, NodeBoundedDegree):
         check_max_degree(graph, unit)
     if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
         raise NotImplementedGuaranteeError(
-            f"weights of edges are not yet read under unit {unit.name!r}; drop them "
-            "(adjacency.without_weights(), or no --weight)"
+            f"Edge weights are not supported under unit {unit.name!r}. Remove them with "
+            "adjacency.without_weights() (or without --weight)."
         )
 
 
@@ -293,8 +301,8 @@ def check_features(graph: Graph, features: int) -> None:
     """Reject a graph whose features the fitted networks cannot read."""
     if graph.num_features != features:
         raise GraphError(
-            f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features};"
-            " give it the same columns"
+            f"The graph has {counted(graph.num_features, 'feature')}, but the model was trained on "
+            f"{features}. Use the same feature columns as in training."
         )
 
 
@@ -311,8 +319,8 @@ def check_magnitudes(graph: Graph) -> None:
         more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
         shown = ", ".join(found[:_SHOWN] + more) + ("" if names else " (index from 0)")
         raise GraphError(
-            f"Features have values beyond 2^63 in column {shown}. Training would overflow float32. "
-            "Divide the column by its largest value, or drop it (--drop)."
+            f"The features have values above 2^63 in column {shown}, which overflow float32. Divide "
+            "the column by its largest public value, or drop the column (--drop)."
         )
 
 
@@ -351,16 +359,16 @@ def check_encoding(graph: object, unit: Unit, *, protects_features: bool) -> Non
         return
     if protects_features and encoding.fitted:
         raise UnitError(
-            f"the features of {', '.join(map(repr, encoding.fitted[:3]))} were made from what all records "
-            f"hold (the categories that occur, or a median), and under unit {unit.name!r} this method "
-            "protects features: name the categories (categories='plan=free|pro'), or hash them "
-            "('country=hash:32'), and use missing='indicator'"
+            f"The encoding of {', '.join(map(repr, encoding.fitted[:3]))} was computed from all "
+            f"records (categories or a median), which unit {unit.name!r} protects. Name the "
+            "categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
+            "missing='indicator'."
         )
     if encoding.nodes_from_edges and not isinstance(unit, NoUnit | LocalAttributes):
         raise UnitError(
-            f"nodes were added because an edge names them (unknown_ids='add'), and unit {unit.name!r} "
-            "protects edges, so one of them would publish a node: read the graph with node_ids=, a public "
-            "list, or with unknown_ids='drop'"
+            "unknown_ids='add' added nodes that only edges name, so a node would reveal an edge, "
+            f"which unit {unit.name!r} protects. Read the graph with node_ids= (a public list), or "
+            "with unknown_ids='drop'."
         )
 
 
@@ -378,7 +386,7 @@ def check_max_degree(graph: Graph, unit: NodeBoundedDegree) -> None:
         degrees = degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)
     if bool((degrees > unit.max_degree).any()):
         raise UnitError(
-            f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
-            "is no guarantee to give: correct max_degree (--max-degree) from what is known "
-            "about the data, or use unit 'node-record', which needs no such assumption"
+            f"A node has a degree above max_degree={unit.max_degree}, so the assumption of unit "
+            "'node-bounded-degree' is violated and no guarantee exists. Correct max_degree "
+            "(--max-degree) from public knowledge, or use unit 'node-record'."
         )

@@ -59,11 +59,15 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     snapshot = read_release(root, release, rows)
     if snapshot.method not in METHODS:
         raise ArtifactError(
-            f"{MODEL} names a method that this version does not have; it has {', '.join(METHODS)}"
+            f"{MODEL} names a method that this version of graphveil does not support. Supported "
+            f"methods are {', '.join(METHODS)}."
         )
     model = build(METHODS[snapshot.method], dict(snapshot.parameters), release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
-        raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
+        raise ArtifactError(
+            f"{MODEL} and {PRIVACY} name different privacy units. Copy the model folder from the "
+            "original run again."
+        )
     own = read_graph_fingerprint(root / INTERNAL) if release != root else None
     return model._set_fit(_fitted(snapshot, model, release / WEIGHTS), own=own)
 
@@ -119,11 +123,15 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
         checked = dict(_parameters_of(cls).model_validate_json(json.dumps(given)))
     except ValidationError as error:
         raise ArtifactError(
-            f"{path.name}: parameters.{first_complaint(error)}; take it from the original run"
+            f"{path.name} is invalid: parameters.{first_complaint(error)}. Copy the model folder from "
+            "the original run again."
         ) from None
     for name, value in checked.items():
         if isinstance(value, int) and abs(value) > MAX_INTEGER and name not in _UNBOUNDED:
-            raise ArtifactError(f"{path.name}: parameters.{name} is above {MAX_INTEGER}, which no model's is")
+            raise ArtifactError(
+                f"{path.name} is invalid: parameters.{name} is above {MAX_INTEGER}. Copy the model folder "
+                "from the original run again."
+            )
     try:
         return cls(**checked)
     except GraphveilError as error:
@@ -160,5 +168,8 @@ class _AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
             self._left -= math.prod(size)
             if self._left < 0:
-                raise ArtifactError(f"{MODEL} describes a larger network than {WEIGHTS} holds")
+                raise ArtifactError(
+                    f"{MODEL} describes a larger network than {WEIGHTS} contains. Copy the model folder from "
+                    "the original run again."
+                )
         return func(*args, **(kwargs or {}))

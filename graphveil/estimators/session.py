@@ -87,7 +87,7 @@ class Session:
         a seed stays reproducible in a fit that resumes it without one.
         """
         if self.plan is None:
-            raise ConfigError("this session has no plan, so there is nothing that it could release")
+            raise ConfigError("this session has no query plan, so it cannot query the graph")
         if self.release is not None:
             return self.release
         seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)

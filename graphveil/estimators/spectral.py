@@ -260,8 +260,8 @@ class SpectralMethod(Method):
         super().check(graph)
         if graph.directed:
             raise GraphError(
-                "spectral reads whom a node is listed with, and this graph's edges are directed; use "
-                "'classcode', or read them as undirected (directed=False, no --directed)"
+                "spectral needs an undirected graph, but this graph's edges are directed. Use method "
+                "'classcode', or load the graph with directed=False (without --directed)."
             )
         if self.list_source.response is not None:
             self.list_source.response.check(
@@ -309,8 +309,8 @@ class SpectralMethod(Method):
         rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
         if not fits(networks, sizes.width, sizes.classes) or not rule.known:
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
-                "take them from the original run"
+                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
+                "Copy the model folder from the original run again."
             )
         return TrainedSpectral(self.list_source, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
 
@@ -343,8 +343,8 @@ class TrainedSpectral(TrainedModel):
         """
         if not graph.has_split or not bool((graph.mask("train") | graph.mask("val")).any()):
             raise GraphError(
-                "spectral predicts a node from labeled nodes of the same graph, and this one has none; give "
-                "it a split with public labels, or use 'classcode', which needs none"
+                "spectral needs public labels in the graph to predict, but this graph has none. Add a "
+                "split with public labels, or use method 'classcode', which needs none."
             )
         check_classes(graph, class_names, self.classes)
 
@@ -430,12 +430,13 @@ class Spectral(Estimator):
         if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
             check_local(self, privacy_config.unit)
             raise UnitError(
-                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of "
-                "neighbors; use unit 'undirected-edge', or 'classcode' or 'gap' for others"
+                f"spectral has no guarantee under unit {privacy_config.unit.name!r}, because it reads all "
+                "edges of a node. Use unit 'undirected-edge', or method 'classcode' or 'gap'."
             )
         if self.mode == "paper":
             raise ConfigError(
-                "spectral has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
+                "spectral does not reproduce a paper, so mode='paper' is not available. Use "
+                "mode='strict' (--mode strict)."
             )
         most = MAX_EDGES if self.max_edges is None else self.max_edges
         response = None

@@ -204,7 +204,7 @@ def test_a_folder_with_files_of_two_units_is_rejected(run: Path, changes: dict[s
     content = json.loads(path.read_text())
     content["parameters"].update(changes)
     path.write_text(json.dumps(content))
-    with pytest.raises(ArtifactError, match="two units"):
+    with pytest.raises(ArtifactError, match="name different privacy units"):
         load_model(run)
 
 

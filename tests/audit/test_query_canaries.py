@@ -85,7 +85,7 @@ PLANS = {
         NodeRecord(replace_one=True), (OutEdgeCodeSumQuery(dim=4, sigma=1.2),), DELTA
     ),
     "attention": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, Attention()), DELTA),
-    "weights of edges": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, GivenWeight()), DELTA),
+    "Edge weights are not": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, GivenWeight()), DELTA),
     "cells": ReleasePlan(EDGE, (EdgeCountQuery("t", (True, True, False), 5, (1.5,)),), DELTA),
     "private node pairs": ReleasePlan(SUBSET, (EdgeResponseQuery(1.0),), DELTA),
     "top node pairs": ReleasePlan(SUBSET, (TopNodePairsQuery(2.0),), DELTA),

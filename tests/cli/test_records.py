@@ -206,20 +206,20 @@ EDGES = ["--unit", "undirected-edge", "--epsilon", 1]
 REJECTED: dict[str, tuple[list[object], str]] = {
     "no out-degree bound": (["double", *OWNER[:-2]], "--out-degree-bound"),
     "zero out-degree bound": (["double", *OWNER[:-1], 0], "--out-degree-bound"),
-    "a bound for edges": (["double", *EDGES, "--out-degree-bound", 5], "drop it (--out-degree-bound)"),
+    "a bound for edges": (["double", *EDGES, "--out-degree-bound", 5], "Omit it (--out-degree-bound)"),
     "no assumption": (["double", *BOUNDED[:-2]], "--max-degree"),
-    "an assumption for edges": (["double", *EDGES, "--max-degree", 5], "drop it (--max-degree)"),
-    "an assumption for records": (["double", *OWNER, "--max-degree", 5], "drop it (--max-degree)"),
+    "an assumption for edges": (["double", *EDGES, "--max-degree", 5], "Omit it (--max-degree)"),
+    "an assumption for records": (["double", *OWNER, "--max-degree", 5], "Omit it (--max-degree)"),
     "a violated assumption": (
         ["double", *BOUNDED[:-1], 2],
         "violates the assumption that no node has a degree above 2,",
     ),
     "replacing edges": (["double", *EDGES, "--replace-one"], "drop it"),
-    "counts for edges": (["double", *EDGES, "--private-metrics"], "drop it (--private-metrics)"),
+    "counts for edges": (["double", *EDGES, "--private-metrics"], "Omit it (--private-metrics)"),
     "option and setting": (["double", *OWNER, "--set", "out_degree_bound=5"], "given twice"),
     "large delta": (["double", *changed(OWNER, "--delta", 0.02)], "is outside the range of the proofs"),
     "no epsilon": (["double", *OWNER[:2], *OWNER[-2:]], "--epsilon"),
-    "batch norm": (["gap", *OWNER, "--set", "batch_norm=true"], "batch_norm mixes the records of a batch"),
+    "batch norm": (["gap", *OWNER, "--set", "batch_norm=true"], "mixes the records of a batch"),
     "batch above the data": (["mlp", *OWNER[:-2], "--set", "batch_size=5000"], "a batch of 5000 is larger"),
     "no share meets it": (
         ["gap", *changed(OWNER, "--set", "sgd_multiplier=0.7", "--epsilon", 0.3)],
@@ -301,7 +301,10 @@ def test_at_edge_level_the_baseline_spends_no_budget(invoke: Invoke, files: File
 def test_a_method_that_reads_no_edge_does_not_check_the_assumption(invoke: Invoke, files: Files) -> None:
     violated = [*files.flags, *BOUNDED[:-1], 1, *SHORT]
     assert invoke("train mlp --out blind", *violated).code == 0
-    assert "violates the assumption" in invoke("train gap --out read", *violated).err
+    assert (
+        "the assumption of unit 'node-bounded-degree' is violated"
+        in invoke("train gap --out read", *violated).err
+    )
 
 
 def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(

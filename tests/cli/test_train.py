@@ -323,8 +323,8 @@ BAD_TABLES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
 BAD_BUDGETS = {
     "--epsilon 1": "as one of undirected-edge, directed-edge, node-record",
     "--unit undirected-edges --epsilon 1": "did you mean 'undirected-edge'",
-    "--unit edge-subset --epsilon 1": "is not available for it: train 'gcn'",
-    "--unit local-attributes --epsilon 1": "use 'auto', 'lpgnn' or 'simgat'",
+    "--unit edge-subset --epsilon 1": "cannot separate private edges from public edges",
+    "--unit local-attributes --epsilon 1": "Use method 'auto', 'lpgnn' or 'simgat'",
     EDGES: "--epsilon",
     f"{EDGES} --epsilon 0": "above 0",
     f"{EDGES} --epsilon -1": "above 0",
@@ -421,7 +421,7 @@ DATA = "--dataset synthetic/tiny"
 OWNER = "--unit node-record --out-degree-bound 5"
 COMMANDS = {
     "train": (f"train gap {DATA} {EDGES} --epsilon 1", 1.0),
-    "train on records": (f"train gap {DATA} {OWNER} --epsilon 8", 8.0),
+    "train on node records": (f"train gap {DATA} {OWNER} --epsilon 8", 8.0),
     "classcode on records": (f"train classcode {DATA} {OWNER} --epsilon 8", 8.0),
     "sweep": (f"sweep mlp {DATA} --unit node-record --epsilon 1", 1.0),
     "perturb": (f"perturb edge-rr {DATA} {EDGES} --epsilon 1", 1.0),
@@ -440,7 +440,7 @@ def test_a_dry_run_prints_the_total_and_writes_nothing(name: str, invoke: Invoke
 
 
 def test_a_baseline_on_records_is_trained_on_request(invoke: Invoke) -> None:
-    answer = invoke(COMMANDS["train on records"][0], "--baseline", "--dry-run", "--json")
+    answer = invoke(COMMANDS["train on node records"][0], "--baseline", "--dry-run", "--json")
     assert answer.json["total"]["epsilon"] > 8.0
 
 
@@ -455,7 +455,7 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
         ("--class-weight t0=x", "neither 'balanced' nor a list of weights"),
         ("--class-weight t0=1,t0=2", "each class once"),
         ("--class-weight nobody=2", "names the class 'nobody'"),
-        ("--positive t0", "is for two classes"),
+        ("--positive t0", "applies to two classes"),
         ("--metric auc", "--metric auc is not one of"),
         ("--set metric=roc_auc --metric roc_auc", "given twice"),
     ):

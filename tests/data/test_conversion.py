@@ -78,9 +78,17 @@ def test_rejects_invalid_frames_without_printing_values(nodes: Any, message: str
 @pytest.mark.parametrize(
     ("options", "unit", "message"),
     [
-        ({"categories": "on"}, {"unit": "node-record", "out_degree_bound": 2}, "protects features"),
-        ({"missing": "median"}, {"unit": "node-bounded-degree", "max_degree": 9}, "protects features"),
-        ({"unknown_ids": "add"}, {"unit": "undirected-edge"}, "publish a node"),
+        (
+            {"categories": "on"},
+            {"unit": "node-record", "out_degree_bound": 2},
+            "was computed from all records",
+        ),
+        (
+            {"missing": "median"},
+            {"unit": "node-bounded-degree", "max_degree": 9},
+            "was computed from all records",
+        ),
+        ({"unknown_ids": "add"}, {"unit": "undirected-edge"}, "would reveal an edge"),
     ],
 )
 def test_fit_rejects_encodings_that_read_protected_data(options: Any, unit: Any, message: str) -> None:

@@ -121,12 +121,12 @@ class TestConfiguration:
             build(method, unit="edge-subset")
 
     def test_rejects_the_local_unit(self, method):
-        with pytest.raises(UnitError, match="use 'auto', 'lpgnn' or 'simgat'"):
+        with pytest.raises(UnitError, match="Use method 'auto', 'lpgnn' or 'simgat'"):
             build(method, unit="local-attributes")
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_private_unit_needs_a_budget(self, method):
-        with pytest.raises(ConfigError, match="needs a budget: pass epsilon="):
+        with pytest.raises(ConfigError, match="needs a privacy budget"):
             build(method, epsilon=None)
 
     @pytest.mark.parametrize("method", PRIVATE)
@@ -199,7 +199,7 @@ class TestFit:
     def test_rejects_labels_of_one_class(self, method, graph):
         for label in (-1, 1):
             same = graph.replace(y=torch.full_like(graph.y, label))
-            with pytest.raises(GraphError, match="fewer than two classes, so no classifier can be trained"):
+            with pytest.raises(GraphError, match="fewer than two classes"):
                 build(method).fit(same)
         assert ledger_of(graph.edge_set).entries == ()
 
@@ -299,7 +299,7 @@ class TestFolders:
 
 class TestGuarantee:
     def test_rejects_units_that_do_not_fit_the_graph(self, make_graph):
-        with pytest.raises(UnitError, match="the graph is directed and unit 'undirected-edge'"):
+        with pytest.raises(UnitError, match="needs an undirected graph"):
             build("gap").fit(make_graph(directed=True))
         assert build("gap", unit="directed-edge").fit(make_graph(directed=True)).guarantee.valid
 
@@ -461,7 +461,7 @@ class TestBudget:
             max_weight=1.0,
         )
         weighted = graph.replace(adjacency=adjacency)
-        with pytest.raises((ConfigError, NotImplementedGuaranteeError), match="drop them"):
+        with pytest.raises((ConfigError, NotImplementedGuaranteeError), match="Omit them"):
             GAP(unit=unit, epsilon=None if unit == "none" else 2.0, **more).fit(weighted)
         assert ledger_of(adjacency.edge_set).entries == ()
 
@@ -469,6 +469,6 @@ class TestBudget:
     def test_rejects_another_graph_of_the_wrong_kind_before_a_charge(self, method, graph, make_graph):
         model = build(method).fit(graph)
         other = make_graph(seed=1, directed=True)
-        with pytest.raises(UnitError, match="the graph is directed"):
+        with pytest.raises(UnitError, match="this graph is directed"):
             model.predict(other)
         assert ledger_of(other.edge_set).entries == ()

@@ -66,7 +66,7 @@ def test_assignments_are_checked() -> None:
     model = GAP(**EDGES)
     with pytest.raises(ConfigError, match="hops=0"):
         model.hops = 0
-    with pytest.raises(ConfigError, match="needs a budget"):
+    with pytest.raises(ConfigError, match="needs a privacy budget"):
         model.epsilon = None
     model.hops = 3
     assert (model.hops, model.epsilon) == (3, 1.0)
@@ -74,7 +74,7 @@ def test_assignments_are_checked() -> None:
 
 def test_rejects_assignments_of_fitted_attributes(graph: Graph) -> None:
     model = GAP(**EDGES).fit(graph)
-    with pytest.raises(ConfigError, match="follow from the fit"):
+    with pytest.raises(ConfigError, match="attributes are read-only"):
         model.guarantee_ = None
     assert model.guarantee_ is not None
 

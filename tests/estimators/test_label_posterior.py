@@ -148,7 +148,7 @@ def test_exact_labels_are_the_reference() -> None:
             ConfigError,
             "missing_labels=0.2 is only for randomized labels",
         ),
-        ({"unit": "undirected-edge"}, UnitError, "protects 'local-attributes' and not"),
+        ({"unit": "undirected-edge"}, UnitError, "'local-attributes' and not"),
     ],
 )
 def test_rejects_invalid_options(changed: dict, error: type[Exception], why: str) -> None:

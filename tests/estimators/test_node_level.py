@@ -101,11 +101,11 @@ class TestRejected:
         [
             ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
             ({"dropout": 0.1}, "dropout=0.1 is not available"),
-            ({"patience": 3}, "patience queries validation records"),
+            ({"patience": 3}, "patience evaluates validation records"),
             ({"clip": 0.0}, "clip=0.0"),
             ({"selection": "best"}, "selection='best' is not one of last, private"),
-            ({"mode": "paper", "selection": "private"}, "papers select and report in the clear"),
-            ({"mode": "paper", "private_metrics": True}, "papers select and report in the clear"),
+            ({"mode": "paper", "selection": "private"}, "the papers do, so selection and"),
+            ({"mode": "paper", "private_metrics": True}, "the papers do, so selection and"),
             ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
         ],
     )
@@ -115,14 +115,14 @@ class TestRejected:
 
     @pytest.mark.parametrize("combine", ["sum", "attention"])
     def test_rejects_combinations_without_a_closed_form(self, combine):
-        with pytest.raises(ConfigError, match="use 'concat'"):
+        with pytest.raises(ConfigError, match="Use combine='concat'"):
             make("gap", **NODE_RECORD, combine=combine)
 
     @METHOD
     def test_rejects_node_level_keywords_for_edge_units(self, method):
-        with pytest.raises(ConfigError, match="is for node units"):
+        with pytest.raises(ConfigError, match="to node-level units"):
             make(method, unit="undirected-edge", selection="private")
-        with pytest.raises(ConfigError, match="training costs nothing"):
+        with pytest.raises(ConfigError, match="training does not spend budget"):
             make("gap", unit="undirected-edge", sgd_multiplier=1.0)
 
     @METHOD

@@ -137,7 +137,7 @@ class TestLedgers:
         model = GAP(**QUICK).fit(graph)
         part = graph.subgraph(torch.arange(graph.num_nodes) < 50)
         for call in (model.predict, model.privacy_cost, model.guarantee_after):
-            with pytest.raises(ConfigError, match="belong to the edge set that the model was fitted on"):
+            with pytest.raises(ConfigError, match="edge set that the model was"):
                 call(part, assume_disjoint_edges=True)
         model.predict(part)
         assert num_entries(graph) == [2]
@@ -146,7 +146,7 @@ class TestLedgers:
         model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         other = make_graph(seed=1)
         for call in (model.predict, model.privacy_cost):
-            with pytest.raises(UnitError, match="a person may be in both graphs"):
+            with pytest.raises(UnitError, match="no person is in both graphs"):
                 call(other, assume_disjoint_edges=True)
         after = model.guarantee_after(other)
         model.predict(other)

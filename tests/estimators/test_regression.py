@@ -64,7 +64,7 @@ def test_predictions_are_numbers_that_a_saved_model_repeats(name: str, graph: Gr
     assert found["rmse"] == pytest.approx(of.root_mean_squared_error(truth, given))
     if not name.startswith("gap-records"):  # its hops of one-column messages are mostly noise here
         assert found["r2"] > 0.5
-    with pytest.raises(ConfigError, match="use predict"):
+    with pytest.raises(ConfigError, match="Use predict"):
         model.predict_proba()
     records = settings["unit"] == "node-record"
     model.save(tmp_path / "release", per_node=tmp_path / "rows" if records else None)
@@ -118,9 +118,9 @@ def test_the_range_is_scaled_to_one() -> None:
     ("settings", "words"),
     [
         ({**RECORDS, "target_range": None}, "--target-range LOW HIGH"),
-        ({**RECORDS, "target_range": (5.0, 5.0)}, "is no range"),
-        ({**RECORDS, "target_range": (0.0, float("inf"))}, "is no range"),
-        ({**RECORDS, "task": "classification"}, "add task='regression'"),
+        ({**RECORDS, "target_range": (5.0, 5.0)}, "is not a range"),
+        ({**RECORDS, "target_range": (0.0, float("inf"))}, "is not a range"),
+        ({**RECORDS, "task": "classification"}, "applies to regression only"),
         ({**RECORDS, "task": "ranking"}, "is not one of classification, regression"),
         ({**RECORDS, "private_metrics": True}, "counts correct predictions"),
         ({**RECORDS, "selection": "private"}, "counts correct predictions"),
@@ -154,7 +154,7 @@ def test_a_graph_of_the_other_task_is_rejected_before_a_charge(graph: Graph) -> 
     with pytest.raises(GraphError, match="no numeric target"):
         gv.GAP(**EDGES).fit(RECIPES["gap"].split(classes, seed=0))
     constant = graph.replace(targets=torch.ones(graph.num_nodes))
-    with pytest.raises(GraphError, match="fewer than two values"):
+    with pytest.raises(GraphError, match="fewer than two distinct values"):
         gv.MLP(**EDGES | {"epsilon": None}).fit(constant)
 
 

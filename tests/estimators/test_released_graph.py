@@ -118,8 +118,8 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
         ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
         ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
         ({"unit": "node-record"}, UnitError, "use unit 'undirected-edge'"),
-        ({"perturb": None}, NotImplementedGuaranteeError, "or train on a released graph"),
-        ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
+        ({"perturb": None}, NotImplementedGuaranteeError, "or train on a perturbed graph"),
+        ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "Name a mechanism with"),
     ],
 )
 def test_rejects_invalid_configurations(

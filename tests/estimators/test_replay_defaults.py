@@ -28,7 +28,7 @@ SWITCH = {
     "self-training": NODES,
     "many labels": 1,
     "few labels": NODES,
-    "sums of codes": NODES,
+    "instead of summing codes": NODES,
     "both ends": NODES,  # as in graphs of two classes from epsilon 4
 }
 
@@ -61,7 +61,7 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
         with_little_training(patch)
         patch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
         graph = with_uninformative_features(sparse(unit, size))
-        noise = "gaussian" if size == "sums of codes" else "auto"
+        noise = "gaussian" if size == "instead of summing codes" else "auto"
         epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
         model = classcode.ClassCode(unit=unit, epsilon=epsilon, delta=1e-5, seed=5, noise=noise)
         gates = []
@@ -73,7 +73,7 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
 
         share, before = largest_share(predict, model.protected_unit, PAIRS, patch)
         assert gates[0] < 1, "features decide alone, and rows could not be missed"
-        assert len(before.sums) == {"few labels": 3, "sums of codes": 2}.get(size, 1)
+        assert len(before.sums) == {"few labels": 3, "instead of summing codes": 2}.get(size, 1)
         assert share > 0.99
 
 

@@ -42,24 +42,24 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
     ("cls", "parameters", "error", "words"),
     [
         (EdgesOnly, NODE_RECORD, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
-        (Double, {"unit": "node-record"}, ConfigError, "needs a budget: pass epsilon="),
-        (Double, {**EDGE, "out_degree_bound": 5}, UnitError, "drop it (--out-degree-bound)"),
+        (Double, {"unit": "node-record"}, ConfigError, "needs a privacy budget"),
+        (Double, {**EDGE, "out_degree_bound": 5}, UnitError, "Omit it (--out-degree-bound)"),
         (
             Double,
             {**BOUNDED_DEGREE, "max_degree": 5, "out_degree_bound": 5},
             UnitError,
-            "drop it (--out-degree-bound)",
+            "Omit it (--out-degree-bound)",
         ),
         (Double, {**NODE_RECORD, "out_degree_bound": 0}, ConfigError, "out_degree_bound=0"),
-        (Double, {**EDGE, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
-        (Double, {**NODE_RECORD, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
+        (Double, {**EDGE, "max_degree": 5}, UnitError, "Omit it (--max-degree)"),
+        (Double, {**NODE_RECORD, "max_degree": 5}, UnitError, "Omit it (--max-degree)"),
         (Double, BOUNDED_DEGREE, UnitError, "--max-degree"),
         (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
-        (Double, {**EDGE, "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
-        (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
+        (Double, {**EDGE, "private_metrics": True}, ConfigError, "Omit it (--private-metrics)"),
+        (Double, {"unit": "none", "private_metrics": True}, ConfigError, "Omit it (--private-metrics)"),
         (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),
         (LPGNN, {**LOCAL, "replace_one": True}, UnitError, "compares any two already"),
-        (GAP, NODE_RECORD, UnitError, "pass out_degree_bound= (--out-degree-bound)"),
+        (GAP, NODE_RECORD, UnitError, "needs out_degree_bound= (--out-degree-bound)"),
     ],
 )
 def test_rejects_parameters_that_do_not_fit_the_unit(cls, parameters, error, words):
@@ -94,13 +94,16 @@ def test_rejects_a_violated_degree_assumption_without_private_values(graph):
 
 def test_fit_rejects_a_violated_assumption_before_a_charge():
     graph = star(False)
-    with pytest.raises(UnitError, match="violates the assumption"):
+    with pytest.raises(UnitError, match="the assumption of unit 'node-bounded-degree' is violated"):
         GAP(**BOUNDED_DEGREE, max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_summaries_of_node_level_guarantees_list_what_is_treated_as_public(make_graph):
-    graph = make_graph().replace(notes=("something else",))
+    graph = make_graph().replace(notes=("does not protect single edges",))
     guarantee = GAP(**NODE_RECORD, out_degree_bound=1).preview(graph).guarantee
-    assert guarantee.notes == ("classes, vocabulary and split are treated as public", "something else")
-    assert GAP(**EDGE).preview(graph).guarantee.notes == ("something else",)
+    assert guarantee.notes == (
+        "classes, vocabulary and split are treated as public",
+        "does not protect single edges",
+    )
+    assert GAP(**EDGE).preview(graph).guarantee.notes == ("does not protect single edges",)

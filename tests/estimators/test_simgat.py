@@ -106,7 +106,7 @@ def test_the_guarantee_is_that_of_lpgnn() -> None:
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
 def test_rejects_units_of_private_edges(unit: str) -> None:
-    with pytest.raises(UnitError, match="protects 'local-attributes'"):
+    with pytest.raises(UnitError, match="supports unit 'local-attributes'"):
         SimGAT(unit=unit, eps_x=1.0, eps_y=1.0)
 
 

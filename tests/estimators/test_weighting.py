@@ -137,15 +137,15 @@ def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
     [
         ({"weights": "sigmoid"}, "names no weight"),
         ({"weights": "softmax"}, "names no weight"),
-        ({"weights": "attention", "unit": "none", "epsilon": None}, "learned from edges"),
+        ({"weights": "attention", "unit": "none", "epsilon": None}, "trained on the edges"),
         ({"weights": "one", "attention_steps": 10}, "attention_steps is for"),
         ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
-        ({"weights": "class_agree", "use_encoder": False}, "leave use_encoder on"),
-        ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
+        ({"weights": "class_agree", "use_encoder": False}, "Use use_encoder=True"),
+        ({"weights": "jaccard", "weight_rows": "previous"}, "which are the same"),
         (
             {"weights": "half_cos", "unit": "node-record", "out_degree_bound": 4, "delta": 1e-5},
-            "protect edges",
+            "node-level units protect",
         ),
     ],
 )

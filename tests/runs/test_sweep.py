@@ -97,7 +97,7 @@ INVALID: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no value": ({"settings": {"hops": ()}}, ConfigError, "no configurations"),
     "a method twice": ({"methods": ("gap", "gap")}, ConfigError, "spend privacy budget"),
     "a budget twice": ({"epsilons": (1.0, 1.0)}, ConfigError, "spend privacy budget"),
-    "no budget": ({"epsilons": ()}, ConfigError, "needs a budget"),
+    "no budget": ({"epsilons": ()}, ConfigError, "needs a privacy budget"),
     "a setting of nobody": ({"settings": {"hoops": (1,)}}, ConfigError, "hoops"),
     "a setting that has a flag": (
         {"settings": {"epsilon": (1.0,)}},

@@ -70,7 +70,7 @@ def test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction(
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("edges", [True, False])
 def test_state_is_rejected_before_anything_is_charged(kind: type[Stateful], edges: bool) -> None:
-    with pytest.raises(ConfigError, match="as it runs, and one record would reach the next"):
+    with pytest.raises(ConfigError, match="one record would affect the next"):
         reject_mixing(built(kind), INPUTS, CLASSES, edges=edges)
 
 

@@ -466,7 +466,7 @@ class EdgeLevelClassCode(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train on features, query counts and aggregates, and decide after each round."""
         if session.plan is None:
-            raise ConfigError("ClassCode queries under a plan, and this session has none")
+            raise ConfigError("ClassCode needs a query plan, but this session has no plan")
         with session.stage("encoder"):
             public = public_posteriors(graph, session, self.objective)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
@@ -498,7 +498,7 @@ class EdgeLevelClassCode(Method):
             if isinstance(rounds, CountRounds):
                 affinity = rounds.affinity()
             if affinity is None:
-                raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+                raise ReleaseError("a ClassCode plan must consist of count queries followed by hops")
             decision = estimator.update(rounds, number, affinity)
         release.close()
         assert affinity is not None  # there is at least one round
@@ -540,8 +540,8 @@ class EdgeLevelClassCode(Method):
         )
         if not whole:
             raise ArtifactError(
-                f"the model's weights are not those of {width} features and {classes} classes; take them "
-                "from the original run"
+                f"The model's parameters do not fit {width} features and {classes} classes. Copy the "
+                "model folder from the original run again."
             )
         degree, spread, overdispersion, temperature, unit_rows, gaussian = numbers.tolist()
         weight_model, weighting = None, self.edge_plan.edge_weighting

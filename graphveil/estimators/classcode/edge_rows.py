@@ -648,5 +648,5 @@ def build_rounds(
         return CountRounds(queries[0], graph, groups, labels, release, first, clusters)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
-        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+        raise ReleaseError("a ClassCode plan must consist of count queries followed by hops")
     return CodeSumRounds(hops, graph, groups, labels, release, first, weight_model)

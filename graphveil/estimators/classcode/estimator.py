@@ -119,29 +119,31 @@ class ClassCode(Estimator):
         super()._check_config()
         if self.mode == "paper":
             raise ConfigError(
-                "classcode has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
+                "classcode does not reproduce a paper, so mode='paper' is not available. Use "
+                "mode='strict' (--mode strict)."
             )
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
         if not self.privacy_config.protects:
             raise UnitError(
-                "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
-                "epsilon, or use sage, gcn, gat or gap with unit='none' as the non-private reference"
+                "classcode needs a privacy budget and cannot be trained with unit='none'. Pass an "
+                "edge-level unit and epsilon=1.0. For a non-private reference use method sage, gcn, gat "
+                "or gap with unit='none'."
             )
         on_records = self.privacy_config.on_records
         for name in self._changed(_EDGE_LEVEL_OPTIONS if on_records else _NODE_LEVEL_OPTIONS):
             wanted = "edge units" if on_records else "unit 'node-record'"
             raise ConfigError(
-                f"{name}={getattr(self, name)!r} is for {wanted} and has no effect under unit "
-                f"{self.privacy_config.unit.name!r}; drop it"
+                f"{name}={getattr(self, name)!r} applies to {wanted} only and has no effect under unit "
+                f"{self.privacy_config.unit.name!r}. Omit it."
             )
         if on_records:
             self._check_node_level()
         for name in self._changed(_OPTIONS_OF_SUMS) if self.noise == "laplace" else ():
             raise ConfigError(
-                f"{name}={getattr(self, name)!r} is for sums of codes and has no effect where neighbors are "
-                "counted (noise='laplace'); drop it, or pass noise='gaussian'"
+                f"{name}={getattr(self, name)!r} has no effect with noise='laplace', which counts "
+                "neighbors instead of summing codes. Omit it, or use noise='gaussian'."
             )
 
     def _changed(self, options: tuple[str, ...]) -> list[str]:
@@ -164,8 +166,9 @@ class ClassCode(Estimator):
             raise ConfigError(f"targets={targets!r} must be {names}, or a tuple of node ids")
         if not targets or self.read_own_edges:
             raise ConfigError(
-                "read_own_edges reads the rows of all nodes, and an empty targets= releases none: drop "
-                "targets, or name nodes and predict from their own rows (read_own_edges=False)"
+                "read_own_edges=True needs the noisy aggregates of all nodes, but targets= restricts "
+                "which are released. Omit targets, or set read_own_edges=False and name at least one "
+                "node in targets."
             )
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
@@ -175,9 +178,9 @@ class ClassCode(Estimator):
         )
         if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
-                "weights='given' reads the weights of the graph's edges, and classcode counts edges "
-                "regardless of their weights, so that it would not know how long a row is; use gap, which "
-                "reads them, or drop them (adjacency.without_weights(), or no --weight)"
+                "weights='given' uses edge weights, but classcode counts edges and ignores their "
+                "weights. Use method gap, which uses them, or remove the weights with "
+                "adjacency.without_weights() (or without --weight)."
             )
         if privacy_config.on_records:
             return NodeLevelClassCode(

@@ -96,12 +96,12 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
         wanted = [str(name) for name in targets]
         if not all(name in places for name in wanted):
             raise ConfigError(
-                "targets names a node that the graph does not have; give ids of its nodes, or 'unlabeled' or "
-                "'test'"
+                "targets names a node that is not in the graph. Use ids of the graph's nodes, "
+                "'unlabeled' or 'test'."
             )
         chosen[[places[name] for name in wanted]] = True
     if not bool(chosen.any()):
-        raise ConfigError(f"targets={targets!r} leaves no row to release; name some nodes, or drop it")
+        raise ConfigError(f"targets={targets!r} selects no node. Name at least one node, or omit targets.")
     return chosen
 
 
@@ -474,7 +474,7 @@ class NodeLevelClassCode(Method):
         """Return the queries that cost every record a total of at most mu."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
-            raise UnitError(f"{self.name} on records is for unit 'node-record', not {unit.name!r}")
+            raise UnitError(f"the node-level {self.name} needs unit 'node-record', not {unit.name!r}")
         release_plan = NodeLevelReleasePlan(
             unit=unit,
             features=sizes.width,
@@ -500,11 +500,13 @@ class NodeLevelClassCode(Method):
         """
         plan = session.plan
         if plan is None:
-            raise ConfigError("ClassCode queries under a plan, and this session has none")
+            raise ConfigError("ClassCode needs a query plan, but this session has no plan")
         steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
         pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
         if not steps or not pushes:
-            raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
+            raise ReleaseError(
+                "a node-level ClassCode plan must consist of training steps followed by out-edge aggregations"
+            )
         last = steps[1] if len(steps) > 1 else None
         labeled = training_members(graph, plan)
         # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
@@ -529,7 +531,9 @@ class NodeLevelClassCode(Method):
             labels, likelihoods = loss_targets[labeled], aggregated.log_likelihoods
             if self.reads_own_edges:
                 if last is None:
-                    raise ReleaseError("a plan of recipe R ends with the combiner's steps")
+                    raise ReleaseError(
+                        "a plan with read_own_edges must end with the training steps of the combiner"
+                    )
                 neighborhood_sum = own_neighborhood_sum(
                     graph.adjacency,
                     aggregated.rows,
@@ -570,8 +574,8 @@ class NodeLevelClassCode(Method):
         known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
         if not known or state["encoder"].shape != (sizes.width + 1, classes):
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {classes} classes; take "
-                "them from the original run"
+                f"The model's parameters do not fit {sizes.width} features and {classes} classes. Copy "
+                "the model folder from the original run again."
             )
         decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
         return TrainedNodeLevelClassCode(encoder=NoisySoftmax.restore(state), decider=decider)

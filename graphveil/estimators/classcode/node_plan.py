@@ -79,8 +79,9 @@ class BudgetSplit:
             checks.positive(pushes=share)
         if abs(sum(self.pushes) - 1) > _ROUNDING or self.aggregation < 0.05:
             raise ConfigError(
-                f"shares encoder={self.encoder}, combiner={self.combiner}, pushes={self.pushes}: the pushes' "
-                "must add up to 1, and at least 0.05 of the whole must be left for them"
+                f"The budget shares encoder={self.encoder}, combiner={self.combiner} and "
+                f"pushes={self.pushes} are invalid. The shares in pushes must sum to 1, and encoder plus "
+                "combiner must be at most 0.95."
             )
 
     @property

@@ -73,6 +73,7 @@ class FeatureClusters:
         weights, offsets = state["clusters/weights"], state["clusters/offsets"]
         if weights.shape != (len(offsets), width):
             raise ArtifactError(
-                f"the model's clusters are not those of {width} features; take them from the original run"
+                f"The model's clusters do not fit {width} features. Copy the model folder from the "
+                "original run again."
             )
         return cls(weights, offsets)

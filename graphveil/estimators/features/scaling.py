@@ -249,7 +249,7 @@ def check_scaling(scaling: str, feature_range: str | None, method: str, *, scale
         return
     if not isinstance(feature_range, str):
         raise ConfigError(
-            f"feature_range={feature_range!r} must be text, such as 'salary=0:200000' or '0:255'."
+            f"feature_range={feature_range!r} must be a string, such as 'salary=0:200000' or '0:255'."
         )
     parse_range(feature_range)
     if not scales:
@@ -279,7 +279,7 @@ def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int,
     unknown = [name for name in known if name and name not in called]
     if unknown:
         how = "columns have no names here: use their positions, from 0" if not names else "check its spelling"
-        raise GraphError(f"feature_range names the column {unknown[0]!r}, which the graph lacks; {how}.")
+        raise GraphError(f"feature_range names the column {unknown[0]!r}, which is not in the graph; {how}.")
     whole = known.get("")
     found = {at: known.get(name, whole) for at, name in enumerate(called)}
     return {at: one for at, one in found.items() if one is not None}
@@ -333,8 +333,8 @@ def aligned(graph: Graph, trained: Encoding | None) -> Graph:
     if own is not None and own.constant and (trained is None or not trained.constant):
         columns = "" if trained is None else f" ({trained.words()})"
         raise GraphError(
-            f"the graph has no features, and the model was trained on features{columns}. Give the nodes the "
-            "same columns as in training. No privacy budget was spent."
+            f"The graph has no features, but the model was trained on features{columns}. Give the "
+            "nodes the same columns as in training. No privacy budget was spent."
         )
     if trained is not None and trained.constant and own is not None:
         return graph.replace(x=torch.ones(graph.num_nodes, 1), encoding=trained)
@@ -349,15 +349,15 @@ def aligned(graph: Graph, trained: Encoding | None) -> Graph:
     missing = [rule.name for rule in trained.rules if rule.name not in places]
     if missing:
         raise GraphError(
-            f"the graph lacks the feature column {missing[0]!r}, which the model was trained on. Add the "
-            "column under this name. No privacy budget was spent."
+            f"The graph has no feature column {missing[0]!r}, which the model was trained on. Add a "
+            "column of this name. No privacy budget was spent."
         )
     rules = {rule.name: rule for rule in own.rules}
     changed = [rule.name for rule in trained.rules if _shape(rules[rule.name]) != _shape(rule)]
     if changed:
         raise GraphError(
-            f"the column {changed[0]!r} became other features than in training. Read the tables with "
-            "encoding=model.encoding_. No privacy budget was spent."
+            f"The column {changed[0]!r} was encoded differently than in training. Read the tables "
+            "with encoding=model.encoding_. No privacy budget was spent."
         )
     order = [place for rule in trained.rules for place in places[rule.name]]
     x = graph.x[:, torch.tensor(order)] if isinstance(graph.x, Tensor) else graph.x[:, order]

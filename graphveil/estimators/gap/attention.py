@@ -250,7 +250,7 @@ def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Te
 def _reject(training: float, epsilon: float) -> None:
     if training >= epsilon:
         raise CalibrationError(
-            f"training attention alone costs epsilon {format_upper_bound(training)} of "
-            f"{format_upper_bound(epsilon)}, which leaves nothing for the sums; take fewer attention_steps, "
-            "a larger attention_multiplier, or a larger epsilon"
+            f"Training the attention weights alone uses epsilon {format_upper_bound(training)} of "
+            f"{format_upper_bound(epsilon)}, so no budget is left for the aggregation. Use fewer "
+            "attention_steps, a larger attention_multiplier, or a larger epsilon."
         )

@@ -133,7 +133,8 @@ class GAP(NetworkKeywords, Estimator):
         check_selection(self, self.task)
         if self.task == REGRESSION and self.weights != "one":
             raise ConfigError(
-                f"weights={self.weights!r} of edges are for classes; use weights='one' with task='regression'"
+                f"weights={self.weights!r} needs classes and cannot be used with task='regression'. Use "
+                "weights='one'."
             )
         shape = self._shape(privacy_config, training_config)
         edge_weighting = EdgeWeighting.from_config(
@@ -183,8 +184,8 @@ class GAP(NetworkKeywords, Estimator):
         checks.one_of(COMBINATIONS, combine=self.combine)
         if private and self.combine != "concat":
             raise ConfigError(
-                f"combine={self.combine!r} has no closed form of a record's gradient, which node units need; "
-                "use 'concat'"
+                f"combine={self.combine!r} is not supported under node-level units, which need "
+                "closed-form per-record gradients. Use combine='concat'."
             )
         return GapArchitecture(
             hops=self.hops,
@@ -209,14 +210,19 @@ class GAP(NetworkKeywords, Estimator):
             check_factory(module, name)
             if privacy_config.on_records:
                 raise NotImplementedGuaranteeError(
-                    f"{name}= is a module of your own, and unit {privacy_config.unit.name!r} protects the "
-                    "records that it would learn from in the clear: use an edge unit, or PrivateGNN, which "
-                    "trains modules by noisy steps"
+                    f"{name}= is a custom module, which would be trained without noise on node records that "
+                    f"unit {privacy_config.unit.name!r} protects. Use an edge-level unit, or PrivateGNN, "
+                    "which trains custom modules with noise."
                 )
             if privacy_config.paper:
-                raise ConfigError(f"{name}= is not what the paper trains; drop it, or use mode='strict'")
+                raise ConfigError(
+                    f"{name}= is not part of the published method. Omit it, or use mode='strict'."
+                )
         if self.encoder is not None and (self.encoder_layers is not None or not self.use_encoder):
-            raise ConfigError("encoder= takes the place of encoder_layers and use_encoder; drop them")
+            raise ConfigError(
+                "encoder= replaces the built-in encoder, so encoder_layers and use_encoder have no "
+                "effect. Omit them."
+            )
 
     def _check_shares(self, privacy_config: PrivacyConfig) -> None:
         checks.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
@@ -226,7 +232,8 @@ class GAP(NetworkKeywords, Estimator):
             checks.positive(sgd_multiplier=self.sgd_multiplier)
             if not privacy_config.on_records:
                 raise ConfigError(
-                    f"sgd_multiplier is for node units; under unit {self.unit!r} training costs nothing"
+                    f"sgd_multiplier applies to node-level units only. Under unit {self.unit!r} training "
+                    "does not spend budget. Omit it."
                 )
 
     def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
@@ -236,7 +243,8 @@ class GAP(NetworkKeywords, Estimator):
         for name, value in given.items():
             if value is not None and not attends:
                 raise ConfigError(
-                    f"{name} is for weights='attention', and weights are {self.weights!r}; drop it"
+                    f"{name} has an effect only with weights='attention', but weights={self.weights!r}. Omit "
+                    f"{name}."
                 )
         if self.attention_steps is not None:
             checks.integer_at_least(1, attention_steps=self.attention_steps)

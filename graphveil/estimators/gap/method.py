@@ -208,9 +208,9 @@ class TrainedGap(TrainedModel):
         hops = ReleasePlan(plan.unit, tuple(hop_queries(plan)), plan.delta)
         if any(query.groups > 1 for query in hops.queries):
             raise NotImplementedGuaranteeError(
-                f"{self.method.name} under its unit depends on which nodes have a public label, which "
-                "another graph may not have, and does not yet predict one; fit it on that graph (its own "
-                "release and budget), or use gap, which predicts other graphs"
+                f"{self.method.name} under this unit cannot predict another graph, because its "
+                "predictions depend on which nodes have public labels. Fit it on that graph, which is a "
+                "new release with its own budget, or use method gap."
             )
         # The plan itself if it has only hops: it also holds the calibration.
         return plan if len(hops.queries) == len(plan.queries) else hops
@@ -394,7 +394,7 @@ def _learn_attention(graph: Graph, rows: Tensor, release: Release, session: Sess
     """Return the network of edge weights: the result of the plan's first query."""
     query, targets = None if session.plan is None else session.plan.queries[0], nodes_of(graph.mask("train"))
     if not isinstance(query, EdgeAttentionQuery):
-        raise ConfigError("attention is learned under a plan that begins with its training")
+        raise ConfigError("attention weights need a query plan that begins with their training")
     generator = session.streams.torch("attention")
     start = session.load_or_compute(
         "attention", lambda: {"start": attention_start(query, rows, graph.y, targets, generator)}
@@ -479,7 +479,7 @@ class NodeLevelGap(Method):
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
         if session.plan is None:
-            raise ConfigError("gap on records learns under a plan, and this session has none")
+            raise ConfigError("node-level gap needs a query plan, but this session has no plan")
         gap, sizes = self.gap, self.sizes_of(graph)
         groups = plan_record_groups(session.plan, graph)
         release = session.open(self.sample_edges(graph, session), groups)  # recorded before any work

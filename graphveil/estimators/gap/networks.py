@@ -245,14 +245,15 @@ def check_output(
     name, copies = factory_name(factory), ModuleCopies(network)
     trains = any(weight.requires_grad for weight in network.parameters())
     if not (trains or frozen):
-        raise ConfigError(f"{name} has no weights to train; set requires_grad on some of its parameters")
+        raise ConfigError(f"{name} has no trainable parameters. Set requires_grad=True on at least one.")
     inputs = records(1.0)
     with copies.run() as fresh, torch.no_grad():
         found = _run(name, fresh.eval(), inputs)
         if not isinstance(found, Tensor) or tuple(found.shape) != (_NUM_RANDOM_RECORDS, outputs):
             what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ConfigError(
-                f"{name} returns {what} for {_NUM_RANDOM_RECORDS} records; {outputs} numbers each are needed"
+                f"{name} returns {what} for {_NUM_RANDOM_RECORDS} records. It must return one row of "
+                f"{outputs} numbers per record."
             )
     with copies.run() as trained:
         if trains:
@@ -265,8 +266,8 @@ def check_output(
         again = _run(name, loaded.eval(), inputs)
     if not torch.allclose(after, again, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
         raise ConfigError(
-            f"{name} keeps what it saw outside of its weights and buffers, and a saved model would predict "
-            "otherwise. Keep it in a buffer: self.register_buffer(...)."
+            f"{name} stores state outside of its parameters and buffers, so a saved model would "
+            "predict differently. Store the state with self.register_buffer(...)."
         )
 
 
@@ -275,8 +276,8 @@ def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
         return cast(Tensor, network(inputs))
     except Exception as error:
         raise ConfigError(
-            f"{name} fails on {_NUM_RANDOM_RECORDS} random records: {type(error).__name__}: {error}; it "
-            "takes rows (B, inputs) and returns rows (B, outputs)"
+            f"{name} fails on {_NUM_RANDOM_RECORDS} random records: {type(error).__name__}: {error}. "
+            "It must map a tensor of shape (B, inputs) to a tensor of shape (B, outputs)."
         ) from error
 
 
@@ -284,7 +285,9 @@ def _step(name: str, network: nn.Module, inputs: object) -> None:
     """Compute a gradient, as a training step does."""
     found = _run(name, network, inputs)
     if not found.requires_grad:
-        raise ConfigError(f"{name}: its output does not depend on its weights; use them")
+        raise ConfigError(
+            f"The output of {name} does not depend on its parameters. Use the parameters in forward()."
+        )
     try:
         torch.autograd.backward(found.square().sum())
     except Exception as error:

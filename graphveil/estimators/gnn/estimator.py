@@ -142,12 +142,14 @@ class PrivateGNN(Estimator):
         self._check_unit()
         super()._check_config()
         if self.mode == "paper":
-            raise ConfigError("gnn has no paper to reproduce and so no paper mode: use mode='strict'")
+            raise ConfigError(
+                "gnn does not reproduce a paper, so mode='paper' is not available. Use mode='strict'."
+            )
         if not self.module:
             raise ConfigError(
-                'gnn needs a module: pass module="sage" (or "gcn", "gat", "gin"; --module sage), or a class '
-                "that is built as module(inputs, classes) and called as module(x, edge_index) "
-                "(--module FILE.py:NAME)"
+                'gnn needs a module. Pass module="sage", "gcn", "gat" or "gin" (--module sage), or a '
+                "class that is constructed as module(inputs, classes) and called as module(x, "
+                "edge_index) (--module FILE.py:NAME)."
             )
         check_factory(self.module)
         if self.leaves is not None:
@@ -158,33 +160,36 @@ class PrivateGNN(Estimator):
             return
         if self.task == REGRESSION:
             raise ConfigError(
-                "gnn publishes codes of classes between nodes, which a number does not have. "
-                f"task='regression' is supported by {REGRESSION_METHODS} (--set neighborhood=neighbors)"
+                "neighborhood='published' publishes class codes and does not support task='regression'. "
+                f"It is supported by {REGRESSION_METHODS} (--set neighborhood=neighbors)."
             )
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
-                "neighborhood='neighbors'; on a star every layer of the module reads the same leaves"
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} need "
+                "neighborhood='neighbors'. With neighborhood='published' every node reads one hop only, "
+                "so further layers have no effect."
             )
         encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
         checks.within(_MIN_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
         if encoder + self.module_share > 1 - _MIN_AGGREGATION_SHARE:
             raise ConfigError(
-                f"encoder_share={encoder:g} and module_share={self.module_share:g} leave the push "
-                f"less than {_MIN_AGGREGATION_SHARE:g} of mu^2; make them smaller"
+                f"encoder_share={encoder:g} and module_share={self.module_share:g} leave less than "
+                f"{_MIN_AGGREGATION_SHARE:g} of the budget for the aggregation. Use smaller shares."
             )
 
     def _check_multi_hop(self) -> None:
         """Reject parameters that need predictions, and noise at which nothing can be learned."""
         if self.private_metrics:
             raise ConfigError(
-                "private_metrics counts correct predictions, and under neighborhood='neighbors' those of "
-                "others read a record with all of its edges, so that nothing bounds what it changes; drop it"
+                "private_metrics=True is not available with neighborhood='neighbors', because a "
+                "prediction depends on the records of neighbors and the sensitivity of the counts is "
+                "unbounded. Omit private_metrics."
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
-                "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
-                "encoder_share; max_out_edges is how many of its own list a node reports"
+                "out_degree_bound and encoder_share have no effect with neighborhood='neighbors', which "
+                "has no encoder and no noisy aggregation. Omit them. Use max_out_edges to limit the "
+                "out-edges that each node uses."
             )
         unit = self.protected_unit
         assert isinstance(unit, NodeUnit)  # the unit is checked first
@@ -198,14 +203,15 @@ class PrivateGNN(Estimator):
                     "use unit 'node-record', under which a node reports max_out_edges of its own list, or gap"
                 )
             raise ConfigError(
-                f"with {why} one record reaches {roots} roots, and beyond {MAX_ROOTS} the noise would leave "
-                f"nothing to learn; {way}"
+                f"With {why} one node record is in {roots} ego graphs. Above {MAX_ROOTS} ego graphs the "
+                f"noise is too large to learn anything; {way}."
             )
         if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
             raise ConfigError(
-                f"with layers={self.layers} and max_out_edges={self.max_out_edges} one record reaches "
-                f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} roots, and the noise "
-                "grows like twice that; take max_out_edges=1 or 2, or pass allow_high_noise=True"
+                f"With layers={self.layers} and max_out_edges={self.max_out_edges} one record is in "
+                f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} ego graphs, "
+                "and the noise grows in proportion to this number. Use max_out_edges=1 or 2, or pass "
+                "allow_high_noise=True."
             )
 
     def _check_unit(self) -> None:
@@ -215,15 +221,16 @@ class PrivateGNN(Estimator):
         checks.one_of(("codes", "none"), start=self.start)
         if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
             raise UnitError(
-                "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to "
-                "both of its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
-                "'node-record', or gap; or neighborhood='neighbors', whose guarantee covers the weights alone"
+                "neighborhood='published' is not private under unit 'node-bounded-degree': removing a "
+                "node removes edges of its neighbors, which changes their predictions. Use unit "
+                "'node-record', method gap, or neighborhood='neighbors', which protects the parameters "
+                "only."
             )
         if not isinstance(unit, NodeUnit):
             raise UnitError(
-                f"gnn protects records, and unit {unit.name!r} leaves features and labels public: publish "
-                "rows once (graphveil.private_hops) and train any module on them in the clear, or pass it to "
-                f"GAP(head=...); for whole records use unit {NodeRecord.name!r}"
+                f"gnn protects node records, but unit {unit.name!r} leaves features and labels public. "
+                "Publish noisy aggregates once (graphveil.private_hops) and train any module on them, or "
+                f"use GAP(head=...). To protect node records use unit {NodeRecord.name!r}."
             )
 
     def _build_method(self) -> OneHopGNN | MultiHopGNN:

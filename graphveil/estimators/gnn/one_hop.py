@@ -316,7 +316,9 @@ class OneHopGNN(Method):
         """Return the encoder's steps, the out-edge aggregation, the module's steps, and counts."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
-            raise UnitError(f"{self.name} on stars is for unit 'node-record', not {unit.name!r}")
+            raise UnitError(
+                f"{self.name} with one-hop ego graphs needs unit 'node-record', not {unit.name!r}"
+            )
         one_hop_plan = OneHopPlan(
             unit=unit,
             features=sizes.width,
@@ -336,7 +338,7 @@ class OneHopGNN(Method):
         """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
         plan, classes = session.plan, graph.num_classes
         if plan is None:
-            raise ConfigError("a private GNN queries under a plan, and this session has none")
+            raise ConfigError("a private GNN needs a query plan, but this session has no plan")
         widths = 2 * classes, classes
         module = new_module(self.module, widths, session.streams)
         release = session.open(graph, record_groups(graph))
@@ -378,8 +380,8 @@ class OneHopGNN(Method):
         """Return the fit with these parameters, and the module if its code is registered."""
         if state["encoder"].shape != (sizes.width + 1, sizes.classes):
             raise ArtifactError(
-                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
-                "take them from the original run"
+                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
+                "Copy the model folder from the original run again."
             )
         weights, module = restore_module(self.module, (2 * sizes.classes, sizes.classes), state)
         return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)

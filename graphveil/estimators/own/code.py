@@ -80,7 +80,7 @@ def register_factory(factory: Factory, name: str | None = None) -> str:
     known = name or factory_name(factory)
     if known in ARCHITECTURES:
         raise ConfigError(
-            f"{known!r} is a built-in architecture; register the code under another name: "
+            f"{known!r} is a built-in architecture. Register your module under another name: "
             f'graphveil.register({factory_name(factory)}, name="my_{known}")'
         )
     _REGISTERED[known] = factory
@@ -95,18 +95,18 @@ def check_factory(module: object, keyword: str = "module") -> None:
 
     >>> check_factory(nn.Linear(2, 2))
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: module=Linear(...) is built already, and could carry the graph's own ...
+    graphveil.errors.ConfigError: module=Linear(...) is a module instance, which could carry private sizes ...
     """
     if isinstance(module, nn.Module):
         raise ConfigError(
-            f"{keyword}={type(module).__name__}(...) is built already, and could carry the graph's own sizes "
-            "or numbers in it; pass the class, or a function of two public sizes: "
+            f"{keyword}={type(module).__name__}(...) is a module instance, which could carry private "
+            "sizes or values of the graph. Pass the class, or a function of two public sizes: "
             f"{keyword}={type(module).__name__}"
         )
     if not callable(module) and not (isinstance(module, str) and module):
         raise ConfigError(
-            f"{keyword}={module!r} is no class of modules, no function that builds one, and not the name of "
-            "one that was registered"
+            f"{keyword}={module!r} must be a module class, a function that builds a module, or a "
+            f"registered name. Pass the class itself, such as {keyword}=MyModule."
         )
 
 
@@ -157,16 +157,20 @@ def build_module(module: Factory | str, inputs: int, outputs: int, generator: to
             found = module(inputs, outputs)
     except Exception as error:
         raise ConfigError(
-            f"{name}({inputs}, {outputs}) failed: {type(error).__name__}: {error}; a module is built by a "
-            "class or function of two sizes, its inputs and its outputs"
+            f"{name}({inputs}, {outputs}) failed: {type(error).__name__}: {error}. A module class or "
+            "function takes two arguments: the number of inputs and the number of outputs."
         ) from error
     if isinstance(found, nn.Module) and _contains_itself(found, ()):
         raise ConfigError(
-            f"{name}({inputs}, {outputs}) holds itself as a submodule, which has no list of weights. Keep "
-            'the reference out of torch\'s sight: self.__dict__["parent"] = parent.'
+            f"{name}({inputs}, {outputs}) contains itself as a submodule, so its parameters cannot be "
+            'listed. Store the reference where torch does not register it: self.__dict__["parent"] = '
+            "parent."
         )
     if not isinstance(found, nn.Module):
-        raise ConfigError(f"{name}({inputs}, {outputs}) is a {type(found).__name__} and no torch module")
+        raise ConfigError(
+            f"{name}({inputs}, {outputs}) returns a {type(found).__name__}, not a torch.nn.Module. "
+            "Return a module."
+        )
     return found
 
 

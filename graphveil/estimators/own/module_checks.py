@@ -78,24 +78,26 @@ def reject_unsupported_types(module: nn.Module) -> None:
                 continue  # rejected as a parameter
             if tensor.layout != torch.strided or tensor.numel() > MAX_CONSTANT_NUMBERS:
                 raise ConfigError(
-                    f"{kind} holds a tensor {held!r} of {tensor.numel():,} numbers that is not trained: what "
-                    "is long enough to be about the graph's nodes is rejected; make it at most "
-                    f"{MAX_CONSTANT_NUMBERS:,} numbers, from public constants"
+                    f"{kind} stores an untrained tensor {held!r} of {tensor.numel():,} numbers, which is "
+                    f"large enough to hold private data of the graph. Use at most {MAX_CONSTANT_NUMBERS:,} "
+                    "numbers, from public constants."
                 )
     for name, weight in module.named_parameters():
         if is_lazy(weight):
             raise ConfigError(
-                f"the weight {name!r} has no shape yet (a lazy layer, or channels of -1), and the number of "
-                "weights is part of the privacy cost; pass explicit sizes"
+                f"The parameter {name!r} has no shape yet (a lazy layer, or channels of -1), but the "
+                "privacy cost depends on the number of parameters. Pass explicit sizes."
             )
         if weight.layout != torch.strided or not weight.is_floating_point():
             type_name = str(weight.dtype).removeprefix("torch.")
             raise ConfigError(
-                f"the weight {name!r} is {type_name if weight.layout == torch.strided else 'sparse'}, and "
-                "private training moves dense real numbers; use floats"
+                f"The parameter {name!r} is {type_name if weight.layout == torch.strided else 'sparse'}, "
+                "but private training supports dense floating-point parameters only. Use floats."
             )
     if not any(weight.requires_grad for weight in module.parameters()):
-        raise ConfigError(f"{type(module).__name__} has no weights to train; give it some")
+        raise ConfigError(
+            f"{type(module).__name__} has no trainable parameters. Add a layer with parameters."
+        )
 
 
 def _fault_of(part: nn.Module) -> str:
@@ -151,9 +153,9 @@ def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool =
         for what, numbers in zip(("logits", "gradients"), first, strict=True):
             if not numbers.isfinite().all():
                 raise ConfigError(
-                    f"{name} has {what} that are NaN or infinite on standard normal features, and such a "
-                    "record does not take part in training. Keep log, sqrt and divisions away from numbers "
-                    "at or below 0, such as by clamp_min(1e-6)."
+                    f"{name} returns {what} that are NaN or infinite for standard normal features, so such "
+                    "records could not be used in training. Keep the arguments of log, sqrt and divisions "
+                    "positive, for example with clamp_min(1e-6)."
                 )
         probe.at([loud[0], own, *loud[1:]], 1)
         again = probe.at([own, *others], 0)
@@ -187,8 +189,9 @@ def _check_state(name: str, before: dict[str, object], after: dict[str, object])
     changed = [key for key in before | after if before.get(key, missing) != after.get(key, missing)]
     if changed:
         raise ConfigError(
-            f"{name} changes {', '.join(map(repr, changed[:3]))} as it runs, and one record would reach the "
-            f"next through it. Compute it again in every call of forward(). For norms, use {ROW_NORMS}."
+            f"{name} changes {', '.join(map(repr, changed[:3]))} in forward(), so one record would "
+            "affect the next ones. Compute this value again in every call of forward(). For "
+            f"normalization, use {ROW_NORMS}."
         )
 
 
@@ -197,7 +200,7 @@ def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how:
     if all(torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE) for a, b in zip(one, other, strict=True)):
         return
     more = "" if how in (_TWICE, _TRAINING) else f". {_READS}"
-    raise ConfigError(f"{name}: its output at one node {how}{more}")
+    raise ConfigError(f"The output of {name} at one node {how}{more}")
 
 
 class _Probe:
@@ -234,14 +237,16 @@ class _Probe:
                 where, takes = "table of records", "rows x and no edges"
                 other = "; a module that passes messages is for gv.PrivateGNN"
             raise ConfigError(
-                f"{name} fails on a small random {where} in float64: {type(error).__name__}: {error}; it "
-                f"takes {takes} and must make tensors of the dtype of x{other}"
+                f"{name} fails on a small random {where} in float64: {type(error).__name__}: {error}. It "
+                f"is called with {takes} and must return tensors of the dtype of x{other}"
             ) from error
         if not isinstance(found, Tensor) or tuple(found.shape) != shape:
             what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise ConfigError(f"{name} returns {what}, and logits of shape {shape} are needed")
+            raise ConfigError(f"{name} returns {what}. It must return logits of shape {shape}.")
         if not found.requires_grad:
-            raise ConfigError(f"{name}: its logits do not depend on its weights; use them")
+            raise ConfigError(
+                f"The logits of {name} do not depend on its parameters. Use the parameters in forward()."
+            )
         return found[starts[:-1]]
 
     def _gradient(self, logits: Tensor) -> Tensor:

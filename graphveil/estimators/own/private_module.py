@@ -202,13 +202,19 @@ class PrivateModule(Estimator):
         super()._check_config()
         if not isinstance(self.protected_unit, NodeUnit):
             raise NotImplementedGuaranteeError(
-                f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
-                "in the clear, by torch itself; use 'node-record' or 'node-bounded-degree' to protect records"
+                f"unit {self.unit!r} leaves features and labels public, so a module can be trained on "
+                "them without noise, with torch itself. To protect node records use unit 'node-record' "
+                "or 'node-bounded-degree'."
             )
         if self.mode == "paper":
-            raise ConfigError("module has no paper mode; use mode='strict'")
+            raise ConfigError(
+                "module does not reproduce a paper, so mode='paper' is not available. Use mode='strict'."
+            )
         if not self.module:
-            raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
+            raise ConfigError(
+                "module= is missing. Pass a class that is constructed as module(inputs, classes), such "
+                "as module=MyModule."
+            )
         check_factory(self.module)
 
     def _build_method(self) -> NodeLevelModule:

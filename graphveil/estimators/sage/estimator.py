@@ -146,8 +146,8 @@ class TrainedNodeLevelSAGE(TrainedModel):
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Raise an error: other graphs are not predicted."""
         raise NotImplementedGuaranteeError(
-            f"{self.name} under unit 'node-record' predicts the fitted graph only; use 'gap', which predicts "
-            "others"
+            f"{self.name} under unit 'node-record' predicts the training graph only. Use method 'gap' "
+            "to predict other graphs."
         )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
@@ -231,15 +231,15 @@ class SAGE(FullGraphKeywords, Estimator):
             check_perturbed(self, self)
         elif self.perturb is not None:
             raise UnitError(
-                f"perturb={self.perturb!r} releases edges, and unit {self.unit!r} protects records; use "
-                "'undirected-edge' or 'directed-edge'"
+                f"perturb={self.perturb!r} releases edges with noise, but unit {self.unit!r} protects "
+                "node records. Use unit 'undirected-edge' or 'directed-edge'."
             )
         elif self.mode != "paper":
             raise NotImplementedGuaranteeError(
-                f"{self.method} under unit {self.unit!r} is available in paper mode only: which edges are "
-                "sampled of one list depends on others, so nothing bounds the gradients that a record "
-                "changes; use 'classcode' or 'gap', 'gnn' with a SAGE layer of torch_geometric, or "
-                "mode='paper' (--mode paper) to reproduce the paper"
+                f"{self.method} under unit {self.unit!r} has no valid guarantee: the edges sampled at one "
+                "node depend on other nodes, so the sensitivity is unbounded. Use 'classcode', 'gap', or "
+                "'gnn' with a SAGE layer of torch_geometric. mode='paper' (--mode paper) reproduces the "
+                "paper."
             )
         super()._check_config()
 
@@ -258,7 +258,8 @@ class SAGE(FullGraphKeywords, Estimator):
         if not over_subgraphs:
             if self.batch_size is not None:
                 raise ConfigError(
-                    f"batch_size={self.batch_size} is for node units; full graphs have one batch"
+                    f"batch_size={self.batch_size} applies to node-level units only. Otherwise the full "
+                    "graph is one batch. Omit it."
                 )
             if self.perturb is not None and self.mode == "paper":
                 # SAGE-EDP L2-normalizes after each aggregation step.
@@ -266,16 +267,23 @@ class SAGE(FullGraphKeywords, Estimator):
             network = residual_shape(self, "sage") if self.residual else shape
             return build_full_graph_method(self, self, network, resolve_schedule(self))
         if self.residual:
-            raise ConfigError("residual=True is for unit 'none' and released graphs; drop it")
+            raise ConfigError(
+                "residual=True is supported with unit 'none' and with perturbed graphs only. Omit it."
+            )
         if shape.depth != 1:
             raise ConfigError(
-                f"layers={self.layers} lets a record reach more than its neighbors' gradients; node units "
-                "need layers=1"
+                f"layers={self.layers} is not supported under node-level units, because a record would "
+                "affect the gradients of nodes beyond its neighbors. Use layers=1."
             )
         if self.batch_norm:
-            raise ConfigError("batch_norm mixes the records of a batch; use LayerNorm or GroupNorm, or none")
+            raise ConfigError(
+                "batch_norm=True mixes the records of a batch, which this unit protects individually. "
+                "Omit it."
+            )
         if self.dropout or self.patience is not None or self.private_metrics:
-            raise ConfigError("dropout, patience and private_metrics are not available here; drop them")
+            raise ConfigError(
+                "dropout, patience and private_metrics are not supported under this unit. Omit them."
+            )
         return NodeLevelSAGE(
             name=self.method,
             privacy_config=self.privacy_config,

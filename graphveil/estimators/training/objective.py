@@ -150,12 +150,12 @@ class Objective:
             unknown = [name for name, _ in self.class_weight if name not in places]
             if unknown:
                 raise GraphError(
-                    f"class_weight (--class-weight) names the class {unknown[0]!r}, which the graph lacks"
-                    f"{checks.suggestion(unknown[0], places)}. No privacy budget was spent."
+                    f"class_weight (--class-weight) names the class {unknown[0]!r}, which is not in the "
+                    f"graph{checks.suggestion(unknown[0], places)}. No privacy budget was spent."
                 )
         if self.metric in RANKING_METRICS and torch.unique(graph.y[graph.mask("val")]).numel() < 2:
             raise GraphError(
-                f"The validation nodes have one class, for which metric={self.metric!r} is not defined. Use "
+                f"The validation nodes have only one class, so metric={self.metric!r} is undefined. Use "
                 "another split, or metric='accuracy'. No privacy budget was spent."
             )
 
@@ -184,7 +184,9 @@ def check_positive(name: str, places: Mapping[str, int], classes: int, more: str
         GraphError: If the class is unknown, or there are not two classes.
     """
     if classes != 2:
-        raise GraphError(f"positive={name!r} is for two classes, and the graph has {classes}. Drop it.{more}")
+        raise GraphError(
+            f"positive={name!r} needs a graph with two classes, but the graph has {classes}. Omit it.{more}"
+        )
     if name not in places:
         raise GraphError(
             f"positive={name!r} is not a class of the graph{checks.suggestion(name, places)}. Use one of "
@@ -211,18 +213,19 @@ def check_objective(
     metric, weight = objective.metric, objective.class_weight
     if metric is not None and on_records:
         raise ConfigError(
-            f"metric={metric!r} (--metric) would select models by validation labels, which unit {unit!r} "
-            "protects. Leave it out. private_metrics=True (--private-metrics) releases noisy metrics."
+            f"metric={metric!r} (--metric) would select models by validation labels, which unit "
+            f"{unit!r} protects. Omit it. private_metrics=True (--private-metrics) releases noisy "
+            "metrics."
         )
     if metric is not None and not selects:
         raise ConfigError(
-            f"metric={metric!r} (--metric) has no effect on {method}, which selects no epoch and no model by "
-            "a metric of public labels. Leave it out."
+            f"metric={metric!r} (--metric) has no effect on {method}, which does not select epochs or "
+            "models by validation labels. Omit it."
         )
     if weight is not None and not weighs:
         raise ConfigError(
-            f"class_weight (--class-weight) has no effect on {method}, whose loss has no weights of classes. "
-            "Leave it out."
+            f"class_weight (--class-weight) has no effect on {method}, which has no class weights in "
+            "its loss. Omit it."
         )
     if weight == BALANCED and on_records:
         raise ConfigError(

@@ -226,18 +226,22 @@ def test_an_interrupted_fit_is_resumed_with_the_same_bytes_and_not_with_other_co
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
-        ({"module": ""}, ConfigError, "pass module="),
-        ({"module": Mean(2, 2)}, ConfigError, "is built already"),
-        ({"unit": "node-bounded-degree", "max_degree": 9}, UnitError, "belongs to both of its ends"),
+        ({"module": ""}, ConfigError, "gnn needs a module"),
+        ({"module": Mean(2, 2)}, ConfigError, "is a module instance"),
+        (
+            {"unit": "node-bounded-degree", "max_degree": 9},
+            UnitError,
+            "not private under unit 'node-bounded-degree'",
+        ),
         ({"unit": "undirected-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
         ({"unit": "directed-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
         ({"unit": "none", "epsilon": None}, UnitError, "private_hops"),
         ({"start": "own"}, ConfigError, "start"),
         ({"mode": "paper"}, ConfigError, "no paper mode"),
         ({"leaves": 0}, ConfigError, "leaves"),
-        ({"encoder_share": 0.9, "module_share": 0.2}, ConfigError, "leave the push"),
+        ({"encoder_share": 0.9, "module_share": 0.2}, ConfigError, "for the aggregation"),
         ({"neighborhood": "edges"}, ConfigError, "neighborhood"),
-        ({"layers": 2}, ConfigError, "for neighborhood='neighbors'"),
+        ({"layers": 2}, ConfigError, "need neighborhood='neighbors'"),
     ],
     ids=str,
 )

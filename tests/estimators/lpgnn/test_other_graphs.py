@@ -176,7 +176,7 @@ class TestDisjointNodes:
             with pytest.raises(UnitError, match="pass assume_disjoint_nodes"):
                 execute(other, assume_disjoint_edges=True)
         gap = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=1, hidden=2).fit(made(range(30)))
-        with pytest.raises(UnitError, match="is for unit 'local-attributes'"):
+        with pytest.raises(UnitError, match="needs unit 'local-attributes'"):
             gap.predict(other, assume_disjoint_nodes=True)
 
 
@@ -275,7 +275,7 @@ def test_the_guarantee_bounds_the_reports_of_every_person(seed) -> None:
 
     count_reports(first)
     for number in range(6):
-        kind = rng.choice(["same people", "others", "grow", "again", "other features"])
+        kind = rng.choice(["same people", "others", "grow", "again", "was encoded differently than"])
         base = graphs[rng.integers(len(graphs))]
         apart = False
         if kind == "same people":

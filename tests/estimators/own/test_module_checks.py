@@ -107,8 +107,8 @@ REJECTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a table by position": (Position, "place of its tree in a batch"),
     "the batch before": (Remembers, "changes .last. as it runs"),
     "cached GCN": (lambda: Net(pyg.GCNConv(IN, HIDDEN, cached=True)), "cached=False"),
-    "a dropout module": (lambda: sage(nn.Dropout(0.5)), "set it to 0"),
-    "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "set it to 0"),
+    "a dropout module": (lambda: sage(nn.Dropout(0.5)), "Use dropout=0"),
+    "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "Use dropout=0"),
     "BasicGCN with batch norm": (lambda: pyg.models.GCN(IN, HIDDEN, 2, CLASSES, norm="batch"), TYPE),
 }
 # Rejected by type, and also by running alone.
@@ -162,13 +162,16 @@ class Held(Net):
     ("module", "why"),
     [
         (lambda: Held(degrees=torch.zeros(1025)), "of 1,025 numbers that is not trained"),
-        (lambda: Held(frozen=nn.Parameter(torch.zeros(1025), requires_grad=False)), "not trained"),
-        (lambda: Held(adjacency=torch.eye(9).to_sparse()), "not trained"),
+        (
+            lambda: Held(frozen=nn.Parameter(torch.zeros(1025), requires_grad=False)),
+            "stores an untrained tensor",
+        ),
+        (lambda: Held(adjacency=torch.eye(9).to_sparse()), "stores an untrained tensor"),
         (lambda: Held(w=nn.Parameter(torch.zeros(3, dtype=torch.complex64))), "complex64"),
         (lambda: sage(nn.LazyLinear(HIDDEN)), "no shape yet"),
         (lambda: Net(pyg.SAGEConv(-1, HIDDEN)), "no shape yet"),
         (lambda: sage(nn.Embedding(10, HIDDEN)), "a weight of its own for every number"),
-        (nn.Identity, "no weights to train"),
+        (nn.Identity, "has no trainable parameters"),
     ],
 )
 def test_rejects_tensors_that_are_no_parameters(module: Callable[[], nn.Module], why: str) -> None:
@@ -193,7 +196,7 @@ class Odd(Net):
     [
         (lambda out: out[:, :2], "logits of shape"),
         (lambda out: (out, out), "returns tuple"),
-        (lambda out: out.detach(), "do not depend on its weights"),
+        (lambda out: out.detach(), "do not depend on its"),
         (lambda out: out @ torch.zeros(3, 3), "fails on a small random graph in float64"),
         (lambda out: out + torch.rand(1), "is not the same twice"),
     ],

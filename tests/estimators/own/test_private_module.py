@@ -86,8 +86,8 @@ class Choice(Records):
             ConfigError,
             "mixes the records",
         ),
-        ({"module": ""}, ConfigError, "pass module="),
-        ({"unit": "undirected-edge"}, NotImplementedGuaranteeError, "in the clear"),
+        ({"module": ""}, ConfigError, "module= is missing"),
+        ({"unit": "undirected-edge"}, NotImplementedGuaranteeError, "without noise"),
         ({"mode": "paper"}, ConfigError, "paper"),
     ],
 )

@@ -51,8 +51,12 @@ class Head(torch.nn.Linear):
 @pytest.mark.parametrize(
     ("given", "name", "why"),
     [
-        (type("Named", (Mine,), {"method": "gap"}), None, "taken by the library, or is no name"),
-        (type("Named", (Mine,), {"method": "os.system"}), None, "taken by the library, or is no name"),
+        (type("Named", (Mine,), {"method": "gap"}), None, "reserved by the library or is not a valid name"),
+        (
+            type("Named", (Mine,), {"method": "os.system"}),
+            None,
+            "reserved by the library or is not a valid name",
+        ),
         (Mine, "other", "cannot be called 'other'"),
         (Head, "sage", 'name="my_sage"'),
     ],
@@ -80,10 +84,10 @@ def test_a_registered_name_builds_a_module_with_parameters_of_the_given_generato
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (torch.nn.Linear(2, 2), "is built already"),
-        (3, "is no class"),
-        ("", "is no class"),
-        (lambda inputs, classes: None, "no torch module"),
+        (torch.nn.Linear(2, 2), "is a module instance"),
+        (3, "must be a module class"),
+        ("", "must be a module class"),
+        (lambda inputs, classes: None, "not a torch.nn.Module"),
         (lambda inputs: torch.nn.Linear(inputs, 2), "failed: TypeError"),
     ],
 )

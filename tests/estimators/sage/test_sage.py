@@ -44,17 +44,17 @@ class TestOverSubgraphs:
     }
 
     def test_strict_mode_raises(self):
-        with pytest.raises(NotImplementedGuaranteeError, match="nothing bounds the gradients that a record"):
+        with pytest.raises(NotImplementedGuaranteeError, match="the sensitivity is unbounded"):
             SAGE(**{**self.OPTIONS, "mode": "strict"})
 
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"layers": 2}, "node units need layers=1"),
+            ({"layers": 2}, "Use layers=1"),
             ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
-            ({"dropout": 0.1}, "not available here"),
-            ({"patience": 2}, "not available here"),
-            ({"private_metrics": True}, "not available here"),
+            ({"dropout": 0.1}, "not supported under this unit"),
+            ({"patience": 2}, "not supported under this unit"),
+            ({"private_metrics": True}, "not supported under this unit"),
             ({"clip": 0.0}, "clip=0.0"),
             ({"clip_per": "node"}, "clip_per='node'"),
         ],
@@ -127,10 +127,10 @@ class TestOverSubgraphs:
     def test_predicts_no_other_graph(self, graph, make_graph):
         model = SAGE(**self.OPTIONS).fit(graph)
         restored = model.fitted.method.restore(model.fitted.trained.state(), model.fitted.sizes, {})
-        with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
+        with pytest.raises(NotImplementedGuaranteeError, match="predicts the training graph only"):
             restored.plan_for(model.fitted.sizes)
         for call in (model.predict, model.privacy_cost):
-            with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
+            with pytest.raises(NotImplementedGuaranteeError, match="predicts the training graph only"):
                 call(make_graph(seed=1))
 
 

@@ -225,7 +225,7 @@ def test_rejects_a_graph_without_labels_before_a_charge() -> None:
     unlabeled = Graph.from_edges(
         other.x, other.y, *other.adjacency.edge_index(), directed=False, num_classes=3
     )
-    with pytest.raises(GraphError, match="predicts a node from labeled nodes of the same graph"):
+    with pytest.raises(GraphError, match="labels in the graph"):
         model.predict_proba(unlabeled)
     assert not ledger_of(unlabeled.edge_set).entries
 
@@ -243,8 +243,8 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
     [
         ({"unit": "directed-edge"}, UnitError, "spectral has no bound under unit 'directed-edge'"),
         ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
-        ({"unit": "local-attributes"}, UnitError, "use 'auto', 'lpgnn'"),
-        ({"mode": "paper"}, ConfigError, "has no paper to reproduce"),
+        ({"unit": "local-attributes"}, UnitError, "Use method 'auto', 'lpgnn'"),
+        ({"mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
         ({"rank": 10_000}, ConfigError, "rank=10000"),
         ({"epsilon": None}, ConfigError, "epsilon"),

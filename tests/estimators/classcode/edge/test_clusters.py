@@ -90,7 +90,7 @@ def test_a_saved_model_counts_the_same_clusters_of_another_graph(model: gv.Class
     fit = model.fitted
     state = fit.trained.state()
     for name, value in (("clusters/weights", torch.ones(3, 2)), ("affinity", torch.ones(2, 2))):
-        with pytest.raises(ArtifactError, match="Restore them from the original run"):
+        with pytest.raises(ArtifactError, match="from the original run"):
             fit.method.restore({**state, name: value}, fit.sizes, {})
 
 

@@ -239,11 +239,11 @@ def test_an_interrupted_fit_is_resumed_with_the_same_weights(tmp_path: Path) -> 
     ("options", "message"),
     [
         ({"weights": "sigmoid"}, "names no weight"),
-        ({"weights": "attention"}, "use 'learned_public'"),
+        ({"weights": "attention"}, "Use weights='learned_public'"),
         ({"weights": "given"}, "use gap"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
-        ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
-        ({"weights": "half_cos", "unit": "node-record", "self_training": None}, "protect edges"),
+        ({"weights": "jaccard", "weight_rows": "previous"}, "which are the same"),
+        ({"weights": "half_cos", "unit": "node-record", "self_training": None}, "node-level units protect"),
     ],
 )
 def test_rejects_contradictory_options(options: dict[str, Any], message: str) -> None:
