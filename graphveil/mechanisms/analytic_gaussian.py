@@ -121,8 +121,8 @@ class AnalyticGaussian(FeatureMechanism):
         _check_delta(self.delta)
         if not math.isinf(self.epsilon) and self._target_sigma > MAX_SIGMA:
             raise ConfigError(
-                f"epsilon={self.epsilon:g} over {self.dim} features needs more noise than the exact sampler "
-                "draws; take a larger epsilon or fewer features"
+                f"epsilon={self.epsilon:g} for {self.dim} features needs more noise than the exact "
+                "sampler supports. Use a larger epsilon or fewer features."
             )
 
     def _empty(self, records: int) -> LDPReports:
@@ -130,7 +130,7 @@ class AnalyticGaussian(FeatureMechanism):
 
     def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
         if not isinstance(stream, RowStream):
-            raise ConfigError("Gaussian noise needs the keyed stream of a LocalNoise")
+            raise ConfigError("Gaussian noise needs a LocalNoise. Pass noise=LocalNoise().")
         steps = np.rint(z * float(self._steps)) + self._noise.draw(stream, rows, self.dim)
         out.values[:] = steps / self._steps
 

@@ -51,12 +51,16 @@ def check_budget(**named: float) -> None:
     for name, value in named.items():
         if isinstance(value, int) and value.bit_length() > _EXPONENT:  # not representable as a float
             raise ConfigError(
-                f"{name} has {value.bit_length()} bits and must be a number (inf adds no noise)"
+                f"{name} is an integer of {value.bit_length()} bits. It must be a number above 0 (inf "
+                "adds no noise)."
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
         if value < MIN_BUDGET:
-            raise ConfigError(f"{name}={value!r} is below 2^-30, which leaves nothing to learn; collect less")
+            raise ConfigError(
+                f"{name}={value!r} is below 2^-30, so the noise would hide all information. Use a larger "
+                "value, or collect fewer values."
+            )
 
 
 def coth(x: float) -> float:

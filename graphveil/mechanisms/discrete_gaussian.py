@@ -351,8 +351,8 @@ class DiscreteGaussian(IntegerNoise):
         super().__post_init__()
         if self.sigma > MAX_SIGMA:
             raise ConfigError(
-                f"sigma={self.sigma:g} grid steps is above {MAX_SIGMA}, and no more noise is drawn; "
-                "allow a larger epsilon or delta (--epsilon, --delta), or count in larger steps"
+                f"sigma={self.sigma:g} grid steps is above {MAX_SIGMA}, the largest supported noise. Use "
+                "a larger epsilon or delta (--epsilon, --delta), or smaller grid_bits."
             )
         object.__setattr__(self, "sigma", self._numerator / DENOMINATOR)
 
@@ -387,8 +387,8 @@ def choose_sampler(sigma: float, *, epsilon: float, delta: float, changed: int, 
     if rounded.slack(epsilon=epsilon, delta=delta, changed=changed) <= _TOLERABLE * delta:
         return rounded
     raise CalibrationError(
-        f"the grid gives the largest contribution {steps} steps, and exact noise needs "
-        f"{DiscreteGaussian.min_steps}; raise grid_bits of the queries"
+        f"the largest contribution has {steps} grid steps, but exact noise needs "
+        f"{DiscreteGaussian.min_steps}. Use larger grid_bits in the queries."
     )
 
 

@@ -59,8 +59,8 @@ class DiscreteLaplace:
         checks.positive(epsilon=self.epsilon)
         if self.epsilon < _LEAST:
             raise ConfigError(
-                f"epsilon={self.epsilon:g} is below {_LEAST:g}: so much noise does not fit into whole "
-                "numbers of 64 bits; take a larger epsilon"
+                f"epsilon={self.epsilon:g} is below {_LEAST:g}, so the noise would not fit into 64-bit "
+                "integers. Use a larger epsilon."
             )
 
     @property

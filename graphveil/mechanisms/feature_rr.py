@@ -79,7 +79,8 @@ class Bins:
         checks.one_of(("naive", "unbiased"), decode=self.decode)
         if self.decode == "unbiased" and self.epsilon == 0:
             raise ConfigError(
-                "a feature of weight 0 has no unbiased estimate; give it a weight, or decode='naive'"
+                "A feature of weight 0 cannot be estimated without bias. Give it a positive weight, or "
+                "use decode='naive'."
             )
 
     @cached_property
@@ -278,10 +279,13 @@ class FeatureRR(FeatureMechanism):
             checks.one_of(("auto",), k=self.k)
             if (self.mode, self.decode) != ("stochastic", "unbiased"):
                 raise ConfigError(
-                    "k='auto' is for mode='stochastic', decode='unbiased'; give a number of bins"
+                    "k='auto' needs mode='stochastic' and decode='unbiased'. Use a number of bins, such as "
+                    "k=2."
                 )
         if not isinstance(self.allocation, EvenAllocation | WeightedAllocation):
-            raise ConfigError("allocation must be Split() or Weights(theta); MultiBit samples features")
+            raise ConfigError(
+                "allocation must be Split() or Weights(theta), because MultiBit already samples features"
+            )
         if not math.isinf(self.epsilon):
             _ = self._sampler  # checks that the bins support every feature's budget
 
@@ -432,10 +436,9 @@ with public_weights, or mode='paper' to reproduce the paper without a guarantee
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
             raise UnsupportedGuaranteeError(
-                f"weights computed from the record they randomize depend on it: a record {self._loses}, "
-                "and any amount once the weights are seen; take FeatureRR \
-with public_weights, or "
-                "mode='paper' to reproduce the paper without a guarantee"
+                "Weights must not be computed from the record that they randomize: a record "
+                f"{self._loses}, and without bound if the weights are seen. Use FeatureRR with "
+                "public_weights. mode='paper' reproduces the paper without a guarantee."
             )
 
     @property
@@ -472,7 +475,7 @@ with public_weights, or "
         """
         x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
         if x.shape != theta.shape:
-            raise ConfigError(f"features of shape {x.shape} and weights of {theta.shape} do not go together")
+            raise ConfigError(f"features of shape {x.shape} do not match weights of shape {theta.shape}")
         rows = distinct_rows(rows, len(x))
         stream.reserve_rows(rows)
         values = np.empty(x.shape, dtype=np.uint8)
@@ -489,11 +492,11 @@ with public_weights, or "
 
     def _checked(self, theta: Floats) -> Floats:
         if theta.ndim != 2 or theta.shape[1] != self.dim or not np.isfinite(theta).all() or (theta < 0).any():
-            raise ConfigError(f"theta must be finite numbers of at least 0, shape (records, {self.dim})")
-        if (np.abs(theta.sum(axis=1) - 1) > _ROUNDING).any():
             raise ConfigError(
-                "a record's theta does not add up to one; take record_weights, which normalizes"
+                f"theta must contain finite numbers of at least 0, with shape (records, {self.dim})"
             )
+        if (np.abs(theta.sum(axis=1) - 1) > _ROUNDING).any():
+            raise ConfigError("theta of a record does not sum to 1. Use record_weights, which normalizes it.")
         return theta
 
 

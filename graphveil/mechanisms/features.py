@@ -47,15 +47,17 @@ class Bounds:
         """Check every range."""
         low, high = _ends("low", self.low), _ends("high", self.high)
         if isinstance(low, tuple) != isinstance(high, tuple) or np.size(low) != np.size(high):
-            raise ConfigError("low and high must both be numbers, or both hold one number per feature")
+            raise ConfigError(
+                "low and high must have the same form: one number each, or one number per feature each"
+            )
         if not bool(np.all(np.less(low, high))):
             raise ConfigError(f"low={self.low!r} must be below high={self.high!r}")
         # With a width that is infinite in float32 all values would become equal.
         width = np.asarray(high) - np.asarray(low)
         if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
             raise ConfigError(
-                f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, as estimates are numbers of "
-                "single precision; measure in another unit"
+                f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, because estimates are "
+                "stored in single precision. Rescale the features."
             )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -80,8 +82,8 @@ class Bounds:
         """
         if data_dependent_bounds is not True:
             raise ConfigError(
-                "bounds taken from the data reveal the most extreme values; give public bounds, or "
-                "data_dependent_bounds=True, which voids the guarantee"
+                "Bounds computed from the data reveal the most extreme values. Pass public bounds low= "
+                "and high=. data_dependent_bounds=True allows them, without a valid guarantee."
             )
         _check_finite(x)
         low, high = float(x.min()), float(x.max())
@@ -100,7 +102,9 @@ class Bounds:
     def check_dim(self, dim: int) -> None:
         """Require one range, or as many as there are features."""
         if isinstance(self.low, tuple) and len(self.low) != dim:
-            raise ConfigError(f"bounds for {len(self.low)} features do not fit dim={dim}")
+            raise ConfigError(
+                f"low and high have {len(self.low)} entries, but dim={dim}. Pass one bound per feature."
+            )
 
     def unit(self, x: Real) -> Real:
         """Return features rescaled to [0, 1], clipped.
@@ -131,7 +135,9 @@ def _ends(name: str, ends: Any) -> Ends:
     if not values or not all(
         isinstance(end, int | float | np.number) and -_LARGEST <= end <= _LARGEST for end in values
     ):
-        raise ConfigError(f"{name}={ends!r} must be a finite number within ±3.4e38, or one per feature")
+        raise ConfigError(
+            f"{name}={ends!r} must be a finite number within ±3.4e38, or one such number per feature"
+        )
     return tuple(float(end) for end in values) if isinstance(ends, Iterable) else float(values[0])
 
 
@@ -139,7 +145,10 @@ def _check_finite(x: npt.NDArray[Any]) -> None:
     """Raise if there are NaN or infinite values, without revealing their positions."""
     with np.errstate(invalid="ignore"):
         if x.size and not np.isfinite([x.min(), x.max()]).all():
-            raise GraphError("features hold NaN or infinite values; replace them before they are perturbed")
+            raise GraphError(
+                "The features have NaN or infinite values. Replace them before the features are "
+                "perturbed, for example with numpy.nan_to_num(x)."
+            )
 
 
 _ROUNDING = 1e-9  # tolerance for the sum of weights
@@ -205,8 +214,8 @@ budget; take WeightedAllocation.linear, which normalizes public scores
         total = math.fsum(self.theta)
         if abs(total - 1) > _ROUNDING:
             raise ConfigError(
-                f"theta adds up to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
-                "budget; take WeightedAllocation.linear, which normalizes public scores"
+                f"theta sums to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
+                "budget. Use WeightedAllocation.linear, which normalizes public scores."
             )
 
     @classmethod
@@ -229,13 +238,15 @@ budget; take WeightedAllocation.linear, which normalizes public scores
     @classmethod
     def _normalized(cls, scores: Floats) -> "WeightedAllocation":
         if not scores.sum() > 0:
-            raise ConfigError("all scores are zero, so there is nothing to weigh by; take Split()")
+            raise ConfigError("All scores are zero, so they define no weights. Use Split().")
         return cls((scores / scores.sum()).tolist())
 
     def budgets(self, epsilon: float, dim: int) -> Floats:
         """Return the budget of each feature; their sum never exceeds epsilon."""
         if len(self.theta) != dim:
-            raise ConfigError(f"theta has {len(self.theta)} weights and there are {dim} features")
+            raise ConfigError(
+                f"theta has {len(self.theta)} weights for {dim} features. Pass one weight per feature."
+            )
         return np.array(self.theta) * (epsilon / max(1.0, math.fsum(self.theta)))
 
 
@@ -249,8 +260,8 @@ def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
         raise ConfigError(f"{name} must be a list of numbers, one per feature") from error
     if array.ndim == 2:
         raise UnsupportedGuaranteeError(
-            f"{name} has one row per record: weights that depend on a record answer about it, at a price "
-            "above epsilon that has no bound once they are used to decode; compute them from public records"
+            f"{name} has one row per record. Weights that depend on a record reveal it, which epsilon "
+            "does not bound. Use one list of weights that is computed from public records."
         )
     if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (array < 0).any():
         raise ConfigError(f"{name} must be a list of finite numbers of at least 0, one per feature")
@@ -436,7 +447,9 @@ class FeatureMechanism(ABC):
         wanted = (len(reports), like.values.shape[1])
         shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]
         if any(shape != wanted for shape in shapes) or (reports.indices is None) != (like.indices is None):
-            raise GraphError(f"reports of shape {shapes} are not this mechanism's: {wanted} are needed")
+            raise GraphError(
+                f"LDP reports of shape {shapes} do not belong to this mechanism, which needs {wanted}"
+            )
 
     def matrix(self, x: Real) -> Real:
         """Return records as floats (records, dim).
@@ -446,7 +459,7 @@ class FeatureMechanism(ABC):
         """
         x = np.asarray(x)
         if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
-            raise GraphError(f"features of shape {x.shape} do not fit numbers of shape (records, {self.dim})")
+            raise GraphError(f"features of shape {x.shape} must have the shape (records, {self.dim})")
         return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
 
 
@@ -455,5 +468,5 @@ def distinct_rows(rows: Integers | None, count: int) -> Integers:
     if rows is None:
         return np.arange(count)
     if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):
-        raise ConfigError(f"rows must be {count} different numbers of at least 0, one per record")
+        raise ConfigError(f"rows must be {count} distinct integers of at least 0, one per record")
     return rows.astype(np.int64)

@@ -54,7 +54,8 @@ def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float
     alpha, beta = shares(importance), shares(sensitivity)
     if alpha.shape[1] != beta.shape[1]:
         raise ConfigError(
-            f"importance of {alpha.shape[1]} features and sensitivity of {beta.shape[1]} do not go together"
+            f"importance has {alpha.shape[1]} features, but sensitivity has {beta.shape[1]}. Both "
+            "must have the same number."
         )
     ends = beta.min(axis=1, keepdims=True) + beta.max(axis=1, keepdims=True)
     theta: Floats = gamma * alpha + (1 - gamma) * (ends - beta)
@@ -95,8 +96,8 @@ def public_weights(
     """
     if public_records is not True:
         raise UnsupportedGuaranteeError(
-            "weights computed from private records depend on them, beyond what epsilon bounds; compute "
-            "scores from public records and pass public_records=True, or take Split()"
+            "Scores computed from private records reveal them, which epsilon does not bound. Compute "
+            "the scores from public records and pass public_records=True, or use Split()."
         )
     checks.one_of(("linear", "cube_root"), allocation=allocation)
     alpha = shares(importance).mean(axis=0)
@@ -175,8 +176,8 @@ def shap_importance(predict: Predict, x: Floats, background: Floats, *, seed: in
         import shap
     except ImportError:
         raise MissingDependencyError(
-            "SHAP values need the package shap: pip install 'graphveil[shap]'; or take "
-            "permutation_importance, which needs nothing"
+            "SHAP values need the package shap. Install it with pip install 'graphveil[shap]', or "
+            "use permutation_importance."
         ) from None
     x, background = _matrix("x", x), _matrix("background", background)
     masker = shap.maskers.Independent(background, max_samples=len(background))
@@ -202,7 +203,7 @@ def _matrix(name: str, values: npt.ArrayLike) -> Floats:
     try:
         array = np.atleast_2d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} must be numbers of shape (records, dim)") from error
+        raise ConfigError(f"{name} must contain numbers, with shape (records, dim)") from error
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
-        raise ConfigError(f"{name} must be finite numbers of shape (records, dim)")
+        raise ConfigError(f"{name} must contain finite numbers, with shape (records, dim)")
     return array

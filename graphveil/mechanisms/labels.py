@@ -212,7 +212,7 @@ class LabelMechanism(ABC):
     def _classes(self, given: npt.ArrayLike, dims: int, shape: str, *, missing: bool = False) -> Integers:
         found = np.asarray(given)
         if found.ndim != dims or found.dtype.kind not in "iu":
-            raise GraphError(f"labels must be whole numbers of shape {shape}")
+            raise GraphError(f"labels must be integers of shape {shape}")
         if found.size and not (found.min() >= (MISSING if missing else 0) and found.max() < self.classes):
             raise GraphError(
                 f"labels must be classes from 0 to {self.classes - 1}"
@@ -374,7 +374,7 @@ class SubsetSelection(LabelMechanism):
         """
         found = self._classes(reported, 2, f"(records, {self.size})")
         if found.shape[1] != self.size or (np.diff(found, axis=1) <= 0).any():
-            raise GraphError(f"each record says {self.size} different classes, in ascending order")
+            raise GraphError(f"each LDP report must contain {self.size} distinct classes in ascending order")
         return found
 
     def _as_they_are(self, labels: Integers) -> Integers:
@@ -525,7 +525,7 @@ class LocalHashing(LabelMechanism):
         labels = self.checked(labels, missing=True)
         if hashes.shape != (len(labels), self.classes) or (np.sort(hashes) != np.sort(self._dealt)).any():
             raise ConfigError(
-                f"a hash deals all {self.classes} classes into {self.groups} groups; take hashes()"
+                f"each hash must assign all {self.classes} classes to {self.groups} groups. Use hashes()."
             )
         if math.isinf(self.epsilon):
             return self._as_they_are(labels)
@@ -547,7 +547,7 @@ class LocalHashing(LabelMechanism):
         reported = self.checked_reports(reported)
         found = np.take_along_axis(hashes, reported[:, :1], axis=1)[:, 0]
         if not np.array_equal(self.classes_of_groups(hashes, found), reported):
-            raise GraphError("a record reports the classes of one group of its hash, and no others")
+            raise GraphError("each LDP report must contain the classes of one group of its hash")
         return found
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
@@ -565,8 +565,8 @@ class LocalHashing(LabelMechanism):
             or ((np.diff(rising, axis=1) <= 0) & (rising[:, 1:] < self.classes)).any()
         ):
             raise GraphError(
-                f"each record reports the classes of one of {self.groups} groups, {least} to {self.size} "
-                "different ones in ascending order, and -1 after them"
+                f"each LDP report must contain the classes of one of {self.groups} groups: {least} to "
+                f"{self.size} distinct classes in ascending order, followed by -1"
             )
         return found
 

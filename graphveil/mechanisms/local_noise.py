@@ -32,15 +32,16 @@ class _SingleProcessSecret:
         """Raise in a process that was forked after the key was drawn."""
         if os.getpid() != self._process:
             raise ReleaseError(
-                "this noise was made before the process was forked, and both would draw the same; "
-                "make a new LocalNoise in the process that perturbs"
+                "This LocalNoise was created before the process was forked, so both processes would draw "
+                "the same noise. Create a new LocalNoise() in the process that perturbs."
             )
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Reject copy, deepcopy and pickle, which all call this method."""
         raise ReleaseError(
-            "noise is not copied or pickled: two holders of one key draw the same, and equal noise on two "
-            "sets of records cancels; make a new LocalNoise where the records are"
+            "A LocalNoise cannot be copied or pickled, because two copies would draw the same noise, "
+            "which reveals differences of records. Create a new LocalNoise() in the process that "
+            "perturbs."
         )
 
 
@@ -83,8 +84,9 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
             inside = after < len(self._reserved)
             if (self._reserved[after[inside], 0] <= new[inside, 1]).any():
                 raise ReleaseError(
-                    "a record's noise was used before, and equal noise on two reveals their difference; "
-                    "give records other numbers (rows=), or make a new LocalNoise for a new release"
+                    "The noise of a record was already used. Reusing it for another record would reveal "
+                    "their difference. Use other row numbers (rows=), or a new LocalNoise() for a new "
+                    "release."
                 )
             ranges = np.concatenate([self._reserved, new])
             ranges = ranges[np.argsort(ranges[:, 0])]
@@ -152,9 +154,8 @@ twice with the same noise are not private; make a new LocalNoise
         with self._lock:
             if purpose in self._used:
                 raise ReleaseError(
-                    f"the noise for {purpose!r} was handed out before, and records perturbed \
-twice with the "
-                    "same noise are not private; make a new LocalNoise"
+                    f"The noise for {purpose!r} was already used. Perturbing records twice with the same "
+                    "noise is not private. Create a new LocalNoise()."
                 )
             self._used.add(purpose)
         return LocalStream(hmac.new(self._key, purpose.encode(), "sha256").digest())

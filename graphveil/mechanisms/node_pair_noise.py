@@ -271,7 +271,7 @@ class EdgeRandomizedResponse:
             start, stop: Ends of the range.
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
-            raise ConfigError("edges must lie in the range of slots that is drawn")
+            raise ConfigError("edges must be within the range of node pairs for which noise is drawn")
         added = bernoulli_positions(stream, self.add, start, stop)
         if not len(edges):
             return added

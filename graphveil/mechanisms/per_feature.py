@@ -119,7 +119,9 @@ class MultiBit(FeatureMechanism):
             return
         checks.integer_at_least(1, m=self.m)
         if self.m > self.dim:
-            raise ConfigError(f"m={self.m} of dim={self.dim} features cannot be sampled; take m='all'")
+            raise ConfigError(
+                f"m={self.m} must be at most dim={self.dim}, the number of features. Use m='all'."
+            )
 
     def _clipped(self, m: int) -> int:
         return max(1, min(self.dim, m))
@@ -158,7 +160,9 @@ class MultiBit(FeatureMechanism):
         reports = LDPReports(self._empty(len(x)).values, chosen)
         self._check_reports(reports)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < self.dim):
-            raise ConfigError(f"a chosen feature is none of the {self.dim}, which are numbered from 0")
+            raise ConfigError(
+                f"a sampled feature must be an index of one of the {self.dim} features, counted from 0"
+            )
         stream.reserve_rows(rows)
         for part in row_blocks(len(x), self.dim):
             z, own = self.bounds.unit(x[part]), reports.part(part)
@@ -247,7 +251,9 @@ class PerFeature(FeatureMechanism):
         if not isinstance(self.allocation, EvenAllocation | SampledAllocation | WeightedAllocation):
             raise ConfigError("allocation must be Split(), Sample(count) or Weights(theta)")
         if isinstance(self.allocation, WeightedAllocation) and 0.0 in self.allocation.theta:
-            raise ConfigError("a feature of weight 0 has no unbiased estimate; give it a weight")
+            raise ConfigError(
+                "A feature of weight 0 cannot be estimated without bias. Give it a positive weight."
+            )
         if not math.isinf(self.epsilon):
             _ = self.scalars  # checks that every feature's budget is positive
 

@@ -180,8 +180,8 @@ class Channel:
         constant += 1 + moved
         if constant * outputs > TOTAL >> 16:
             raise ConfigError(
-                f"epsilon={epsilon:g} for one value over {outputs} outputs is below what 64 bits resolve; "
-                "sample fewer features or merge some"
+                f"epsilon={epsilon:g} for one value with {outputs} outputs is too small for 64-bit "
+                "sampling. Sample fewer features, or merge some."
             )
         return cls(tuple(_counts(row, constant) for row in table))
 

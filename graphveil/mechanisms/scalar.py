@@ -88,7 +88,7 @@ class StepDistribution(Distribution):
     def mixed(self, other: "StepDistribution", share: float) -> "StepDistribution":
         """Return the mixture of this distribution, with the given probability, and one of single values."""
         if other.edges.size:
-            raise ConfigError("only a distribution of single values can be mixed in")
+            raise ConfigError("only a distribution of single values can be part of a mixture")
         atoms = np.concatenate([self.atoms, other.atoms])
         masses = np.concatenate([share * self.masses, (1 - share) * other.masses])
         return StepDistribution(atoms, masses, self.edges, share * self.densities)

@@ -51,7 +51,8 @@ def public_rate(expected: int, count: int) -> float:
     checks.integer_at_least(1, expected=expected, count=count)
     if expected > count:
         raise ConfigError(
-            f"a batch of {expected} is larger than the {count} records; make it {count} or smaller"
+            f"The expected batch size {expected} is larger than the number of records, {count}. Use a "
+            f"batch size of at most {count}."
         )
     return -(-expected * RATE_STEPS // count) / RATE_STEPS
 
@@ -102,7 +103,7 @@ class StepNoise:
         checks.within(0, 1, sampling_rate=sampling_rate)
         if not (sampling_rate * RATE_STEPS).is_integer():
             raise ConfigError(
-                f"sampling_rate={sampling_rate!r} is no multiple of 2^-32; take it from public_rate"
+                f"sampling_rate={sampling_rate!r} must be a multiple of 2^-32. Use public_rate to compute it."
             )
         self.parameters, self.noise_multiplier = parameters, noise_multiplier
         self.sampling_rate = float(sampling_rate)
@@ -185,9 +186,9 @@ def _grid_steps(parameters: int, noise_multiplier: float) -> int:
     steps = math.floor(min(MAX_STEPS, most))
     if steps < DiscreteGaussian.min_steps:
         raise CalibrationError(
-            f"noise_multiplier={noise_multiplier:g} over {parameters} parameters leaves {max(0, steps)} grid "
-            f"steps in a clipping norm, and exact noise needs {DiscreteGaussian.min_steps}; take a larger "
-            "epsilon, fewer steps or fewer parameters"
+            f"noise_multiplier={noise_multiplier:g} with {parameters} parameters leaves {max(0, steps)} "
+            f"grid steps per clipping norm, but exact noise needs {DiscreteGaussian.min_steps}. Use a "
+            "larger epsilon, fewer steps or fewer parameters."
         )
     return steps
 

@@ -118,11 +118,14 @@ class DendrogramRelease:
         """Reject directed edges, and fewer than two listed nodes."""
         if domain.slots.directed:
             raise UnitError(
-                f"{self.name} groups nodes by undirected edges, and this graph stores directed edges; use "
-                "directed=False, or 'edge-rand', 'lap-graph' or 'arr'"
+                f"{self.name} needs an undirected graph, but this graph is directed. Build it with "
+                "directed=False, or use 'edge-rand', 'lap-graph' or 'arr'."
             )
         if domain.slots.nodes < 2:
-            raise ConfigError(f"{self.name} needs two nodes that may have a private edge; list more")
+            raise ConfigError(
+                f"{self.name} needs at least two nodes that may have private edges. List more in "
+                "private_nodes."
+            )
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
         """Return why the tree's budget is not proved, if it is not."""

@@ -70,8 +70,8 @@ class GraphMechanism(ABC):
         checks.positive(epsilon=self.epsilon)
         if self.epsilon > MAX_EPSILON:
             raise ConfigError(
-                f"epsilon={self.epsilon:g} does not protect: above {MAX_EPSILON:g} a pair of nodes changes "
-                "with a probability below 2^-51. Choose a smaller budget. No privacy budget was spent."
+                f"epsilon={self.epsilon:g} gives no protection: above {MAX_EPSILON:g} a node pair changes "
+                "with probability below 2^-51. Use a smaller epsilon. No privacy budget was spent."
             )
         checks.integer_at_least(1, max_edges=self.max_edges)
         self.check_fields()
@@ -141,9 +141,9 @@ class GraphMechanism(ABC):
         expected = self.expected_edges(domain)
         if expected > self.max_edges:
             raise ConfigError(
-                f"{self.name} at epsilon {self.epsilon:g} is expected to add {expected:,.0f} edges to a "
-                f"graph of {graph.num_nodes:,} nodes, more than max_edges={self.max_edges:,}; raise "
-                "max_edges (--max-edges) if there is room for them, or use a larger epsilon"
+                f"{self.name} at epsilon {self.epsilon:g} would add about {expected:,.0f} edges to a "
+                f"graph of {graph.num_nodes:,} nodes, which is above max_edges={self.max_edges:,}. Use a "
+                "larger epsilon, or raise max_edges (--max-edges) if memory allows."
             )
 
     def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
@@ -223,7 +223,8 @@ def mechanism_for_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMech
         return kind
     if kind.paper_variant is None:
         raise NotImplementedGuaranteeError(
-            f"{kind.name} reproduces no published code; use mode='strict' (--mode strict)"
+            f"{kind.name} does not reproduce published code, so mode='paper' is not available. Use "
+            "mode='strict' (--mode strict)."
         )
     return kind.paper_variant
 
@@ -242,18 +243,17 @@ def domain_of(
     if not isinstance(unit, EdgeSubset):
         if public_edges is not None or private_nodes is not None:
             raise UnitError(
-                f"public edges and private nodes belong to unit 'edge-subset', and unit {unit.name!r} "
-                "protects every edge; drop them, or change the unit"
+                f"public edges and private nodes apply to unit 'edge-subset' only, but unit {unit.name!r} "
+                "protects every edge. Omit them, or use unit 'edge-subset'."
             )
         return Domain.whole(graph.num_nodes, directed=graph.directed)
     if public_edges is None and private_nodes is None and graph.public is not None:
         return Domain.within(graph.public.edges, graph.public.private_nodes)
     if private_nodes is None:
         raise UnitError(
-            "unit 'edge-subset' needs the public list of nodes that may have private edges "
-            "(private_nodes=, graph.with_public, --private-nodes): it is never found out from the edges, "
-            "since a graph with one private edge would then differ from one with none for certain; list "
-            "all nodes if in doubt"
+            "private_nodes is missing: unit 'edge-subset' needs the public list of nodes that may "
+            "have private edges (private_nodes=, graph.with_public, --private-nodes). It cannot be "
+            "read from the edges, which would reveal them. If in doubt, list all nodes."
         )
     public = no_public_edges(graph.num_nodes) if public_edges is None else public_edges
     listed: Any = private_nodes  # which the part makes a mask
@@ -303,14 +303,15 @@ def parse_mechanism(
     name = parse_name(text)
     if name not in known:
         raise ConfigError(
-            f"perturb={text!r} names no mechanism{suggestion(name, known)}; take one of {', '.join(known)}, "
-            "with settings in brackets if need be: edge-rr(structure=public, rounds=200)"
+            f"perturb={text!r} is not a mechanism{suggestion(name, known)}. Use one of {', '.join(known)}, "
+            "optionally with settings: edge-rr(structure=public, rounds=200)."
         )
     try:
         given = parse_arguments(text)
     except (TypeError, ValueError, SyntaxError):
         raise ConfigError(
-            f"perturb={text!r}: settings are name=value pairs, as in edge-rr(structure=public, rounds=200)"
+            f"The settings in perturb={text!r} must be name=value pairs, as in "
+            "edge-rr(structure=public, rounds=200)"
         ) from None
     kind = mechanism_for_mode(known[name], mode)
     has = [part.name for part in fields(kind) if part.init]

@@ -75,10 +75,13 @@ class PerturbedGraph(NamedTuple):
         with writing_folder(path):
             if not self.graph.edge_set.released:
                 raise ConfigError(
-                    "these edges were not released by a mechanism, so they must not be published"
+                    "These edges were not perturbed by a mechanism, so they must not be published. Perturb "
+                    "them first with `graphveil perturb`."
                 )
             if path.exists():
-                raise ConfigError(f"{path} exists, and a released graph goes to a new folder; choose another")
+                raise ConfigError(
+                    f"{path} already exists. A perturbed graph is never overwritten. Choose another folder."
+                )
             table = edge_table(self.graph, source, target)
             record = {"mechanism": mechanism_of(self.graph), "edges": table.num_rows}
             record |= self.guarantee.as_dict()
@@ -114,7 +117,10 @@ def load(
     graph = nodes.replace(adjacency=adjacency)
     guarantee = guarantee_of(graph)
     if guarantee is None:
-        raise GraphError(f"{path.name} holds edges that no mechanism released; use read_graph")
+        raise GraphError(
+            f"{path.name} does not contain a graph released by a perturbation mechanism. Use "
+            "read_graph to read other edges."
+        )
     return PerturbedGraph(graph, guarantee)
 
 
@@ -152,8 +158,8 @@ def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
         return {name: record[name] for name in ("mechanism", "release", "guarantee")}
     except (ValueError, TypeError, KeyError):
         raise ArtifactError(
-            "the record of a released graph is damaged, so its guarantee is not known; take the edges "
-            "from the folder that `graphveil perturb` wrote"
+            "The metadata of the perturbed graph is damaged, so its guarantee is unknown. Use the "
+            "folder that `graphveil perturb` wrote."
         ) from None
 
 
@@ -162,7 +168,7 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
     import pyarrow as pa
 
     if source == target:
-        raise ConfigError(f"source and target are both called {source!r}; name two columns")
+        raise ConfigError(f"source and target have the same name {source!r}. Use two column names.")
     tail, head = (part.numpy() for part in graph.adjacency.edge_index())
     once = slice(None) if graph.directed else tail < head
     ends = [part if graph.ids is None else graph.ids[part] for part in (tail[once], head[once])]

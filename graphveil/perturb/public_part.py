@@ -50,7 +50,9 @@ def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
             [1, 2]])
     """
     if members.dtype != torch.bool or members.shape != (adjacency.num_nodes,):
-        raise GraphError(f"members must be bool of shape ({adjacency.num_nodes},), one entry a node")
+        raise GraphError(
+            f"members must be a bool array of shape ({adjacency.num_nodes},), one entry per node"
+        )
     source, target = _pairs(adjacency)
     inside = members.numpy()[source] & members.numpy()[target]
     return _of(source[~inside], target[~inside], adjacency.num_nodes)
@@ -59,7 +61,9 @@ def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
 def _pairs(adjacency: Adjacency) -> tuple[np.typing.NDArray[np.int64], np.typing.NDArray[np.int64]]:
     """Return each undirected edge once, in the order of node pairs."""
     if adjacency.directed:
-        raise GraphError("public and private edges of one graph are undirected here; use directed=False")
+        raise GraphError(
+            "A graph with public and private edges must be undirected. Build it with directed=False."
+        )
     source, target = (part.numpy() for part in adjacency.edge_index())
     once = source < target
     order = np.argsort(NodePairIndex(adjacency.num_nodes, directed=False).number(source[once], target[once]))

@@ -411,7 +411,7 @@ def adaptive_choice(cases: Sequence[Event]) -> Event:
     parts = [compose(case).events for case in cases]
     grouped = {(one.partition, len(one.events)) for case in parts for one in case if isinstance(one, ByGroup)}
     if len(grouped) > 1:
-        raise ConfigError("alternatives of a plan must distinguish the same groups of records")
+        raise ConfigError("all alternatives of a plan must use the same groups of records")
     partition, count = next(iter(grouped), ("", 1))
     worst = [0.0] * count
     for case in parts:
@@ -419,8 +419,8 @@ def adaptive_choice(cases: Sequence[Event]) -> Event:
             mu = total_mu(compose(*(one.events[group] if isinstance(one, ByGroup) else one for one in case)))
             if mu is None:
                 raise ConfigError(
-                    "alternatives of a plan must have Gaussian noise without sampling, since no bound is "
-                    "proved for a choice among others; plan one of them, by public facts"
+                    "alternatives of a plan must use Gaussian noise without sampling, because no bound is "
+                    "proved for a choice among other mechanisms; choose one by public facts instead"
                 )
             worst[group] = max(worst[group], mu)
     events = tuple(map(Gaussian, worst))
@@ -566,7 +566,7 @@ def _by_partition(event: Event) -> list[list[CanonicalComposition]]:
 
 def _groups(parts: list[ByGroup]) -> list[CanonicalComposition]:
     if len({len(part.events) for part in parts}) > 1:
-        raise PrivacyError("two steps name one partition but disagree on its number of groups")
+        raise PrivacyError("two training steps use the same partition with different numbers of groups")
     return [
         CanonicalComposition.from_events(events)
         for events in zip(*(part.events for part in parts), strict=True)
@@ -576,7 +576,7 @@ def _groups(parts: list[ByGroup]) -> list[CanonicalComposition]:
 def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     """Return the largest sum of mu^2 over any pair of groups."""
     if len({len(table.mu_squared) for table in tables}) > 1:
-        raise PrivacyError("two releases name one partition but disagree on its number of groups")
+        raise PrivacyError("two releases use the same partition with different numbers of groups")
     return float(np.sum([table.mu_squared for table in tables], axis=0).max(initial=0.0))
 
 
@@ -599,7 +599,7 @@ def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
             return PureCurve.from_epsilon_counts(_pure(total))
     for part in total.rest:
         if not isinstance(part, PoissonGaussian | PoissonRoots | PureDP | NonPrivate):
-            raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
+            raise PrivacyError(f"the accountant does not support the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
     if pure and few:

@@ -281,11 +281,13 @@ class ByGroup:
     def __post_init__(self) -> None:
         """Reject groups within groups, whose worst case is not defined; keep one form of equal events."""
         if not self.events:
-            raise ConfigError("an event by group needs one event for each group, and there are none")
+            raise ConfigError("an event by group needs one event per group, but it has none")
         flat = [compose(event) for event in self.events]
         for event in flat:
             if any(isinstance(part, PairwiseGaussian | ByGroup | OneOf) for part in event.events):
-                raise ConfigError("an event by group holds plain events, not tables or groups of their own")
+                raise ConfigError(
+                    "an event by group can contain plain events only, not tables or other events by group"
+                )
         object.__setattr__(self, "events", tuple(e.events[0] if len(e.events) == 1 else e for e in flat))
 
 
@@ -308,7 +310,7 @@ class OneOf:
     def __post_init__(self) -> None:
         """Reject an empty list of cases, and keep one form of equal events."""
         if not self.cases:
-            raise ConfigError("an event that is one of several needs at least one case, and there are none")
+            raise ConfigError("an event with alternatives needs at least one case, but it has none")
         object.__setattr__(self, "cases", tuple(case for event in self.cases for case in cases_of(event)))
 
 

@@ -189,7 +189,8 @@ def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     checks.non_negative(slack=slack)
     if slack >= delta:
         raise CalibrationError(
-            f"the noise's finite resolution costs {slack:.2g}, all of delta={delta:g}; use a larger delta"
+            f"The finite resolution of the noise would use {slack:.2g}, which is all of "
+            f"delta={delta:g}. Use a larger delta."
         )
     return mu_of(epsilon, delta - slack)
 
@@ -243,14 +244,15 @@ allows publishing a record outright; pass a smaller delta or delta='auto'
         return 0.0
     if delta >= 1:
         raise ConfigError(
-            f"delta={delta:g} must be far below 1, below 1/B for B protected units: a larger delta allows "
-            "publishing a record outright; pass a smaller delta or delta='auto'"
+            f"delta={delta:g} is too large. It must be far below 1/B for B protected units, otherwise "
+            "a mechanism could publish a record outright. Use a smaller delta, or delta='auto'."
         )
     if delta < 1 / bound:
         check_proved_delta(delta)
     else:
         raise ConfigError(
-            f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} units): a larger delta allows "
-            "publishing a record outright; pass a smaller delta or delta='auto'"
+            f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} privacy units), "
+            "otherwise a mechanism could publish a record outright. Use a smaller delta, or "
+            "delta='auto'."
         )
     return float(delta)

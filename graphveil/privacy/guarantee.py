@@ -189,13 +189,13 @@ class Guarantee(Facts):
         checks.within(0, 1, delta=delta, slack=slack)
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
-                "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "
-                "reads its node's list depends on the others on it; use 'node-record', or do not read own "
-                "edges"
+                "Under unit 'node-bounded-degree' both ends of an edge own it, so a prediction from a "
+                "node's own edges depends on other nodes' records. Use unit 'node-record', or "
+                "read_own_edges=False."
             )
         if edge_use == "lists" and unit.name not in statements.LISTS_COVER:
             raise UnitError(
-                f"unit {unit.name!r} does not protect lists of items; use 'node-record' or 'directed-edge'"
+                f"unit {unit.name!r} does not protect item lists. Use unit 'node-record' or 'directed-edge'."
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
@@ -240,7 +240,9 @@ class Guarantee(Facts):
             PrivacyError: If they protect different units, whose costs do not add up.
         """
         if len({(guarantee.protected, guarantee.edge_use == "lists") for guarantee in guarantees}) > 1:
-            raise PrivacyError("guarantees of different units do not add up: state each on its own")
+            raise PrivacyError(
+                "Guarantees of different privacy units cannot be added. State each one separately."
+            )
         first = guarantees[0]
         # Two runs have two splits: their groups must not be taken for the same.
         numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
@@ -299,8 +301,8 @@ class Guarantee(Facts):
             return first
         if isinstance(first.protected, NodeUnit) or len({one.protected for one in guarantees}) > 1:
             raise PrivacyError(
-                "only edges of one unit lie in one data set each; what protects records, or different units, "
-                "is stated each on its own"
+                "Releases on disjoint edges can be combined only if all have the same edge-level unit. "
+                "State guarantees of node-level or different units separately."
             )
         if isinstance(first.protected, LocalAttributes):
             reports = worst_case_ldp_reports([one.event for one in guarantees])
@@ -389,7 +391,10 @@ class Guarantee(Facts):
         checks.integer_at_least(1, num_edges=num_edges)
         unit, linear_group_scaling = self.protected, self.linear_group_scaling
         if not isinstance(unit, UndirectedEdge | DirectedEdge):
-            raise UnitError(f"unit {self.unit!r} has no figure for several edges; a record's is epsilon")
+            raise UnitError(
+                f"unit {self.unit!r} has no guarantee for several edges. The guarantee of a whole record "
+                "is epsilon."
+            )
         directed = isinstance(unit, DirectedEdge)
         return node_group_epsilon(
             self.event, num_edges, self._left, directed=directed, linear_group_scaling=linear_group_scaling

@@ -98,8 +98,8 @@ def _multiplier_for_epsilon(epsilon: float, delta: float, bound: Callable[[float
         low, high = low / 2, low
     if excess(low) < 0 or excess(high) > 0:
         raise CalibrationError(
-            f"no noise multiplier from {_MULTIPLIERS[0]:.2g} to {_MULTIPLIERS[1]:.2g} makes the Renyi bound "
-            f"{epsilon:g} at delta {delta:g}; choose another epsilon"
+            f"No noise multiplier from {_MULTIPLIERS[0]:.2g} to {_MULTIPLIERS[1]:.2g} reaches the "
+            f"Renyi bound epsilon={epsilon:g} at delta {delta:g}. Use another epsilon."
         )
     return float(brentq(excess, low, high, xtol=1e-9))
 
@@ -151,7 +151,7 @@ def _of_total(total: CanonicalComposition, delta: float, conversion: Conversion)
         if isinstance(part, NonPrivate):
             return math.inf
         if part not in training and not isinstance(part, PureDP):
-            raise PrivacyError(f"no Renyi divergence is known for the event {type(part).__name__}")
+            raise PrivacyError(f"the Renyi accountant does not support the event {type(part).__name__}")
 
     def divergence(alpha: float) -> float:
         steps = sum(count * _sampled(part, alpha) for part, count in training.items())

@@ -111,22 +111,27 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     """
     for name, fits in _VALIDATORS.items():
         if name in record and not fits(record[name]):
-            raise ArtifactError(f"the guarantee's field {name!r} is of a wrong type or range")
+            raise ArtifactError(f"field {name!r} of the stored guarantee has a wrong type or is out of range")
     if missing := {"unit", "events", *_GUARANTEE_FIELDS} - set(record):
-        raise ArtifactError(f"the record of a guarantee lacks {', '.join(sorted(missing))}")
+        raise ArtifactError(
+            f"The stored guarantee lacks {', '.join(sorted(missing))}. Copy the file from the "
+            "original run again."
+        )
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
     additional = record.get("additional", ())
     if any(one.get("additional") for one in additional):
-        raise ArtifactError("an additional guarantee has an additional one in turn, which is not possible")
+        raise ArtifactError("an additional guarantee cannot contain further additional guarantees")
     known["additional"] = tuple(map(guarantee_from_plain, additional))
     events = events_from_plain(record["events"])
     try:
         unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
         return Guarantee.from_event(unit, events, **known)
     except ConfigError as error:
-        raise ArtifactError(f"the record of a guarantee is damaged: {error}") from None
+        raise ArtifactError(
+            f"The stored guarantee is damaged: {error}. Copy the file from the original run again."
+        ) from None
 
 
 def _share(value: object) -> bool:
@@ -174,7 +179,7 @@ def _record(part: Event) -> dict[str, Any]:
     if isinstance(part, OneOf):
         return {"kind": _CASES, "events": [events_to_plain(case) for case in part.cases]}
     if isinstance(part, Composed):
-        raise TypeError("a composition inside a composition cannot be stored; compose() flattens them")
+        raise TypeError("a composition inside a composition cannot be stored; flatten it with compose()")
     values = {name: None if value == math.inf else value for name, value in asdict(part).items()}
     return {"kind": _NAMES[type(part)], **values}  # JSON has no infinity
 
@@ -184,7 +189,7 @@ def _case(record: object) -> Event:
         return _plain_event(record)
     groups, partition = _several(record, "partition"), record["partition"]
     if not isinstance(partition, str):
-        raise ArtifactError(f"an event of kind {_GROUPS!r} has a partition that is no text")
+        raise ArtifactError(f"an event of kind {_GROUPS!r} has a partition that is not a string")
     try:  # groups within groups are no plain events, so nothing here nests
         return ByGroup(partition, tuple(compose(*map(_plain_event, _listed(group))) for group in groups))
     except ConfigError as error:
@@ -203,7 +208,7 @@ def _several(record: dict[str, Any], *more: str) -> list[object]:
 
 def _listed(records: object) -> list[object]:
     if not isinstance(records, list) or len(records) > _MAX_EVENTS:
-        raise ArtifactError(f"the events of a guarantee must be a list of at most {_MAX_EVENTS} records")
+        raise ArtifactError(f"the events of a guarantee must be a list of at most {_MAX_EVENTS} objects")
     return records
 
 
@@ -220,7 +225,7 @@ def _plain_event(record: object) -> Event:
 
     kind = record.get("kind") if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(kind, str) or kind not in _KINDS:
-        raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
+        raise ArtifactError(f"an event must be an object of one of the kinds {', '.join(_KINDS)}")
     cls = _KINDS[kind]
     values = {name: value for name, value in record.items() if name != "kind"}
     if cls is LocalReport and values.get("epsilon", 0) is None:
@@ -230,7 +235,9 @@ def _plain_event(record: object) -> Event:
     try:
         found = _reader(kind).validate_json(json.dumps(values), strict=True)
         if isinstance(found, PoissonGaussian | PoissonRoots) and not _count(found.steps):
-            raise ValueError("no float counts so many steps")
+            raise ValueError("the number of steps is too large for a float")
         return found
     except (ValidationError, ValueError, OverflowError):
-        raise ArtifactError(f"an event of kind {kind!r} has a field of a wrong type or range") from None
+        raise ArtifactError(
+            f"an event of kind {kind!r} has a field of a wrong type or out of range"
+        ) from None

@@ -131,8 +131,9 @@ class NodeRecord(NodeUnit):
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Raise an error: one record may have edges to all nodes, so a plain sum has no bound."""
         raise UnitError(
-            "a sum over in-neighbors has no bound under unit 'node-record', since one node may declare edges "
-            "to all others: use an OutEdgeSumQuery, whose weights share one budget a source"
+            "A sum over in-neighbors has no guarantee under unit 'node-record', because one node may "
+            "have edges to all others. Use an OutEdgeSumQuery, which bounds the total weight of each "
+            "node's out-edges."
         )
 
 
@@ -193,8 +194,8 @@ any sum: nothing is left to protect in sums of reports
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Raise: edges are public under this unit."""
         raise UnitError(
-            "unit 'local-attributes' protects what each node reports about itself, before any sum: nothing "
-            "is left to protect in sums of reports"
+            "unit 'local-attributes' randomizes the record of each node before any aggregation, so "
+            "sums of LDP reports need no further noise"
         )
 
 
@@ -220,8 +221,8 @@ mix public and private edges; use 'undirected-edge' for those
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Raise an error: only graphs are released under this unit."""
         raise UnitError(
-            "unit 'edge-subset' is for released graphs, and sums over neighbors mix public and "
-            "private edges; use 'undirected-edge' for those"
+            "unit 'edge-subset' supports perturbed graphs only, because sums over neighbors mix "
+            "public and private edges. Use unit 'undirected-edge' for sums."
         )
 
 
@@ -274,8 +275,8 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     """
     if name is None:
         raise UnitError(
-            "no unit of protection was given, and it is never guessed: pass unit= (or --unit) as one of "
-            f"{', '.join(UNITS)}"
+            "unit is missing, and there is no default privacy unit. Pass unit= (--unit), one of "
+            f"{', '.join(UNITS)}."
         )
     if name not in UNITS:
         raise UnitError(_unknown_unit(name))
@@ -284,13 +285,14 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     if name == NodeBoundedDegree.name:
         if max_degree is None:
             raise UnitError(
-                "unit 'node-bounded-degree' rests on an assumption of the data owner about degrees: pass "
-                "max_degree= (--max-degree), or use 'node-record', which needs no such assumption"
+                "unit 'node-bounded-degree' needs a maximum degree, which the data owner asserts. Pass "
+                "max_degree=10 (--max-degree 10), or use unit 'node-record', which needs no such "
+                "assumption."
             )
         return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)
     if replace_one:
         why = "compares any two already" if name == LocalAttributes.name else "protects none"
-        raise UnitError(f"replace_one is about records, and unit {name!r} {why}; drop it")
+        raise UnitError(f"replace_one applies to node records, but unit {name!r} {why}. Omit it.")
     return UNITS[name]()
 
 

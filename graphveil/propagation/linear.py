@@ -95,7 +95,7 @@ class SparseMap:
             GraphError: The matrix is not square.
         """
         if matrix.shape[0] != matrix.shape[1]:
-            raise GraphError(f"a map of nodes onto nodes is a square matrix, not {matrix.shape}")
+            raise GraphError(f"a linear map between nodes must be a square matrix, not {matrix.shape}")
         small = matrix.nnz < 2**31  # 32-bit offsets halve the traffic
         return cls(
             torch.from_numpy(matrix.indptr.astype("int32" if small else "int64")),
@@ -116,7 +116,9 @@ class SparseMap:
     def apply(self, rows: Tensor) -> Tensor:
         """Return the product with rows (N, d)."""
         if rows.shape[0] != self.num_nodes:
-            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row per node")
+            raise GraphError(
+                f"There are {rows.shape[0]} rows for {self.num_nodes} nodes. Pass one row per node."
+            )
         return embedding_bag(
             self.columns,
             rows.contiguous(),
@@ -264,5 +266,7 @@ class KProp:
 
     def _checked(self, rows: Tensor) -> Tensor:
         if rows.shape[0] != self.num_nodes:
-            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row per node")
+            raise GraphError(
+                f"There are {rows.shape[0]} rows for {self.num_nodes} nodes. Pass one row per node."
+            )
         return rows

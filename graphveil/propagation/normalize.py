@@ -46,7 +46,9 @@ def plain_unit(x: Tensor) -> Tensor:
 def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
     """Scale each row to length max(0, 1 - (noise / norm)^2), minus a margin above any rounding error."""
     if x.requires_grad:
-        raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
+        raise InputError(
+            "The rows require gradients, which a release cannot propagate. Call rows.detach() first."
+        )
     out = torch.empty(x.shape, dtype=dtype)
     norms = torch.empty((len(x), 1), dtype=torch.float64)
     at_once = max(1, _ENTRIES // max(1, x.shape[1]))
@@ -65,6 +67,6 @@ def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
         out[first : first + at_once] = rows
     if not bool(norms.isfinite().all()):
         raise InputError(
-            "the rows hold NaN or infinite entries, which have no direction; replace or drop them"
+            "The rows have NaN or infinite entries, so they cannot be normalized. Replace or remove them."
         )
     return out

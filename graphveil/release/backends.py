@@ -121,8 +121,9 @@ class DiskBackend(AggregationBackend):
         """
         if adjacency.folder is None:
             raise ConfigError(
-                "backend='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
-                "with graphveil prepare and open the folder (gv.open_graph), or use backend='memory'"
+                "backend='disk' (--backend disk) needs a prepared graph, but this graph is in memory. "
+                "Write it with `graphveil prepare` and open the folder with gv.open_graph(FOLDER), or "
+                "use backend='memory'."
             )
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
@@ -239,7 +240,10 @@ def backend_by_name(name: str | None, address: str | None = None) -> Aggregation
     if address is None:
         return name
     if name != "ray":
-        raise ConfigError("address= (--address) is that of a cluster; add backend='ray' (--backend ray)")
+        raise ConfigError(
+            "address= (--address) names a cluster and needs the Ray backend. Add backend='ray' "
+            "(--backend ray)."
+        )
     return make_backend(name, address=address)
 
 

@@ -338,7 +338,9 @@ class BlockCountQuery(BoundedQuery):
         found = super().prepare(data, public)
         tree: Dendrogram | None = data.tree
         if tree is None or tree.leaves != data.domain.slots.nodes:
-            raise ReleaseError("a dendrogram over the listed nodes is needed; the release stays charged")
+            raise ReleaseError(
+                "the query needs a dendrogram over the listed nodes; the release stays charged"
+            )
         arrays = (*found.arrays, torch.from_numpy(tree.parents))
         blocks = DendrogramBlocks.from_tree(tree, data.domain.public, self.epsilon)
         return _PreparedBlocks(public, arrays, data.domain, data.number, blocks)

@@ -103,7 +103,7 @@ class EdgeCountQuery(Query):
         inside = self._inside(public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
-                f"the counts take {len(inside)} labels, those of labeled groups from 0 to "
+                f"the query needs {len(inside)} labels, and those of labeled groups must be from 0 to "
                 f"{self.classes - 1}; the release stays charged"
             )
         return PreparedData(public, (data.labels,))

@@ -172,8 +172,9 @@ def check_symmetry(unit: Unit, *, symmetric: bool) -> None:
     """
     if isinstance(unit, DirectedEdge) == symmetric:
         raise UnitError(
-            f"unit {unit.name!r} does not fit edges that are summed as {'un' * symmetric}directed ones; use "
-            f"unit '{'un' * symmetric}directed-edge', or build the graph with directed={symmetric}"
+            f"unit {unit.name!r} does not match the graph, whose edges are {'un' * symmetric}directed "
+            f"here. Use unit '{'un' * symmetric}directed-edge', or build the graph with "
+            f"directed={symmetric}."
         )
 
 

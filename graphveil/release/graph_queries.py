@@ -86,8 +86,8 @@ class BoundedQuery(Query):
         """Return 1: one edge is one node pair."""
         if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
-                f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
-                "all nodes; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
+                f"A perturbed graph has no guarantee under unit {unit.name!r}, because one node may have "
+                "edges to all other nodes. Use unit 'undirected-edge', 'directed-edge' or 'edge-subset'."
             )
         return 1.0
 
@@ -99,21 +99,21 @@ class BoundedQuery(Query):
         """Reject undirected edges that are stored as directed edges, and edges that are stored twice."""
         if directed and isinstance(unit, UndirectedEdge | EdgeSubset):
             raise UnitError(
-                f"unit {unit.name!r} protects undirected edges, and this graph stores directed edges: one "
-                "that is stored twice would be two slots; use unit 'directed-edge', or directed=False"
+                f"unit {unit.name!r} protects undirected edges, but this graph is directed, so an edge "
+                "may be stored twice. Use unit 'directed-edge', or build the graph with directed=False."
             )
         if not directed and isinstance(unit, DirectedEdge):
             raise UnitError(
-                "this graph is undirected, so a node pair is an undirected edge and not one stored edge; use "
-                "unit 'undirected-edge'"
+                "unit 'directed-edge' needs a directed graph, but this graph is undirected. Use unit "
+                "'undirected-edge'."
             )
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check that the node pairs are those of the graph."""
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(
-                f"the slots are of {len(data.domain.rank)} nodes and the graph has {public.num_nodes}; the "
-                "release stays charged"
+                f"the node pairs are those of {len(data.domain.rank)} nodes, but the graph has "
+                f"{public.num_nodes}; the release stays charged"
             )
         self.check_number(data.number)
         number = torch.tensor([data.number], dtype=torch.float64)
@@ -168,7 +168,9 @@ class EdgeResponseQuery(BoundedQuery):
     def check_number(self, number: float) -> None:
         """Check the share."""
         if not 0 <= number <= 1:
-            raise ReleaseError("the share must lie in [0, 1]; the release stays charged")
+            raise ReleaseError(
+                "the share of edges to keep must be between 0 and 1; the release stays charged"
+            )
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the node pairs that are edges afterwards."""
@@ -295,7 +297,9 @@ class TopNodePairsQuery(BoundedQuery):
     def check_number(self, number: float) -> None:
         """Check the number of edges."""
         if number < 0 or number != int(number):
-            raise ReleaseError("the number of edges must be a whole number >= 0; the release stays charged")
+            raise ReleaseError(
+                "the number of edges must be an integer of at least 0; the release stays charged"
+            )
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the chosen node pairs."""

@@ -79,7 +79,7 @@ class MemoryJournal(Journal):
     def begin(self, key: ReleaseKey, plan: Record) -> None:
         """Allow one release only."""
         if self._descriptors:
-            raise ReleaseError("this journal belongs to another release; give each release its own")
+            raise ReleaseError("The journal belongs to another release. Use one journal per release.")
 
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Accept all data: no other process answers from this journal."""
@@ -146,8 +146,8 @@ class FolderJournal(Journal):
             key = self._fingerprint_keys.load(record["release_id"])
         except ReleaseError:
             raise ReleaseError(
-                "the key by which this folder recognizes its data is gone, so it cannot determine whether "
-                "the release is about these: start a new run in a new folder, which is a new release"
+                "The key with which this folder recognizes its data is missing, so it cannot check that "
+                "the data are the same. Start a new run in a new folder, which is charged again."
             ) from None
         computed = fingerprint(key)
         known = record["fingerprints"].get(name)
@@ -174,8 +174,8 @@ class FolderJournal(Journal):
         tensors, words = load_checked(path)
         if words != self._own(index):
             raise ArtifactError(
-                f"{path.name} in the run's internal folder is not an answer of this release; start a new run "
-                "in a new folder (the abandoned release stays charged)"
+                f"{path.name} in the run's internal folder does not belong to this release. Start a new "
+                "run in a new folder, which is charged again; the abandoned release stays charged."
             )
         return tensors["answer"]
 
@@ -209,8 +209,8 @@ class FolderJournal(Journal):
             missing = _FIELDS
         if missing:
             raise ArtifactError(
-                "release.json in the run's internal folder is damaged; start a new run in a new folder (the "
-                "abandoned release stays charged)"
+                "release.json in the run's internal folder is damaged. Start a new run in a new folder, "
+                "which is charged again; the abandoned release stays charged."
             )
         return dict(record)
 

@@ -126,8 +126,9 @@ class KeyStore:
             return self._path(release_id).read_bytes()
         except FileNotFoundError:
             raise ReleaseError(
-                f"the noise key of release {release_id} is gone, so the release cannot be finished; it stays "
-                "charged, and a new run (without --resume, in a new folder) is a new release that adds to it"
+                f"The noise key of release {release_id} is missing, so the run cannot be resumed. The "
+                "release stays charged. Start a new run in a new folder (without --resume), which is "
+                "charged again."
             ) from None
 
     def bind(self, release_id: str, index: int, descriptor: bytes) -> bool:
@@ -156,7 +157,7 @@ class KeyStore:
 
     def _path(self, release_id: str) -> Path:
         if not release_id.isalnum():
-            raise ReleaseError("a release id holds letters and digits only")
+            raise ReleaseError("release ids must consist of letters and digits")
         return self._folder / f"{release_id}.key"
 
 
@@ -167,7 +168,8 @@ def _state() -> Path:
         return Path(named) if named else Path.home() / ".local" / "state"
     except RuntimeError:
         raise ConfigError(
-            "there is no home directory to keep the keys of noise in; let XDG_STATE_HOME name a folder"
+            "There is no home directory to store noise keys in. Set one: export "
+            "XDG_STATE_HOME=/path/to/folder"
         ) from None
 
 
@@ -181,7 +183,7 @@ def check_process(opened: int) -> None:
     """
     if os.getpid() != opened:
         raise ReleaseError(
-            "this release was opened in another process, and a forked copy would draw the same noise for "
-            "other data, whose difference reveals the exact answer; open a new release in this process, "
-            "which is recorded as a new one"
+            "This release was opened in another process. A forked copy would reuse its noise for "
+            "other data, which reveals exact answers. Open a new release in this process, which is "
+            "charged again."
         )

@@ -112,8 +112,8 @@ class ListProductQuery(Query):
             return self._shift_of_one_edge()
         if not isinstance(unit, NodeRecord):
             raise UnitError(
-                "products of lists have a bound for a source's own list and for one entry of it, and unit "
-                f"{unit.name!r} protects neither: use unit 'node-record' or 'directed-edge'"
+                f"Item lists can be protected as a whole or entry by entry, but unit {unit.name!r} does "
+                "neither. Use unit 'node-record' or 'directed-edge'."
             )
         return math.sqrt(unit.change)
 
@@ -168,18 +168,18 @@ class ListProductQuery(Query):
         nodes, columns = public.num_nodes, data.columns
         if not are_numbers(columns, nodes) or outside(columns - NO_COLUMN, self.columns + 1):
             raise ReleaseError(
-                f"the plan's products take {nodes} columns, whole numbers from 0 to {self.columns - 1}, or "
-                "-1 for a node that is not counted; the release stays charged"
+                f"the query needs one column for each of {nodes} nodes: an integer from 0 to "
+                f"{self.columns - 1}, or -1 for a node that is not counted; the release stays charged"
             )
         used = columns[columns != NO_COLUMN]
         if len(used) and int(torch.bincount(used).max()) > 1:
             raise ReleaseError(
-                "two nodes share a column, so a list with both would count twice in it; give every item a "
-                "column of its own; the release stays charged"
+                "two items share a column, so a list with both would count twice; use one column per "
+                "item; the release stays charged"
             )
         if data.counted.dtype != torch.bool or data.counted.shape != (nodes,):
             raise ReleaseError(
-                f"the plan's products take counted sources as bool, one for each of {nodes} nodes; the "
+                f"the query needs one bool for each of {nodes} nodes: whether its list is counted; the "
                 "release stays charged"
             )
         return PreparedData(public, (columns.to(torch.int64), data.counted))

@@ -102,7 +102,7 @@ class NeighborCountQuery(Query):
         checks.integer_at_least(1, classes=self.classes)
         checks.within(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():
-            raise ConfigError("ranks must name a group; without any, no node has a row")
+            raise ConfigError("ranks must contain at least one group, otherwise no node has a row")
         checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
 
     @property
@@ -148,7 +148,7 @@ class NeighborCountQuery(Query):
         classes = data.classes
         if not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1):
             raise ReleaseError(
-                f"the plan's counts take {public.num_nodes} classes, whole numbers from 0 to "
+                f"the query needs one class for each of {public.num_nodes} nodes: an integer from 0 to "
                 f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
             )
         return PreparedData(public, (classes,))

@@ -61,10 +61,10 @@ class GroupWeights:
     def __post_init__(self) -> None:
         """Check the table."""
         if not self.table:
-            raise ConfigError("a weight table needs at least one group")
+            raise ConfigError("The weight table is empty. It needs at least one group.")
         for row in self.table:
             if len(row) != len(self.table):
-                raise ConfigError("a weight table must be square: one row and one column a group")
+                raise ConfigError("The weight table must be square, with one row and one column per group.")
             for weight in row:
                 checks.within(0, 1, weight=weight)
 
@@ -191,7 +191,8 @@ class NeighborSumQuery(Query):
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)
         if self.weights.largest == 0:
             raise ConfigError(
-                "every weight is zero: the hop would release noise alone; give some pair a weight"
+                "All weights are zero, so the hop would release noise only. Use a positive weight for at "
+                "least one pair."
             )
 
     def event(self, unit: Unit) -> PairwiseGaussian:
@@ -228,7 +229,9 @@ class NeighborSumQuery(Query):
         check_rows(data.vectors, public.num_nodes, self.dim)
         if self.similarity is None:
             if data.keys is not None:
-                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays charged")
+                raise ReleaseError(
+                    "the query has no similarity weights, so it takes no keys; the release stays charged"
+                )
             return _PreparedSums(public, (data.vectors,), None)
         pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
         check_trusted(pairs, public.num_nodes)
@@ -316,8 +319,8 @@ class NeighborSumQuery(Query):
             return 1.0
         if isinstance(unit, NodeUnit):
             raise NotImplementedGuaranteeError(
-                f"weights by similarity read rows that unit {unit.name!r} protects; use weights='one', or "
-                "protect edges"
+                f"Similarity weights depend on node features, which unit {unit.name!r} protects. Use "
+                "weights='one', or an edge-level unit."
             )
         return self.similarity.bound
 

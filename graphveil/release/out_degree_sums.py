@@ -80,8 +80,8 @@ class OutDegreeSumQuery(Query):
         """Return the bound, under either relation."""
         if not isinstance(unit, NodeRecord):
             raise UnitError(
-                "out-degrees are clipped for each node's own list, which unit 'node-record' protects; their "
-                f"sum has no bound under unit {unit.name!r}"
+                f"The sum of clipped out-degrees has no guarantee under unit {unit.name!r}. Use unit "
+                "'node-record', which protects each node's own out-edges."
             )
         return float(self.bound)
 

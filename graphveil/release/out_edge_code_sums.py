@@ -52,8 +52,8 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
         super().__post_init__()
         if max(self.bounds) * self.unit_steps <= 2 * self.truncation:
             raise ConfigError(
-                f"grid_bits={self.grid_bits} leaves too few grid steps for codes of {self.dim + 1} classes; "
-                "raise it"
+                f"grid_bits={self.grid_bits} is too small for codes of {self.dim + 1} classes. Use a "
+                "larger value."
             )
 
     def change(self, unit: Unit) -> float:

@@ -73,7 +73,9 @@ def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, 
     ([6.0, 0.0, 0.0], [2, 0, 0])
     """
     if len(rows) != adjacency.num_nodes:
-        raise ConfigError(f"{len(rows)} rows do not fit {adjacency.num_nodes} nodes; give one row per node")
+        raise ConfigError(
+            f"There are {len(rows)} rows for {adjacency.num_nodes} nodes. Pass one row per node."
+        )
     listed, starts = PrivateEdges(adjacency).out_neighbors()
     sums = embedding_bag(listed, rows.to(torch.float64), starts, mode="sum", include_last_offset=True)
     return sums, starts.diff()
@@ -222,11 +224,14 @@ class OutEdgeSumQuery(Query):
             checks.within(0, MAX_LEVEL, levels=level)
         checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
         if not any(self.levels) or not any(self.bounds):
-            raise ConfigError("a push needs a level and a bound above 0: it would release noise alone")
+            raise ConfigError(
+                "all levels or bounds are 0, so the out-edge aggregation would release noise only; use a "
+                "positive one"
+            )
         if self.sigma * self.unit_steps / max(self.weights) < _MIN_NOISE:
             raise ConfigError(
-                f"sigma={self.sigma:g} leaves rows of the largest level less than {_MIN_NOISE} grid steps "
-                "of noise; raise grid_bits"
+                f"sigma={self.sigma:g} is less than {_MIN_NOISE} grid steps of noise for the largest "
+                "level. Use larger grid_bits."
             )
 
     def event(self, unit: Unit) -> Event:
@@ -247,8 +252,8 @@ class OutEdgeSumQuery(Query):
         """Return by how many bounds a record may move the sums; reject all units but ``node-record``."""
         if not isinstance(unit, NodeRecord):
             raise UnitError(
-                "a push divides one budget over each source's own list, which unit 'node-record' protects; "
-                f"it has no bound under unit {unit.name!r}: use a NeighborSumQuery"
+                "An out-edge aggregation bounds the contribution of each source, which has no guarantee "
+                f"under unit {unit.name!r}. Use unit 'node-record', or a NeighborSumQuery."
             )
         return unit.change
 
@@ -313,8 +318,8 @@ class OutEdgeSumQuery(Query):
         chosen = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
         if not are_numbers(chosen, nodes) or outside(chosen, count):
             raise ReleaseError(
-                f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
-                "rows; the release stays charged"
+                f"the query needs one level for each of {nodes} rows: an integer from 0 to {count - 1}; "
+                "the release stays charged"
             )
         return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
 

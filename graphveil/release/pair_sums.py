@@ -105,9 +105,9 @@ class PairTerms:
         )
         if not fits:
             raise ReleaseError(
-                f"the plan takes {count} features of pairs of {nodes} nodes: two float32 tables of whole "
-                f"numbers of at most {1 << TABLE_BITS} for each, and finite numbers; the release "
-                "stays charged"
+                f"the query needs {count} features of pairs of {nodes} nodes: two float32 tables of "
+                f"integers of at most {1 << TABLE_BITS} each, and finite numbers; the release stays "
+                "charged"
             )
 
     @classmethod
@@ -354,8 +354,8 @@ class PairHistogramQuery(_PairQuery):
             data.weights.isfinite().all() & (data.bounds.diff() >= 0).all()
         ):
             raise ReleaseError(
-                f"the plan's histogram takes {self.terms} finite weights and {self.cells - 1} ascending "
-                "bounds, in float64; the release stays charged"
+                f"the query needs {self.terms} finite weights and {self.cells - 1} ascending bounds in "
+                "float64; the release stays charged"
             )
         return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
 

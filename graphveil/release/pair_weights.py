@@ -174,7 +174,7 @@ class StoredWeights(PairWeights):
     def of(self, edges: EdgeBlock) -> Tensor:
         """Truncate each edge weight to the grid."""
         if edges.weights is None:
-            raise ReleaseError("the graph's edges have no weights; the release stays charged")
+            raise ReleaseError("the graph has no edge weights; the release stays charged")
         return (edges.weights * FULL).trunc_().clamp_(0, FULL)
 
 
@@ -188,7 +188,9 @@ def quantize_weights(values: Values, bound: float) -> Tensor:
     """Return weights as integers: rounded to 2^-WEIGHT_BITS of their bound, which none may exceed."""
     levels = np.rint(np.maximum(values, 0.0) / bound * FULL)
     if not (levels <= FULL).all():
-        raise ConfigError(f"a weight passes its bound {bound:g}; the bound is the table's largest value")
+        raise ConfigError(
+            f"an edge weight is larger than its bound {bound:g}; the bound must be the table's largest value"
+        )
     return torch.from_numpy(levels.astype(np.float32))
 
 
@@ -198,7 +200,7 @@ def quantize_rows(rows: Tensor) -> Tensor:
     Zero columns pad the width for vector instructions.
     """
     if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
-        raise InputError("the maps of a weight must return finite numbers, one row per node")
+        raise InputError("weight functions must return finite numbers, one row per node")
     wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
     at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
     scratch = np.empty((min(len(rows), at_once), rows.shape[1]))
@@ -315,8 +317,8 @@ def network(
         shift -= 1
     if shift < 0:
         raise InputError(
-            f"the attention network's {len(readout)} hidden units have readout weights that sum up to more "
-            "than whole numbers hold; make it narrower"
+            f"The attention network with {len(readout)} hidden units has output weights that are too "
+            "large for integer arithmetic. Use fewer hidden units."
         )
     reach = float(weights.abs().sum()) * 1.01 + 9.0  # maximum absolute logit
     exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
@@ -348,7 +350,7 @@ def _finite(part: Tensor) -> Tensor:
     """Return a part of the network in float64; reject NaN and infinite entries."""
     exact = part.detach().to(torch.float64)
     if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
-        raise InputError("the attention network has NaN or infinite entries")
+        raise InputError("The attention network has NaN or infinite parameters.")
     return exact
 
 

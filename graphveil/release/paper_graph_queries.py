@@ -141,8 +141,8 @@ def _check_whole_graph(query: BoundedQuery, unit: Unit, *, directed: bool) -> No
     """
     if isinstance(unit, EdgeSubset):
         raise UnitError(
-            f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
-            "not for it; use 'undirected-edge' or 'directed-edge', or mode='strict'"
+            f"In paper mode ARR perturbs whole graphs, so unit {unit.name!r} with public edges is not "
+            "supported. Use unit 'undirected-edge' or 'directed-edge', or mode='strict'."
         )
     if not (isinstance(unit, DirectedEdge) and not directed):
         BoundedQuery.check_unit(query, unit, directed=directed)
@@ -274,7 +274,7 @@ class ChunkResponseQuery(BoundedQuery):
         shares = tuple(data.shares.tolist())
         if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
             raise ReleaseError(
-                "there must be one share in [0, 1] for each chunk of rows; the release stays charged"
+                "the query needs one share in [0, 1] per chunk of rows; the release stays charged"
             )
         return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
 
@@ -325,8 +325,8 @@ def _check_undirected_graph(query: BoundedQuery, unit: Unit, *, directed: bool) 
     BoundedQuery.check_unit(query, unit, directed=directed)
     if not isinstance(unit, UndirectedEdge):
         raise UnitError(
-            f"in paper mode this mechanism releases whole undirected graphs, and unit {unit.name!r} is "
-            "not about those; use 'undirected-edge', or mode='strict'"
+            f"In paper mode this mechanism perturbs whole undirected graphs, so unit {unit.name!r} is "
+            "not supported. Use unit 'undirected-edge', or mode='strict'."
         )
 
 

@@ -56,7 +56,7 @@ class ReleasePlan(Facts):
         if self.alternatives:
             checks.integer_at_least(1, **{f"alternatives[{k}]": n for k, n in enumerate(self.alternatives)})
             if sum(self.alternatives) > len(self.queries):
-                raise ConfigError("alternatives count more queries than the plan has")
+                raise ConfigError("the alternatives contain more queries than the plan")
             _ = self.event  # which rejects noise without a bound
         if self.delta:
             check_proved_delta(self.delta)
@@ -70,27 +70,27 @@ class ReleasePlan(Facts):
             return
         if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):
             raise CalibrationError(
-                "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
-                "does not set aside; use DiscreteGaussian"
+                "RoundedGaussian cannot be used with training steps, whose noise needs its own share of "
+                "delta. Use DiscreteGaussian."
             )
         grids = [query.grid for query in self.queries]
         if min(grid.contribution for grid in grids) < self.sampler.min_steps:
             raise CalibrationError(
-                f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
-                "contribution; raise grid_bits of the queries"
+                f"{self.sampler.__name__} needs at least {self.sampler.min_steps} grid steps per "
+                "contribution. Use larger grid_bits in the queries."
             )
         if min(grid.min_noise for grid in grids) < self.sampler.min_sigma:
             raise CalibrationError(
-                f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
-                "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise "
-                "grid_bits of the queries"
+                f"{self.sampler.__name__} needs a noise standard deviation of at least "
+                f"{self.sampler.min_sigma:g} grid steps, and this plan has fewer. Use a smaller epsilon, "
+                "or larger grid_bits in the queries."
             )
         epsilon = privacy_curve(self.event).epsilon(MAX_DELTA * self.delta)
         needed = slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)
         if needed > (1 - MAX_DELTA) * self.delta:
             raise CalibrationError(
-                f"{self.sampler.__name__} would cost {needed:.2g} of delta={self.delta:g}, over a tenth; "
-                "use DiscreteGaussian, whose noise is exact"
+                f"{self.sampler.__name__} would use {needed:.2g} of delta={self.delta:g}, which is more "
+                "than a tenth. Use DiscreteGaussian, whose noise is exact."
             )
         object.__setattr__(self, "slack", max(self.slack, needed))
 
@@ -282,9 +282,9 @@ def calibrate_plan(
             scale = _largest_scale(cost, mu, epsilon, search_interval(event, mu))
             if scale is None:
                 raise CalibrationError(
-                    f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
-                    "part of it costs more for any scale, none of it depends on the scale, or delta is too "
-                    "small for so many training steps. Change that part, or use a larger epsilon or delta."
+                    f"No noise scale reaches epsilon {epsilon:g} at delta {delta:g}: one query costs more at "
+                    "any scale, the cost does not depend on the scale, or delta is too small for so many "
+                    "training steps. Use a larger epsilon or delta, or fewer epochs."
                 )
             final = at(scale, mu)
         plan = ReleasePlan(unit, final, delta, slack, sampler, alternatives)
@@ -293,8 +293,8 @@ def calibrate_plan(
         slack = plan.slack
     if not plan.epsilon <= epsilon * (1 + 1e-12):
         raise CalibrationError(
-            f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
-            "this is a defect of the library and nothing was spent"
+            f"The calibrated release would cost epsilon {plan.epsilon:g}, above the target "
+            f"{epsilon:g}. This is a bug in graphveil; please report it. No privacy budget was spent."
         )
     return plan
 

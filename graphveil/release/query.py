@@ -224,7 +224,7 @@ def grid_steps(largest: float, grid_bits: int) -> float:
 def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     """Require one positive standard deviation per group, and a grid that allows exact sums."""
     if len(sigma) != groups:
-        raise ConfigError(f"sigma has {len(sigma)} entries and needs {groups}: one for each group of rows")
+        raise ConfigError(f"sigma has {len(sigma)} entries but needs {groups}, one per group of rows")
     for value in sigma:
         checks.positive(sigma=value)
     checks.integer_at_least(1, grid_bits=grid_bits)
@@ -239,8 +239,8 @@ def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
     """
     if directed and isinstance(unit, UndirectedEdge):
         raise UnitError(
-            "unit 'undirected-edge' counts undirected edges, and this graph stores directed edges; use unit "
-            "'directed-edge', or build the graph with directed=False"
+            "unit 'undirected-edge' needs an undirected graph, but this graph is directed. Use unit "
+            "'directed-edge', or build the graph with directed=False."
         )
 
 
@@ -251,7 +251,10 @@ def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
         UnitError: If the unit is not one edge.
     """
     if not isinstance(unit, UndirectedEdge | DirectedEdge):
-        raise UnitError(f"unit {unit.name!r} does not protect one edge: {what}; protect edges")
+        raise UnitError(
+            f"unit {unit.name!r} does not protect single edges: {what}. Use unit 'undirected-edge' or "
+            "'directed-edge'."
+        )
     return unit
 
 
@@ -259,8 +262,8 @@ def require_record_unit(unit: Unit) -> NodeUnit:
     """Return a node-level unit; reject others."""
     if not isinstance(unit, NodeUnit):
         raise UnitError(
-            f"unit {unit.name!r} does not protect records: features and labels are public there and need no "
-            "noise; use a unit of records, or none of this"
+            f"unit {unit.name!r} leaves features and labels public, so a query of node records needs "
+            "no noise. Use a node-level unit, or omit the query."
         )
     return unit
 
@@ -275,7 +278,7 @@ def by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
 def check_pays(pays: tuple[bool, ...]) -> None:
     """Require a group whose records are read."""
     if not any(pays):
-        raise ConfigError(f"pays={pays!r} must name a group whose records are read")
+        raise ConfigError(f"pays={pays!r} must name a group of records that the query reads")
 
 
 def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
@@ -283,12 +286,12 @@ def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
     plain = vectors.layout == torch.strided and not vectors.is_complex() and vectors.dtype != torch.bfloat16
     if not plain or vectors.requires_grad:
         raise ReleaseError(
-            "the plan's hop takes a dense table of real numbers without gradients (rows.detach().float()); "
-            "the release stays charged"
+            "the hop needs a dense floating-point table without gradients, such as "
+            "rows.detach().float(); the release stays charged"
         )
     if tuple(vectors.shape) != (num_nodes, dim):
         raise ReleaseError(
-            f"the plan's hop takes rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "
+            f"the hop needs rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "
             "release stays charged"
         )
 

@@ -152,8 +152,8 @@ class AccuracyCountQuery(RecordCountQuery):
         correct = data.correct
         if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
             raise ReleaseError(
-                f"the plan's tally takes a table of bool with {self.candidates} columns, one for each "
-                "candidate; the release stays charged"
+                f"the query needs a bool table with {self.candidates} columns, one per candidate; the "
+                "release stays charged"
             )
         return PreparedData(public, (correct,))
 
@@ -231,8 +231,8 @@ class OutcomeCountQuery(RecordCountQuery):
         known = data.correct.shape == data.wrong.shape
         if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
             raise ReleaseError(
-                "the plan's counts take two columns of bool of one length, which records are classified "
-                "correctly and which wrongly; the release stays charged"
+                "the query needs two bool columns of equal length: which records are classified "
+                "correctly, and which wrongly; the release stays charged"
             )
         return PreparedData(public, tables)
 

@@ -90,8 +90,8 @@ class RecordHistogramQuery(RecordCountQuery):
         """Check the kind of the cells. Values that are no cell raise no error, which would reveal them."""
         if data.cells.dtype != torch.int64 or data.cells.ndim != 1:
             raise ReleaseError(
-                "the plan's histogram takes one column of int64, the cell of each record, and -1 for a "
-                "record in no cell; the release stays charged"
+                "the query needs one int64 column: the cell of each record, or -1 for a record in no "
+                "cell; the release stays charged"
             )
         return PreparedData(public, (data.cells,))
 

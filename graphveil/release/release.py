@@ -132,8 +132,8 @@ class Release:
             # Durable ledgers would treat it as a repetition of the same entry, and charge nothing.
             if budget.contains(release.release_id):
                 raise BudgetError(
-                    f"release {release.release_id} is already recorded, under the key that this one was "
-                    "given: a key serves one release, so give each a key of its own"
+                    f"Release {release.release_id} is already recorded under this key. A key can be used for "
+                    "one release only. Use another key for each release."
                 )
             budget.check(entry)  # a rejection leaves nothing to resume
             memory.begin(release._key, commitment)  # before the charge: an interrupted run is charged once
@@ -155,7 +155,7 @@ class Release:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raise instead of being copied: a copy could draw the same noise for other data."""
-        raise ReleaseError("a release cannot be copied or stored; open a new one, which is charged again")
+        raise ReleaseError("A release cannot be copied or pickled. Open a new one, which is charged again.")
 
     @property
     def release_id(self) -> str:
@@ -191,8 +191,8 @@ class Release:
         with self._lock:
             if self._chosen is not None or self._position != len(self._path):
                 raise ReleaseError(
-                    "an alternative is chosen once, after the queries before it are answered, and only if "
-                    "the plan has some; the release stays charged"
+                    "an alternative must be chosen once, after all queries before it are answered, and only "
+                    "if the plan has alternatives; the release stays charged"
                 )
             checks.within(0, len(self._plan.alternatives) - 1, alternative=alternative)
             self._journal.check_fingerprint(
@@ -242,8 +242,8 @@ class Release:
             stored: Any = self._journal.load(index)
             if stored is None and not descriptor:
                 raise ReleaseError(
-                    "this release is closed and its noise key erased, but an answer is missing from the "
-                    "run's internal folder; start a new run in a new folder, which is a new release"
+                    "This release is finished and its noise key is deleted, but an answer is missing from "
+                    "the run's internal folder. Start a new run in a new folder, which is charged again."
                 )
             if stored is None:
                 stored = query.answer(self._private, prepared, self._key.query_key(descriptor))
@@ -266,8 +266,8 @@ class Release:
         with self._lock:
             if self._position != len(self._path) or self._chosen is None:
                 raise ReleaseError(
-                    f"{self._position} of {len(self._path)} queries are answered, or none of the plan's "
-                    "alternatives is chosen; a release is published whole"
+                    f"only {self._position} of {len(self._path)} queries are answered, or no alternative of "
+                    "the plan is chosen; all queries must be answered before publication"
                 )
             self._journal.close()
 
@@ -307,8 +307,8 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
         and exceeds_degree(private, plan.unit.max_degree)
     ):
         raise UnitError(
-            "the graph violates the assumption of unit 'node-bounded-degree': a node has more edges than "
-            "max_degree (--max-degree); assert a larger degree, or use unit 'node-record'"
+            "A node has more edges than max_degree (--max-degree), so the assumption of unit "
+            "'node-bounded-degree' is violated. Use a larger max_degree, or unit 'node-record'."
         )
     for query in plan.queries:
         query.check_unit(plan.unit, directed=private.directed)
@@ -324,13 +324,14 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
     weighted = adjacency.max_weight is not None
     if weighted and False in reads:
         raise ConfigError(
-            "the graph's edges have weights, which this release would not read: use weights='given' where "
-            "the method has it, or drop them (adjacency.without_weights(), or no --weight)"
+            "The graph has edge weights, which this release would ignore. Use weights='given' if the "
+            "method supports it, or remove them with adjacency.without_weights() (or without "
+            "--weight)."
         )
     if not weighted and True in reads:
         raise ConfigError(
-            "weights='given' reads the weights of edges, and the graph's edges have none; load it with "
-            "weight= and max_weight= (--weight, --max-weight)"
+            "weights='given' needs edge weights, but the graph has none. Load it with weight= and "
+            "max_weight= (--weight, --max-weight)."
         )
 
 
@@ -340,9 +341,9 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     if not sizes:
         return None
     if not are_numbers(groups, num_nodes):
-        raise ConfigError(f"the plan needs groups: whole numbers, one for each of {num_nodes} nodes")
+        raise ConfigError(f"the plan needs one group for each of {num_nodes} nodes, as an integer")
     if len(sizes) > 1 or outside(groups, min(sizes)):
-        raise ConfigError(f"groups must lie between 0 and {min(sizes) - 1}, the groups of the plan's queries")
+        raise ConfigError(f"groups must be between 0 and {min(sizes) - 1}, the groups of the plan's queries")
     return groups.to(torch.int64)
 
 

@@ -116,10 +116,13 @@ class DotWeight(Similarity):
         values = np.asarray(self.transform(np.linspace(-1.0, 1.0, CELLS)), dtype=np.float64)
         if values.shape != (CELLS,) or not np.isfinite(values).all():
             raise ConfigError(
-                f"transform of {type(self).__name__} must return a finite number for each dot product it gets"
+                f"transform of {type(self).__name__} must return a finite number for each dot product"
             )
         if values.max() <= 0:
-            raise ConfigError(f"every weight of {type(self).__name__} is zero: a hop would be noise alone")
+            raise ConfigError(
+                f"All weights of {type(self).__name__} are zero, so the hop would release noise only. "
+                "Return a positive weight for some dot products."
+            )
         return np.maximum(values, 0.0)
 
     @property
@@ -138,7 +141,7 @@ class DotWeight(Similarity):
         psi = phi if self.symmetric else quantize_rows(self.psi(keys))
         if phi.shape != psi.shape:
             raise InputError(
-                f"phi and psi of {type(self).__name__} must return rows of one width, one row per node"
+                f"phi and psi of {type(self).__name__} must return one row per node, both of the same width"
             )
         return DotProductWeights(phi, psi, quantize_weights(self.values, self.bound))
 
@@ -259,7 +262,7 @@ class ClassAgree(Similarity):
         """Return each node's class and the table of weights."""
         classes = keys.shape[1]
         if not 1 <= classes <= _MAX_CLASSES or not bool(torch.isfinite(keys).all()):
-            raise InputError(f"class_agree takes finite probabilities of 1 to {_MAX_CLASSES} classes")
+            raise InputError(f"class_agree needs finite probabilities of 1 to {_MAX_CLASSES} classes")
         table = np.where(np.eye(classes, dtype=bool), 1.0, self.otherwise)
         return CategoryWeights(keys.argmax(dim=1).to(torch.uint8).numpy(), quantize_weights(table, 1.0))
 
@@ -445,7 +448,7 @@ class Landmarks(Similarity):
         """Check that w is a weight by dot product, and the number of landmarks."""
         if not isinstance(self.weight, DotWeight):
             raise ConfigError(
-                f"landmarks are for weights by dot product, not for {type(self.weight).__name__}"
+                f"landmarks need a weight derived from DotWeight, not a {type(self.weight).__name__}"
             )
         checks.integer_at_least(1, landmarks=self.landmarks)
         checks.within(1, _MAX_LANDMARKS, landmarks=self.landmarks)
@@ -531,9 +534,9 @@ def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
         ConfigError: If the name is taken, or has other characters than letters, digits and underscores.
     """
     if name == ONE or name in _NAMED:
-        raise ConfigError(f"the weight {name!r} is there already; call yours something else")
+        raise ConfigError(f"The weight {name!r} is already registered. Use another name.")
     if not name.isidentifier():
-        raise ConfigError(f"a weight's name is letters, digits and underscores, got {name!r}")
+        raise ConfigError(f"A weight's name must consist of letters, digits and underscores, got {name!r}")
     _NAMED[name] = weight
 
 
@@ -557,8 +560,9 @@ def parse_weight(text: str) -> Similarity | None:
         name = text if form is None else form[1]
         names = (ONE, *_NAMED)
         raise ConfigError(
-            f"weights={text!r} names no weight{suggestion(name, names)}; weights are {', '.join(names)}, "
-            "some with a number in brackets: exp_cos(0.5), class_agree(0.2)"
+            f"weights={text!r} is not a known weight{suggestion(name, names)}. Known weights are "
+            f"{', '.join(names)}; "
+            "some take a number: exp_cos(0.5), class_agree(0.2)."
         )
     try:
         numbers = [float(part) for part in (form[2] or "").split(",") if part.strip()]
@@ -567,7 +571,10 @@ def parse_weight(text: str) -> Similarity | None:
     except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"weights={text!r} does not take these numbers") from None
+        raise ConfigError(
+            f"weights={text!r} has the wrong number of arguments or an argument out of range. "
+            "Examples are exp_cos(0.5) and class_agree(0.2)."
+        ) from None
 
 
 def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
@@ -577,15 +584,16 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
     """
     if type(pairs) not in _TRUSTED:
         raise UnsupportedGuaranteeError(
-            "a hop takes weights whose tables are made before an edge is read; derive your own from DotWeight"
+            "Custom weights must be derived from DotWeight, whose tables are computed before an edge "
+            "is read. Use class MyWeight(DotWeight)."
         )
     if not pairs.is_valid:
         raise UnsupportedGuaranteeError(
-            "the tables of the hop's weights do not hold a weight within the bound for every pair of nodes; "
-            "derive your own from DotWeight, which makes them"
+            "The weight tables do not bound the weight of every pair of nodes. Derive custom weights "
+            "from DotWeight, which makes valid tables."
         )
     if pairs.num_nodes != num_nodes:
         raise ReleaseError(
-            f"the keys of the hop's weights have {pairs.num_nodes} rows and the graph has {num_nodes} nodes; "
-            "the release stays charged"
+            f"the weight keys have {pairs.num_nodes} rows, but the graph has {num_nodes} nodes; the "
+            "release stays charged"
         )

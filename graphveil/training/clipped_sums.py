@@ -41,13 +41,15 @@ class ClippedSum(ABC):
     ) -> None:
         """Copy the model's parameters into one vector."""
         if len(labels) != count:
-            raise GraphError(f"{count} records have {len(labels)} labels; pass one a record")
+            raise GraphError(
+                f"There are {count} records but {len(labels)} labels. Pass one label per record."
+            )
         self._sources, self._labels = sources, labels
         self.arrays = (*arrays, labels)
         self.count = count
         flat = [source.detach().to("cpu", torch.float64).reshape(-1) for source in sources]
         if not flat:
-            raise ConfigError("the network has no parameters to train")
+            raise ConfigError("The network has no parameters to train.")
         self.weights = torch.cat(flat)
         self.sums = torch.zeros_like(self.weights)
 
@@ -101,8 +103,8 @@ class GhostClippedSum(ClippedSum):
         sources = [source for affine in affines for source in affine.sources]
         if len({source.data_ptr() for source in sources}) < len(sources):
             raise ConfigError(
-                "two affine maps of the network share a parameter, so their norms do not add up; pass the "
-                "torch module itself, whose per-record gradients are then formed"
+                "Two affine maps of the network share a parameter, so their gradient norms cannot be "
+                "added. Pass the torch module itself, which computes per-record gradients."
             )
         self._network, self._records = network, records_of(inputs)
         super().__init__(sources, tensors_of(inputs), labels, self._records.count)

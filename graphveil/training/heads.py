@@ -143,8 +143,8 @@ class MultilabelHead(TaskHead):
         """Return the label sets, bool (N, L)."""
         if graph.label_sets is None:
             raise GraphError(
-                f"graph {graph.name!r} has one class per node and no label sets; give label_sets=, bool "
-                "(N, L), or leave multi_label out"
+                f"graph {graph.name!r} has one class per node and no label sets. Pass label_sets=, a bool "
+                "array of shape (N, L), or omit multi_label."
             )
         return graph.label_sets
 
@@ -262,8 +262,9 @@ class RegressionHead(TaskHead):
         """Reject a graph without numeric targets."""
         if graph.targets is None:
             raise GraphError(
-                f"graph {graph.name!r} has classes and no numeric target, which task='regression' predicts; "
-                "give targets= (from files: task='regression', --task regression), or leave the task out"
+                f"graph {graph.name!r} has classes and no numeric targets, which task='regression' needs. "
+                "Pass targets=, or read the files with task='regression' (--task regression). For "
+                "classification, omit task."
             )
 
     def width(self, graph: Graph) -> int:

@@ -65,8 +65,8 @@ class IsolatedOperations(TorchFunctionMode):
             return _index_fill(*args, in_place=name.endswith("_"), **kwargs)
         if name in _REJECTED:
             raise ConfigError(
-                f"{name} reads memory of other records under torch.func.vmap. Use an operation that creates "
-                "its result."
+                f"{name} can read the memory of other records under torch.func.vmap. Use an operation "
+                "that returns a new tensor."
             )
         found = func(*args, **kwargs)
         return found.zero_() if name in _UNINITIALIZED else found

@@ -230,14 +230,14 @@ def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
         ConfigError: If there is no node, or the threshold is no probability or for more than two classes.
     """
     if not nodes:
-        raise ConfigError("no node to evaluate has a label; choose another part of the split")
+        raise ConfigError("No node to evaluate has a label. Evaluate another part of the split.")
     if threshold is None:
         return
     if classes == 1:
-        raise ConfigError("a threshold is for two classes, and the model predicts a number; drop threshold=")
+        raise ConfigError("threshold= applies to two classes, but the model predicts a number. Omit it.")
     checks.within(0, 1, threshold=threshold)
     if classes != 2:
-        raise ConfigError(f"a threshold is for two classes, and these are {classes}; leave threshold= out")
+        raise ConfigError(f"threshold= applies to two classes, but the model has {classes}. Omit it.")
 
 
 def metric_value(metric: str, labels: Tensor, proba: Tensor, positive: int | None = None) -> float:

@@ -181,13 +181,17 @@ def records_of(inputs: Inputs) -> TrainingRecords:
     """
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
-            raise GraphError(f"records are a matrix of floats, got {tuple(inputs.shape)} of {inputs.dtype}")
+            raise GraphError(
+                f"records must be a floating-point matrix, got shape {tuple(inputs.shape)} of {inputs.dtype}"
+            )
         return _DenseRecords(inputs.detach())
     if not isinstance(inputs, Sequence):
         return _SparseRecords(inputs)
     blocks = [records_of(block) for block in inputs]
     if not blocks:
-        raise ConfigError("the records have no block of columns")
+        raise ConfigError("the records have no columns")
     if len({block.count for block in blocks}) > 1:
-        raise GraphError(f"blocks of columns have {sorted({b.count for b in blocks})} rows; they must agree")
+        raise GraphError(
+            f"the blocks of columns have different numbers of rows: {sorted({b.count for b in blocks})}"
+        )
     return _BlockRecords(blocks)

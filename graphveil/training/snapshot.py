@@ -28,14 +28,14 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
         tensors, words = load_checked(path)
     except ArtifactError:
         raise ArtifactError(
-            f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be queried "
-            "again is charged again"
+            f"{path} is not a checkpoint, or is damaged; {_restart_hint(path)}. Queries that have to "
+            "be repeated are charged again."
         ) from None
     if words.get("binding") != _describe_binding(binding):
         raise ArtifactError(
-            f"{path} was saved by a run with other settings, other data or other noise. Resume with what it "
-            "was started with; or begin in another, empty folder (--out, workspace=), which queries the data "
-            f"again and is charged again. To begin in this one: {_restart_hint(path.parent)}"
+            f"{path} was saved with other settings, data or noise. Resume with the original settings, "
+            "or use another empty folder (--out, workspace=), which is charged again. To start again "
+            f"in this folder: {_restart_hint(path.parent)}"
         )
     return tensors
 

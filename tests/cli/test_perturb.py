@@ -63,8 +63,11 @@ def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_p
 
 INVALID: dict[str, tuple[list[object], str]] = {
     "no unit": (["--unit", ""], "is not a privacy unit"),
-    "unit of records": (["--unit", "node-record"], "no bound under unit 'node-record'"),
-    "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than --max-edges 3"),
+    "unit of records": (["--unit", "node-record"], "no guarantee under unit 'node-record'"),
+    "guard": (
+        ["--max-edges", 3],
+        "would add about 12 edges to a graph of 60 nodes, which is above --max-edges 3",
+    ),
     "two sources": (["--dataset", "cora"], "--dataset does not use --nodes"),
     "no list": (["--unit", "edge-subset"], "needs the public list of nodes"),
     "no unit for a list": (["--private-nodes", "all"], "need unit 'edge-subset'"),

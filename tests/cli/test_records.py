@@ -227,7 +227,7 @@ REJECTED: dict[str, tuple[list[object], str]] = {
     ),
     "no noise meets it": (
         ["mlp", *changed(OWNER[:-2], "--epsilon", 0.001, "--set", "epochs=10000000")],
-        "take a larger epsilon",
+        "Use a larger epsilon",
     ),
     "a method for edges": (["gcn", *OWNER], "'none' only"),
     "another one": (["gat", *OWNER], "'none' only"),

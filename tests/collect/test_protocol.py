@@ -141,7 +141,7 @@ def test_rejects_invalid_json(text: str, why: str) -> None:
     [
         (("features", "epsilon"), -1.0, "epsilon="),
         (("features", "dim"), 10**9, "dim="),
-        (("features", "theta"), [0.5, 0.6, 0.2], "theta adds up"),
+        (("features", "theta"), [0.5, 0.6, 0.2], "theta sums to"),
         (("features", "low"), "0", "low="),
         (("label", "classes"), 1, "classes="),
         (("features", "high"), 1e-40, "high - low must be between"),

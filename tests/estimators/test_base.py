@@ -55,7 +55,9 @@ class TestConfiguration:
         )
 
     def test_the_unit_has_no_default(self, method):
-        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-record"):
+        with pytest.raises(
+            UnitError, match=r"no default privacy unit.*undirected-edge, directed-edge, node-record"
+        ):
             METHODS[method]()
 
     @pytest.mark.parametrize("name", ["replace_one", "private_metrics"])

@@ -244,7 +244,7 @@ def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
 
 def test_rejects_stored_reports_of_other_settings(tmp_path: Path) -> None:
     made().fit(tiny(), workspace=tmp_path)
-    with pytest.raises(Exception, match="other settings, other data"):
+    with pytest.raises(Exception, match="with other settings, data"):
         made(eps_x=5.0).fit(tiny(), workspace=tmp_path)
 
 

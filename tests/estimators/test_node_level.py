@@ -133,7 +133,7 @@ class TestRejected:
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_rejects_training_above_the_budget_before_a_charge(self, graph):
-        with pytest.raises(CalibrationError, match="a part of it costs more for any scale"):
+        with pytest.raises(CalibrationError, match="costs more at any scale"):
             make("gap", **NODE_RECORD, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 

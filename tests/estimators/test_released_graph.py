@@ -114,10 +114,10 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
     [
         ({"perturb": "edge-rnd"}, ConfigError, "did you mean 'edge-rand'"),
         ({"perturb": "arr(densty=1)"}, ConfigError, "arr has no setting 'densty'; it has density_fraction"),
-        ({"perturb": "arr(0.1)"}, ConfigError, "settings are name=value pairs"),
+        ({"perturb": "arr(0.1)"}, ConfigError, "must be name=value pairs"),
         ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
-        ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
-        ({"unit": "node-record"}, UnitError, "use unit 'undirected-edge'"),
+        ({"unit": "none"}, UnitError, "Use unit 'undirected-edge'"),
+        ({"unit": "node-record"}, UnitError, "Use unit 'undirected-edge'"),
         ({"perturb": None}, NotImplementedGuaranteeError, "or train on a perturbed graph"),
         ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "Name a mechanism with"),
     ],

@@ -54,7 +54,7 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
         (Double, {**EDGE, "max_degree": 5}, UnitError, "Omit it (--max-degree)"),
         (Double, {**NODE_RECORD, "max_degree": 5}, UnitError, "Omit it (--max-degree)"),
         (Double, BOUNDED_DEGREE, UnitError, "--max-degree"),
-        (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
+        (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one applies to node records"),
         (Double, {**EDGE, "private_metrics": True}, ConfigError, "Omit it (--private-metrics)"),
         (Double, {"unit": "none", "private_metrics": True}, ConfigError, "Omit it (--private-metrics)"),
         (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),

@@ -135,8 +135,8 @@ def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "sigmoid"}, "names no weight"),
-        ({"weights": "softmax"}, "names no weight"),
+        ({"weights": "sigmoid"}, "not a known weight"),
+        ({"weights": "softmax"}, "not a known weight"),
         ({"weights": "attention", "unit": "none", "epsilon": None}, "trained on the edges"),
         ({"weights": "one", "attention_steps": 10}, "attention_steps is for"),
         ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),

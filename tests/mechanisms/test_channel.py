@@ -53,7 +53,7 @@ def test_the_counts_are_those_of_the_law(name: str, epsilon: float) -> None:
 
 
 def test_rejects_budgets_below_64_bit_resolution() -> None:
-    with pytest.raises(ConfigError, match="below what 64 bits resolve"):
+    with pytest.raises(ConfigError, match="small for 64-bit"):
         Channel.from_probabilities(Duchi(1e-9).table, 1e-12)
 
 

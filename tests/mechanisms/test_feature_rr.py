@@ -174,7 +174,7 @@ def test_the_paper_s_decoding_reads_a_bin_as_its_upper_end() -> None:
 
 def test_a_feature_of_weight_zero_is_uniform_and_has_no_unbiased_estimate() -> None:
     theta = WeightedAllocation([1.0, 0.0])
-    with pytest.raises(ConfigError, match="no unbiased estimate"):
+    with pytest.raises(ConfigError, match="cannot be estimated without bias"):
         FeatureRR(epsilon=1.0, dim=2, k=3, allocation=theta)
     law = FeatureRR(epsilon=1.0, dim=2, k=4, mode="ceil", decode="naive", allocation=theta)
     reports = law.perturb(np.tile([[0.2, 0.9]], (200_000, 1)), stream=stream())

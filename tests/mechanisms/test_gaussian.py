@@ -73,5 +73,5 @@ def test_rejects_an_invalid_delta(delta: float) -> None:
 
 
 def test_gaussian_noise_needs_a_keyed_stream() -> None:
-    with pytest.raises(ConfigError, match="keyed stream"):
+    with pytest.raises(ConfigError, match="needs a LocalNoise"):
         AnalyticGaussian(epsilon=1.0, dim=2).perturb(np.zeros((1, 2)), stream=Unkeyed())

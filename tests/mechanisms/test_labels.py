@@ -117,7 +117,7 @@ def test_transition_and_inverse(epsilon: float) -> None:
     [np.array([3]), np.array([-2]), np.array([0.0]), np.array([[0]]), np.array([True]), np.array(["1"])],
 )
 def test_rejects_labels_that_are_no_classes_without_naming_them(labels: np.ndarray) -> None:
-    with pytest.raises(GraphError, match=r"classes from 0 to 2|whole numbers of shape"):
+    with pytest.raises(GraphError, match=r"classes from 0 to 2|be integers of shape"):
         LabelRR(epsilon=1.0, classes=3).perturb(labels, stream=stream())
 
 
@@ -167,5 +167,5 @@ IMPOSSIBLE = [(SubsetSelection, one) for one in OF_SETS] + [(LocalHashing, one) 
 
 @pytest.mark.parametrize(("kind", "reported"), IMPOSSIBLE)
 def test_rejects_impossible_reports(kind: type[LabelMechanism], reported: list) -> None:
-    with pytest.raises(GraphError, match=r"different classes|one of 3 groups|from 0 to 6|whole numbers of"):
+    with pytest.raises(GraphError, match=r"distinct classes|one of 3 groups|from 0 to 6|integers of"):
         kind(epsilon=1.0, classes=7).frequencies(np.array(reported))

@@ -84,7 +84,7 @@ def test_the_sampler_of_tails_covers_every_bin_with_its_probability(k: int, budg
 def test_strict_mode_rejects_record_weights_and_states_the_loss() -> None:
     with pytest.raises(
         UnsupportedGuaranteeError,
-        match=r"loses up to 11\.5736 of a budget of 9, .*public_weights, or mode='paper'",
+        match=r"loses up to 11\.5736 of a budget of 9, .*public_weights. mode='paper'",
     ):
         RecordFeatureRR(epsilon=9.0, dim=50)
     with pytest.raises(UnsupportedGuaranteeError, match="mode='paper'"):
@@ -127,11 +127,11 @@ def test_a_bin_is_read_as_its_upper_end_inside_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("x", "theta", "why"),
     [
-        ([[0.5] * 3], [[0.5, 0.6, 0.2]], "does not add up to one"),
+        ([[0.5] * 3], [[0.5, 0.6, 0.2]], "does not sum to"),
         ([[0.5] * 3], [[-0.5, 1.0, 0.5]], "finite numbers of at least 0"),
         ([[0.5] * 3], [[math.nan, 0.5, 0.5]], "finite numbers of at least 0"),
         ([[0.5] * 3], [0.5, 0.3, 0.2], "finite numbers of at least 0"),
-        ([[0.5] * 3] * 2, [[0.5, 0.3, 0.2]], "do not go together"),
+        ([[0.5] * 3] * 2, [[0.5, 0.3, 0.2]], "do not match weights"),
     ],
 )
 def test_weights_that_do_not_fit_are_rejected(x: list, theta: list, why: str) -> None:

@@ -251,7 +251,7 @@ def test_much_noise_takes_a_coarser_grid_that_the_exact_sampler_can_draw(multipl
 
 
 def test_noise_that_leaves_no_grid_is_rejected() -> None:
-    with pytest.raises(CalibrationError, match="grid steps in a clipping norm"):
+    with pytest.raises(CalibrationError, match="grid steps per clipping norm"):
         noise_of(noise_multiplier=1e6)
 
 

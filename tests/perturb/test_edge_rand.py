@@ -75,7 +75,7 @@ def test_each_direction_of_a_directed_graph_is_a_node_pair() -> None:
 
 
 def test_requires_a_unit() -> None:
-    with pytest.raises(UnitError, match="no unit"):
+    with pytest.raises(UnitError, match="no default privacy unit"):
         perturb.edge_rand(small(), epsilon=1.0)
     with pytest.raises(UnitError, match="directed=False"):
         perturb.edge_rand(small(directed=True), **EDGES)
@@ -116,9 +116,9 @@ def test_rejects_saving_private_edges(tmp_path: Path) -> None:
     nodes, columns = tables(tmp_path)
     graph = read_graph(nodes, tmp_path / "edges.csv", **columns)  # type: ignore[arg-type]
     guarantee = perturb.edge_rand(graph, **EDGES).guarantee
-    with pytest.raises(ConfigError, match="not released"):
+    with pytest.raises(ConfigError, match="These edges were not"):
         perturb.PerturbedGraph(graph, guarantee).save(tmp_path / "out")
-    with pytest.raises(GraphError, match="no mechanism released"):
+    with pytest.raises(GraphError, match="released by a perturbation mechanism"):
         perturb.load(tmp_path / "edges.csv", graph, source="a", target="b")
     assert perturb.guarantee_of(graph) is None
 

@@ -129,7 +129,7 @@ def test_rejects_invalid_fields(wrong: dict[str, object], match: str) -> None:
 
 def test_rejects_directed_edges() -> None:
     graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0], [1], directed=True)
-    with pytest.raises(UnitError, match="stores directed edges"):
+    with pytest.raises(UnitError, match="this graph is directed"):
         perturb.priv_hrg(graph, epsilon=1.0, unit="directed-edge")
 
 

@@ -89,7 +89,7 @@ def test_05_one_private_edge_and_none_have_other_supports() -> None:
         Dendrogram.balanced(5, np.random.default_rng(0)), np.empty(0, dtype=np.int64), 2.0
     )
     assert blocks.slots.sum() == 10  # all pairs, whatever edges there are; see test_budgets.py for the law
-    with pytest.raises(UnitError, match="never found out from the edges"):
+    with pytest.raises(UnitError, match="read from the edges"):
         perturb.edge_rr(graph_of({(3, 7)}), epsilon=1.0, unit="edge-subset")
 
 

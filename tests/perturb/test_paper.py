@@ -81,7 +81,7 @@ def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
     class Own(EdgeRand):
         paper_variant = None
 
-    with pytest.raises(NotImplementedGuaranteeError, match="reproduces no published code"):
+    with pytest.raises(NotImplementedGuaranteeError, match="not reproduce published code"):
         mechanism_for_mode(Own, "paper")
     with pytest.raises(ConfigError, match="mode"):
         EdgeRand(epsilon=1.0).for_mode("papers")  # type: ignore[arg-type]

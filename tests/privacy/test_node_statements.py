@@ -156,7 +156,7 @@ def test_sampled_training_has_no_mu() -> None:
 
 
 def test_node_bounded_degree_rejects_predictions_that_read_their_own_edges() -> None:
-    with pytest.raises(UnitError, match="reads its node's list"):
+    with pytest.raises(UnitError, match="other nodes' records"):
         of(NodeBoundedDegree(16), edge_use="read")
 
 
@@ -203,12 +203,12 @@ def test_composition_keeps_deviations() -> None:
 
 @pytest.mark.parametrize("other", [NodeRecord(replace_one=True), NodeBoundedDegree(3), DirectedEdge()])
 def test_rejects_the_composition_of_different_units(other: Unit) -> None:
-    with pytest.raises(PrivacyError, match="different units"):
+    with pytest.raises(PrivacyError, match="of different privacy units"):
         Guarantee.compose([of(NodeRecord()), of(other)])
 
 
 def test_rejects_the_composition_of_lists_and_other_records() -> None:
-    with pytest.raises(PrivacyError, match="different units"):
+    with pytest.raises(PrivacyError, match="of different privacy units"):
         Guarantee.compose([of(NodeRecord()), of(NodeRecord(), edge_use="lists")])
 
 

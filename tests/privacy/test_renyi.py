@@ -130,9 +130,9 @@ def test_one_multiplier_of_steps_and_hops_has_the_epsilon_of_the_papers(epsilon:
 
 
 def test_rejects_an_epsilon_that_no_noise_attains() -> None:
-    with pytest.raises(CalibrationError, match="no noise multiplier"):
+    with pytest.raises(CalibrationError, match="No noise multiplier from"):
         renyi.multiplier_of(1.0, 1e-5, lambda noise: compose(Gaussian(1.0), Gaussian(1 / noise)))
-    with pytest.raises(CalibrationError, match="no noise multiplier"):
+    with pytest.raises(CalibrationError, match="No noise multiplier from"):
         renyi.multiplier_of(1e5, 1e-5, lambda noise: Gaussian(1 / noise))
 
 

@@ -76,7 +76,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (None, r"never guessed.*undirected-edge, directed-edge, node-record"),
+        (None, r"no default privacy unit.*undirected-edge, directed-edge, node-record"),
         ("undirected_edge", "did you mean 'undirected-edge'"),
         ("X", r"is not a privacy unit\. Choose one of: undirected-edge"),
         *((name, KINDS["node"]) for name in ("node", "nodes", "node-level", "user", "noe")),

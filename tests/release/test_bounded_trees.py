@@ -300,7 +300,7 @@ def test_steps_are_charged_for_all_roots_that_a_record_reaches() -> None:
 
 
 def test_rejects_invalid_tree_steps() -> None:
-    with pytest.raises(UnitError, match="does not protect records"):
+    with pytest.raises(UnitError, match="leaves features and labels public"):
         steps().event(UndirectedEdge())
     with pytest.raises(CalibrationError, match=r"at least 1\.25"):
         steps(noise_multiplier=1.0).event(NodeRecord())

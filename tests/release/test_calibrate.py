@@ -115,12 +115,12 @@ def test_fixed_costs_are_charged_before_the_scaled_part() -> None:
     fixed = AccuracyCountQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
     plan = calibrate_plan(NodeRecord(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
     assert (1 - 1e-3) * 2 <= plan.epsilon <= 2
-    with pytest.raises(CalibrationError, match=r"epsilon 1\.9 at delta 1e-05: a part .* for any scale"):
+    with pytest.raises(CalibrationError, match=r"epsilon 1\.9 at delta 1e-05: a part .* more at any scale"):
         calibrate_plan(NodeRecord(), 1.9, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
 
 
 def test_a_plan_that_no_scale_changes_is_rejected() -> None:
-    with pytest.raises(CalibrationError, match="depends on the scale"):
+    with pytest.raises(CalibrationError, match="does not depend on the scale"):
         calibrate_plan(NodeRecord(), 5.0, 1e-5, lambda scale: (steps(3.0),), num_nodes=100)
 
 
@@ -151,9 +151,9 @@ def test_rejects_grids_too_coarse_for_exact_noise() -> None:
     def coarse(scale: float) -> tuple[Query, ...]:
         return (OutEdgeSumQuery(dim=2, sigma=1 / scale, grid_bits=5),)
 
-    with pytest.raises(CalibrationError, match="raise grid_bits"):
+    with pytest.raises(CalibrationError, match="Use larger grid_bits"):
         calibrate_plan(NodeRecord(), 0.1, 1e-5, coarse, num_nodes=100)
-    with pytest.raises(CalibrationError, match="over a tenth"):
+    with pytest.raises(CalibrationError, match="more than a tenth"):
         ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=2, sigma=9.0),), delta=1e-5, sampler=RoundedGaussian)
 
 

@@ -126,7 +126,7 @@ def test_no_public_edge_is_drawn(kind: type[EdgeResponseQuery] | type[TopNodePai
 
 @pytest.mark.parametrize("unit", [NodeRecord(), NoUnit()], ids=lambda unit: unit.name)
 def test_units_without_a_bound_are_rejected(unit: Unit) -> None:
-    with pytest.raises(UnitError, match="no bound"):
+    with pytest.raises(UnitError, match="no guarantee"):
         EdgeResponseQuery(1.0).event(unit)
 
 

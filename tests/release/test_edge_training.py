@@ -275,7 +275,7 @@ def test_golden_noise_of_a_hop_after_attention_training(unit: Unit, row: tuple[f
     ],
 )
 def test_units_that_have_no_bound_are_rejected(query: Query, unit: Unit) -> None:
-    with pytest.raises(UnitError, match=r"does not protect one edge: .*; protect edges"):
+    with pytest.raises(UnitError, match=r"does not protect single edges: .*Use unit"):
         query.event(unit)
 
 
@@ -360,7 +360,7 @@ def test_rejects_training_examples_without_a_bound(labels: Tensor, targets: Tens
 
 @pytest.mark.parametrize("weights", [START[1:], START * math.nan])
 def test_rejects_parameters_without_a_gradient(weights: Tensor) -> None:
-    with pytest.raises(ReleaseError, match="finite weights"):
+    with pytest.raises(ReleaseError, match="finite parameters"):
         opened().answer(EdgeAttentionData(ROWS, LABELS, ALL, weights, walk))
 
 

@@ -99,7 +99,7 @@ def test_a_lost_key_is_a_clear_error(run: Path, keys: Path) -> None:
     opened(run, keys)
     for key in keys.iterdir():
         key.unlink()
-    with pytest.raises(ReleaseError, match=r"noise key of release .* is gone.*stays charged.*new folder"):
+    with pytest.raises(ReleaseError, match=r"noise key of release .* is missing.*stays charged.*new folder"):
         opened(run, keys)
 
 
@@ -125,7 +125,7 @@ def test_a_folder_without_the_key_of_its_fingerprints_recognizes_nothing(run: Pa
     (key,) = run.glob("*.key")
     assert key.stat().st_mode & 0o777 == 0o600
     key.unlink()
-    with pytest.raises(ReleaseError, match="recognizes its data is gone"):
+    with pytest.raises(ReleaseError, match="recognizes its data is missing"):
         opened(run, keys)
 
 
@@ -142,7 +142,7 @@ def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, key
     release.answer(NeighborSumData(ROWS))
     release.close()
     (run / "answer-0.safetensors").unlink()
-    with pytest.raises(ReleaseError, match="closed and its noise key erased"):
+    with pytest.raises(ReleaseError, match="finished and its noise key is deleted"):
         opened(run, keys).answer(NeighborSumData(ROWS))
 
 
@@ -178,7 +178,7 @@ def test_an_answer_of_another_release_or_place_is_rejected(run: Path, keys: Path
     foreign = (other / "answer-0.safetensors").read_bytes(), (run / "answer-1.safetensors").read_bytes()
     for answer in foreign:
         (run / "answer-0.safetensors").write_bytes(answer)
-        with pytest.raises(ArtifactError, match="not an answer of this release"):
+        with pytest.raises(ArtifactError, match="does not belong to this release"):
             opened(run, keys, hops=2).answer(NeighborSumData(ROWS))
 
 

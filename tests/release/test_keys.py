@@ -98,5 +98,5 @@ def test_a_key_is_written_once_read_and_erased(tmp_path: Path) -> None:
         store.save(key)
     store.erase(key.release_id)
     store.erase(key.release_id)
-    with pytest.raises(ReleaseError, match="is gone"):
+    with pytest.raises(ReleaseError, match="is missing"):
         store.load(key.release_id)

@@ -110,7 +110,7 @@ def test_a_list_moves_the_sum_by_at_most_the_sensitivity(replaced: bool) -> None
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), NodeBoundedDegree(max_degree=3)])
 def test_units_without_a_bound_are_rejected(unit: Unit) -> None:
-    with pytest.raises(UnitError, match="use unit 'node-record' or 'directed-edge'"):
+    with pytest.raises(UnitError, match="Use unit 'node-record' or 'directed-edge'"):
         ListProductQuery(columns=3, sigma=1.0).event(unit)
 
 

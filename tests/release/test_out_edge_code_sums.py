@@ -97,7 +97,7 @@ def test_two_records_with_one_list_attain_the_bound() -> None:
 @pytest.mark.parametrize(("dim", "bits"), [(40, 8), (5, 4)])
 def test_a_grid_too_coarse_for_the_classes_is_rejected(dim: int, bits: int) -> None:
     OutEdgeSumQuery(dim=dim, sigma=100.0, grid_bits=bits)
-    with pytest.raises(ConfigError, match=f"codes of {dim + 1} classes; raise it"):
+    with pytest.raises(ConfigError, match=f"codes of {dim + 1} classes. Use a larger value"):
         OutEdgeCodeSumQuery(dim=dim, sigma=100.0, grid_bits=bits)
 
 

@@ -113,7 +113,7 @@ def test_numbers_that_are_not_whole_are_rejected() -> None:
         replace(TERMS, scale=torch.tensor([1.0, np.nan]).double()),
     ]
     for terms in bad:
-        with pytest.raises(ReleaseError, match="whole numbers"):
+        with pytest.raises(ReleaseError, match="tables of integers"):
             answer(plan, edges, PairSumData(terms))
 
 

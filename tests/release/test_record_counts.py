@@ -54,7 +54,7 @@ def test_both_outcome_counts_have_the_charged_noise(seed: int) -> None:
 )
 def test_columns_that_do_not_fit_are_rejected(correct: torch.Tensor, wrong: torch.Tensor) -> None:
     release = opened(OutcomeCountQuery(sigma=2.0))
-    with pytest.raises(ReleaseError, match="two columns of bool"):
+    with pytest.raises(ReleaseError, match="two bool columns of"):
         release.answer(OutcomeCountData(correct, wrong))
     assert release.answer(OutcomeCountData(YES, NO)).shape == (2,)
 
@@ -77,7 +77,7 @@ def test_rejects_accuracy_count_fields_outside_their_range(fields: dict[str, obj
 
 
 def test_rejects_accuracy_counts_on_too_coarse_a_grid() -> None:
-    with pytest.raises(CalibrationError, match="raise grid_bits"):
+    with pytest.raises(CalibrationError, match="Use larger grid_bits"):
         ReleasePlan(NodeRecord(), (AccuracyCountQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
 
 

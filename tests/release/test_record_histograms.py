@@ -62,7 +62,7 @@ def test_a_nulled_record_moves_one_count_and_a_replaced_one_two() -> None:
 @pytest.mark.parametrize("cells", [CELLS.float(), CELLS[:, None], CELLS.to(torch.int32)])
 def test_cells_of_another_kind_are_rejected(cells: torch.Tensor) -> None:
     release = opened(RecordHistogramQuery(cells=3, sigma=2.0), 0)
-    with pytest.raises(ReleaseError, match="one column of int64"):
+    with pytest.raises(ReleaseError, match="needs one int64 column"):
         release.answer(RecordHistogramData(cells))
     assert release.answer(RecordHistogramData(CELLS)).shape == (3,)
 

@@ -182,7 +182,7 @@ def test_noise_is_bound_to_public_settings() -> None:
 )
 def test_rejects_a_training_that_differs_from_the_plan(name: str, other: dict[str, Any]) -> None:
     release, fields = opened(replace(SAMPLED, **{"steps": 48} | other)), {"steps": 48} | other
-    with pytest.raises(ReleaseError, match=f"training steps with {name}={fields[name]!r}"):
+    with pytest.raises(ReleaseError, match=f"for its training steps {name}={fields[name]!r}"):
         release.answer(training())
 
 
@@ -236,7 +236,7 @@ def test_a_closed_release_returns_its_weights_and_never_takes_a_step_again(tmp_p
     closed = opened(SAMPLED, journal=FolderJournal(run, keys))
     assert torch.equal(closed.answer(training(on_step=taken)), weights)
     (run / "answer-0.safetensors").unlink()
-    with pytest.raises(ReleaseError, match="key erased"):
+    with pytest.raises(ReleaseError, match="noise key is deleted"):
         opened(SAMPLED, journal=FolderJournal(run, keys)).answer(training(on_step=taken))
 
 

@@ -296,11 +296,11 @@ def test_an_unknown_activation_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("inputs", "labels", "error", "words"),
     [
-        (X, Y[:-1], GraphError, "one a record"),
-        (X.long(), Y, GraphError, "matrix of floats"),
-        (X[:, 0], Y, GraphError, "matrix of floats"),
+        (X, Y[:-1], GraphError, "one label per record"),
+        (X.long(), Y, GraphError, "a floating-point matrix"),
+        (X[:, 0], Y, GraphError, "a floating-point matrix"),
         ([], Y, ConfigError, "no block"),
-        ([X, X[:-1]], Y, GraphError, "must agree"),
+        ([X, X[:-1]], Y, GraphError, "different numbers of rows"),
     ],
 )
 def test_records_of_the_wrong_shape_are_rejected(

@@ -68,7 +68,7 @@ def test_undefined_values_are_nan_and_none_in_json() -> None:
     plain = found.as_dict()
     assert plain["metrics"]["roc_auc"] is None and plain["classes"][1]["recall"] is None
     assert plain["metrics"]["accuracy"] == 1.0
-    with pytest.raises(ConfigError, match="no node"):
+    with pytest.raises(ConfigError, match="No node to evaluate"):
         evaluate(torch.empty(0, dtype=torch.int64), torch.empty(0, 2))
 
 

@@ -294,7 +294,7 @@ def test_rejects_incomplete_weight_tables_for_any_edges(tables: PairWeights, edg
         def prepare(self, keys: Tensor) -> PairWeights:
             return tables
 
-    with pytest.raises(UnsupportedGuaranteeError, match="for every pair of nodes"):
+    with pytest.raises(UnsupportedGuaranteeError, match="do not bound the weight of every pair"):
         answer(Open(), torch.ones(2, 3), edges)
 
 
@@ -312,7 +312,7 @@ def test_rejects_maps_of_two_shapes_for_any_edges(times: int, edges: list[int]) 
         def psi(self, rows: Tensor) -> Tensor:
             return rows.repeat(3 - min(2, times), times)
 
-    with pytest.raises(InputError, match="one width"):
+    with pytest.raises(InputError, match="same width"):
         answer(Uneven(), torch.ones(2, 3), edges)
 
 
@@ -321,7 +321,7 @@ def test_rejects_maps_of_two_shapes_for_any_edges(times: int, edges: list[int]) 
     [
         (lambda dots: dots[:5], "finite number for each"),
         (lambda dots: dots / 0, "finite number for each"),
-        (lambda dots: -np.abs(dots), "every weight"),
+        (lambda dots: -np.abs(dots), "All weights"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -351,7 +351,7 @@ def test_rejects_a_weight_above_its_bound() -> None:
     class FalseBound(SigmoidCos):
         bound = 0.5
 
-    with pytest.raises(ConfigError, match="passes its bound"):
+    with pytest.raises(ConfigError, match="larger than its bound"):
         answer(FalseBound(), torch.ones(2, 3))
 
 

@@ -209,17 +209,16 @@ class EdgeAttentionQuery(Query):
         check_rows(data.rows, public.num_nodes, self.dim)
         if not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()):
             raise ReleaseError(
-                "the rows of training have norms of at most one, and every number in them is finite; the "
-                "release stays charged"
+                "training needs finite rows with norms of at most 1; the release stays charged"
             )
         targets, labels = data.targets, data.labels
         nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
         if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
-            raise ReleaseError("the targets of training are nodes, each once; the release stays charged")
+            raise ReleaseError("the training targets must be distinct nodes; the release stays charged")
         if not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes):
             raise ReleaseError(
-                f"training takes {public.num_nodes} labels, those of targets from 0 to {self.classes - 1}; "
-                "the release stays charged"
+                f"training needs {public.num_nodes} labels, and those of targets must be from 0 to "
+                f"{self.classes - 1}; the release stays charged"
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
         return _PreparedEdgeTraining(public, arrays, data.descend)
@@ -458,11 +457,14 @@ class NoisyGradients:
         """
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
-            raise ReleaseError(f"a gradient is requested at {query.parameters} finite weights")
+            raise ReleaseError(f"a gradient query needs {query.parameters} finite parameters")
         with self._lock:  # two threads must not take one step, whose noise would then be used twice
             step = self._done
             if step >= query.steps:
-                raise ReleaseError(f"all {query.steps} steps are taken; one more would not be paid for")
+                raise ReleaseError(
+                    f"all {query.steps} planned training steps are used, so another step is not covered by "
+                    "the budget"
+                )
             self._done += 1
         weights = weights.to(torch.float64).clamp(-MAX_WEIGHT, MAX_WEIGHT)
         noise, count = self._noise, len(self._examples.targets)

@@ -174,8 +174,8 @@ class DPSGDQuery(Query):
         for name, value in zip(names, (len(gradients.weights), *planned), strict=True):
             if value != getattr(self, name):
                 raise ReleaseError(
-                    f"the plan has training steps with {name}={getattr(self, name)!r}, and this training has "
-                    f"{name}={value!r}; the release stays charged"
+                    f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
+                    f"uses {name}={value!r}; the release stays charged"
                 )
         return _PreparedTraining(public, (*gradients.arrays, *data.settings), data)
 
@@ -188,7 +188,7 @@ class DPSGDQuery(Query):
             nonlocal taken
             if not taken < step < self.steps:  # each step's noise is used for one sum and charged
                 raise ReleaseError(
-                    f"step {step} is taken already, or is not one of {self.steps} that are paid for"
+                    f"step {step} was already taken, or is not among the {self.steps} planned steps"
                 )
             taken = step
             return noisy_mean(gradients, self.clip, noise, step)
@@ -242,7 +242,7 @@ class OneProcessNoise(StepNoise):
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raise instead of being copied."""
-        raise ReleaseError("the noise of training steps cannot be copied or stored; resume the run instead")
+        raise ReleaseError("The noise of training steps cannot be copied or pickled. Resume the run instead.")
 
     def batch(self, step: int, count: int) -> Tensor:
         """Return the records of a step."""

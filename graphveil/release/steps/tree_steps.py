@@ -87,7 +87,10 @@ class TreeStepsQuery(DPSGDQuery):
         super().__post_init__()
         checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:
-            raise ConfigError("a tree's reach follows from slots and depth, and all records are charged")
+            raise ConfigError(
+                "the reach of an ego graph must follow from its slots and depth, and all records must be "
+                "charged"
+            )
 
     def event(self, unit: Unit) -> Event:
         """Return the steps with the privacy cost of Theorem A."""
@@ -96,8 +99,8 @@ class TreeStepsQuery(DPSGDQuery):
         event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)
         if event.change > MAX_SHIFT * self.noise_multiplier:
             raise CalibrationError(
-                f"noise_multiplier={self.noise_multiplier:.4g} is too small where one record reaches "
-                f"{roots} roots: it must be at least {event.change / MAX_SHIFT:.4g}; take a smaller epsilon"
+                f"noise_multiplier={self.noise_multiplier:.4g} is too small if one record is in {roots} "
+                f"ego graphs. It must be at least {event.change / MAX_SHIFT:.4g}. Use a smaller epsilon."
             )
         return event
 

@@ -332,7 +332,7 @@ class TestFiles:
         subprocess.run(shlex.split(command), check=True)
         model(eps_x=2.0).fit(graph, workspace=folder)
         (folder / "reports.safetensors").write_bytes(b"no tensors")
-        with pytest.raises(ArtifactError, match="no checkpoint, or a damaged one") as rejected:
+        with pytest.raises(ArtifactError, match="not a checkpoint, or is damaged") as rejected:
             model(eps_x=2.0).fit(graph, workspace=folder)
         assert f"rm -r '{folder / 'reports.safetensors'}'" in str(rejected.value)
 
@@ -345,7 +345,7 @@ class TestFiles:
         if changed == "edges":
             fewer = gv.Graph.from_edges(graph.x, graph.y, [0], [1], directed=False)
             other = named.replace(adjacency=fewer.adjacency)
-        with pytest.raises(ArtifactError, match="other data"):
+        with pytest.raises(ArtifactError, match="with other settings, data"):
             model().fit(other, workspace=tmp_path / "w")
 
     def test_a_resumed_fit_stays_reproducible(self, graph, tmp_path) -> None:

@@ -238,7 +238,7 @@ def test_an_interrupted_fit_is_resumed_with_the_same_weights(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "sigmoid"}, "names no weight"),
+        ({"weights": "sigmoid"}, "not a known weight"),
         ({"weights": "attention"}, "Use weights='learned_public'"),
         ({"weights": "given"}, "use gap"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
