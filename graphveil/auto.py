@@ -144,7 +144,8 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         super()._check_config()
         if self.mode == "paper":
             raise ConfigError(
-                "auto has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
+                "auto does not reproduce a paper, so mode='paper' is not available. Use mode='strict' "
+                "(--mode strict)."
             )
         if self.is_local(self.unit):
             check_scaling(self.feature_scaling, self.feature_range, self.method, scales=False)
@@ -153,8 +154,8 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
         for part in (*reports, *(one for one in fields(self) if one.name == "missing_labels")):
             if getattr(self, part.name) != part.default:
                 raise ConfigError(
-                    f"{part.name}={getattr(self, part.name)!r} is for unit 'local-attributes', where each "
-                    f"node randomizes its record, and has no effect under {self.unit!r}; drop it"
+                    f"{part.name}={getattr(self, part.name)!r} applies to unit 'local-attributes' only, "
+                    f"where each node randomizes its record, and has no effect under {self.unit!r}. Omit it."
                 )
 
     def _build_method(self) -> Choice | LocalMethod:

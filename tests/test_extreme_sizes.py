@@ -60,7 +60,7 @@ CASES = {
         small_error=dict.fromkeys(("undirected-edge", "node-record"), "more than 16,384 classes"),
         real_error="more than 16,384 classes",
     ),
-    "features": Case((60, 20_000), some, words=(1_000, 50_000), real_error="GiB are free here"),
+    "features": Case((60, 20_000), some, words=(1_000, 50_000), real_error="GiB are available"),
     "one feature": Case((60, 1000), some, columns=1),
     "two nodes": Case(
         (2, 2),

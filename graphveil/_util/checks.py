@@ -82,7 +82,8 @@ def _at_most(most: int, why: str, named: dict[str, int]) -> None:
     for name, value in named.items():
         if value > most:
             raise ConfigError(
-                f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer", parameters=(name,)
+                f"{name}={_shown(value)} must be at most {most:,}: {why}. Use a smaller value.",
+                parameters=(name,),
             )
 
 
@@ -142,7 +143,8 @@ def letters(**named: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ConfigError(
-                f"{name} has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
+                f"{name} contains characters that the current locale does not support. Set a UTF-8 "
+                "locale: export LC_ALL=C.UTF-8"
             ) from None
 
 
@@ -435,7 +437,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     form = _FORM.fullmatch(text.strip())
     call = ast.parse(f"f({'' if form is None else form[2] or ''})", mode="eval").body
     if not isinstance(call, ast.Call) or call.args:
-        raise ValueError("not name=value pairs")
+        raise ValueError("the text must consist of name=value pairs")
     given = {str(pair.arg): pair.value for pair in call.keywords}
     return {
         name: node.id if isinstance(node, ast.Name) else ast.literal_eval(node)

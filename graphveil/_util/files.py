@@ -36,7 +36,7 @@ def name_in_utf8(path: Path) -> str:
     try:
         return os.fsencode(path).decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"the name of {path} is not UTF-8, as names of tables must be; rename it") from None
+        raise ConfigError(f"The name of {path} is not UTF-8. Rename the file.") from None
 
 
 def can_create(path: Path) -> bool:
@@ -69,14 +69,14 @@ def as_path(given: object, name: str) -> Path:
 
     >>> as_path(7, "folder")
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: folder must be a path, text or a pathlib.Path, not a int
+    graphveil.errors.ConfigError: folder must be a path (a string or a pathlib.Path), not a int
     """
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise ConfigError(f"{name} must be a path, text or a pathlib.Path, not a {type(given).__name__}")
+        raise ConfigError(f"{name} must be a path (a string or a pathlib.Path), not a {type(given).__name__}")
     path = Path(text)
     if "\0" in text or any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        raise ConfigError(f"{name} has a name that is too long, or a NUL in it; choose another")
+        raise ConfigError(f"{name} is too long or contains a NUL character. Use another name.")
     return path
 
 
@@ -88,7 +88,7 @@ def writing_folder(path: Path) -> Iterator[None]:
         ConfigError: Folder that cannot be created or written. Nothing of it is left behind.
     """
     if not path.name:
-        raise ConfigError("a folder that is written whole needs a name of its own: runs/first, not . or /")
+        raise ConfigError("The output folder needs its own name, not . or /. Use a path such as runs/first.")
     try:
         yield
     except OSError as error:
@@ -250,6 +250,6 @@ def _digest(tensors: "Mapping[str, Tensor]", words: Mapping[str, str]) -> str:
 
 def _damaged(path: Path) -> ArtifactError:
     return ArtifactError(
-        f"{path} is damaged, so the run cannot go on from it; start a new one in a new folder (what was "
-        "recorded in the ledger stays charged)"
+        f"{path} is damaged, so the run cannot be resumed. Start a new run in a new folder. "
+        "Releases that the ledger recorded stay charged."
     )

@@ -77,8 +77,8 @@ def check_room(needed: float, what: str, remedy: str) -> None:
     room = free()
     if room is not None and needed > room:
         raise GraphError(
-            f"{what} take {needed / _GIB:,.1f} GiB of memory, and {max(0, room) / _GIB:,.1f} GiB are free "
-            f"here; {remedy}"
+            f"{what} need {needed / _GIB:,.1f} GiB of memory, but {max(0, room) / _GIB:,.1f} GiB are "
+            f"available; {remedy}"
         )
 
 

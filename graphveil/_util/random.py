@@ -150,4 +150,4 @@ def _first_rows(count: int, blocks: int) -> Words:
 def _check_offsets(blocks: int) -> None:
     """Raise an error for a draw that would run into the next row's blocks."""
     if blocks > 1 << ROW_SHIFT:
-        raise ValueError(f"a row owns 2^{ROW_SHIFT} blocks, and {blocks} were asked for")
+        raise ValueError(f"a row stream has 2^{ROW_SHIFT} blocks per row, but {blocks} were requested")

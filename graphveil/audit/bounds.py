@@ -594,5 +594,5 @@ def _check_confidence(confidence: float) -> None:
 
 def _mean(scores: Scores) -> float:
     if len(scores) < 1 or not np.isfinite(scores).all():
-        raise ConfigError("scores must be finite numbers, at least one on each side")
+        raise ConfigError("scores must be finite, with at least one score of members and one of nonmembers")
     return float(np.mean(scores))

@@ -84,7 +84,9 @@ class PrivacyClaim:
     def __post_init__(self) -> None:
         """Require one of both."""
         if (self.epsilon is None) == (self.mu is None):
-            raise ConfigError("a claim is epsilon= (with delta=) or mu=, one of both")
+            raise ConfigError(
+                "A guarantee to test is missing or given twice. Pass either epsilon= (with delta=) or mu=."
+            )
         checks.within(0, 1, delta=self.delta)
         checks.non_negative(
             **{k: v for k, v in (("epsilon", self.epsilon), ("mu", self.mu)) if v is not None}
@@ -328,8 +330,8 @@ def neighbor_test(
         mechanism = add_unit_noise
     elif len(signature(function).parameters) < 2:
         raise ConfigError(
-            "a mechanism takes (graph, noise); for a function of the graph alone, which returns the values "
-            "that noise is added to, pass sensitivity="
+            "The mechanism must take two arguments, (graph, noise). For a function of the graph "
+            "alone, to whose values noise is added, pass sensitivity=1.0."
         )
     search = _Search(mechanism, PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu), seed, runs)
     started = time.perf_counter()

@@ -435,7 +435,7 @@ class NoiseRecorder:
         """
         table = np.atleast_2d(_floats(probabilities))
         if (table < 0).any() or not np.allclose(table.sum(axis=1), 1, atol=1e-9):
-            raise ConfigError("probabilities must be rows that sum to one")
+            raise ConfigError("probabilities must have non-negative rows that sum to 1")
         found: np.ndarray[Any, Any] = self._step(ChoiceLaw(table), None)
         return found
 
@@ -474,16 +474,18 @@ def _spread(value: npt.ArrayLike, **spread: npt.ArrayLike) -> tuple[Floats, Floa
     (name, wide), where = next(iter(spread.items())), _floats(value)
     found = _floats(wide)
     if found.shape not in ((), where.shape[found.ndim and -found.ndim :]):
-        raise ConfigError(f"{name} has the shape {found.shape}, and the values have {where.shape}.")
+        raise ConfigError(f"{name} has the shape {found.shape}, but the values have the shape {where.shape}.")
     if name != "epsilon" and (found < 0).any():
-        raise ConfigError(f"{name} must not be below 0.")
+        raise ConfigError(f"{name} must be at least 0.")
     return where, found
 
 
 def _floats(value: Any) -> Floats:
     array = np.asarray(_plain(value), dtype=np.float64)
     if not np.isfinite(array).all():
-        raise ConfigError("a mechanism adds noise to values that are not finite numbers")
+        raise ConfigError(
+            "The mechanism adds noise to values that are NaN or infinite. Return finite values."
+        )
     return array
 
 

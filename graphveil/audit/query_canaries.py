@@ -325,7 +325,9 @@ def _log_likelihood(found: Law, seen: Law) -> float:
             return -float(np.abs((seen.value - found.value) / found.scale).sum())
         case FlipLaw(), FlipLaw():
             return float(np.log(np.where(seen.bits == found.bits, 1 - found.flip, found.flip)).sum())
-    raise NotImplementedError(f"answers of {type(found).__name__} have no canaries in small graphs")
+    raise NotImplementedError(
+        f"canaries in small graphs are not supported for answers of type {type(found).__name__}"
+    )
 
 
 # -- rows: disjoint stars and sources ----------------------------------------------------------------------

@@ -110,7 +110,7 @@ def neighbor_test_plan(
     """
     _check_pairs(pairs, seed)
     if not queries:
-        raise ConfigError("queries is empty; give at least one query of a plan.")
+        raise ConfigError("queries is empty. Pass at least one query of a plan.")
     if any(reason_without_example(query) for query in queries):
         return None
     return _Comparison(unit, queries).over(lambda rng, seeds: family(unit, rng, seeds), pairs, seed)
@@ -252,7 +252,7 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
             return ChargedLoss(math.sqrt(event.steps) * event.change / event.noise_multiplier)
         case Composed():
             return sum((charged_loss(part, groups) for part in event.events), ChargedLoss())
-    raise NotImplementedError(f"no single pair has a price under {type(event).__name__}")
+    raise NotImplementedError(f"the event {type(event).__name__} has no privacy cost for a single node pair")
 
 
 # -- inputs of queries ---------------------------------------------------------------------------------------

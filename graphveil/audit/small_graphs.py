@@ -188,8 +188,8 @@ def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     """
     if unit not in _DRAWINGS:
         raise ConfigError(
-            f"unit={unit!r} has no neighbors to draw{checks.suggestion(unit, _DRAWINGS)}; take one of "
-            f"{', '.join(_DRAWINGS)}, or pass neighbors="
+            f"unit={unit!r} is not supported by the neighbor test{checks.suggestion(unit, _DRAWINGS)}. "
+            f"Use one of {', '.join(_DRAWINGS)}, or pass neighbors=."
         )
     checks.integer_at_least(2, nodes=nodes)
     return partial(_DRAWINGS[unit], most=nodes)

@@ -50,7 +50,10 @@ Score = Callable[[Estimator, CanaryGraph], Floats]
 def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
     """Let fair coins decide about random node pairs without common ends, edges or not."""
     if 2 * count > graph.num_nodes:
-        raise ConfigError(f"{count} edges need {2 * count} ends, and the graph has {graph.num_nodes} nodes")
+        raise ConfigError(
+            f"{count} canary edges need {2 * count} distinct nodes, but the graph has "
+            f"{graph.num_nodes}. Use fewer canaries."
+        )
     ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
     present = rng.random(count) < 0.5
     sources, targets = _edges(graph.adjacency)
@@ -70,7 +73,10 @@ def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
 def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
     """Give random nodes a random label and no edges; coins decide whether their labels are removed."""
     if count > graph.num_nodes:
-        raise ConfigError(f"{count} records need as many nodes, and the graph has {graph.num_nodes}")
+        raise ConfigError(
+            f"{count} canary records need as many nodes, but the graph has {graph.num_nodes}. Use "
+            "fewer canaries."
+        )
     places = rng.permutation(graph.num_nodes)[:count]
     present, labels = rng.random(count) < 0.5, graph.y.clone()
     labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))

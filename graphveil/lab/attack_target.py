@@ -53,8 +53,8 @@ class AttackTarget:
 
         if isinstance(self.model, LinkPredictor):
             raise ConfigError(
-                "This attack needs a model of nodes, and this is a run of links. Use `attack linkteller` or "
-                "`attack topology`."
+                "This attack needs a model of nodes, but this run predicts links. Use `graphveil attack "
+                "linkteller` or `graphveil attack topology`."
             )
         return self.model
 
@@ -94,8 +94,8 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     folder = RunFolder(place)
     if not folder.lock.is_file():
         raise ArtifactError(
-            f"{place} has no internal/ part, which states the training data of the run; an attack is scored "
-            "on them, so name the whole run folder"
+            f"{place} has no internal/ folder, which records the training data. An attack needs them. "
+            "Pass the complete run folder."
         )
     locked = read_json(folder.lock)["configuration"]
     data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
@@ -106,8 +106,8 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     model = load_model(place)
     if model.task == REGRESSION:
         raise ConfigError(
-            "attacks read class probabilities, and this run predicts numbers; attack a run that predicts "
-            "classes"
+            "Attacks need class probabilities, but this run predicts numbers. Attack a run that "
+            "predicts classes."
         )
     parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
     source = Source.from_dict(data)
@@ -150,8 +150,8 @@ def _load_links(folder: RunFolder, found: LinkFolder, data: Mapping[str, Any]) -
 
 def _other_data() -> ConfigError:
     return ConfigError(
-        "the data have another size than the training data of the run; name the run's own data "
-        "(--root, --nodes, --edges)"
+        "The data differ in size from the training data of the run. Pass the data that the run "
+        "was trained on (--root, --nodes, --edges)."
     )
 
 
@@ -174,8 +174,9 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     )
     if mechanism is None:
         raise ConfigError(
-            "reconstruction needs features that nodes randomize (unit 'local-attributes', methods lpgnn and "
-            f"simgat), and nodes of this run of {attack_target.model.method} report none"
+            "The reconstruction attack needs LDP reports of features (unit 'local-attributes', "
+            f"methods lpgnn and simgat), but nodes in this run of {attack_target.model.method} report "
+            "no features."
         )
     bounds, x = mechanism.bounds, to_dense(graph.x).double().numpy()
     cut = np.asarray(bounds.real(bounds.unit(x)), dtype=np.float64)  # to the public range, as nodes do

@@ -117,8 +117,9 @@ class RunAccount:
             if len(found) != 1:
                 listed = ", ".join(found) or "none"
                 raise ConfigError(
-                    f"the ledger at {ledger_store.location} should have exactly one data set with a budget "
-                    f"under unit {unit!r}, and has {len(found)} ({listed}); name one: --ledger URL#NAME"
+                    f"The ledger at {ledger_store.location} must have exactly one data set with a budget "
+                    f"under unit {unit!r}, but it has {len(found)} ({listed}). Name one with --ledger "
+                    "URL#NAME."
                 )
             (name,) = found
         return cls(ledger_store.data_set(name), unit, guarantee.delta)
@@ -357,9 +358,9 @@ def open_ledger_at(place: str) -> Ledger:
     if "://" not in place:
         if not Path(place).is_file():
             raise ConfigError(
-                f"a prediction of another graph also counts for the data that the model was trained on, and "
-                f"their ledger, {place}, is not there; bring it back, or predict from the release alone if "
-                "no ledger of those data exists any more"
+                "A prediction on another graph is also charged to the training data, but their ledger "
+                f"{place} does not exist. Restore it, or, if no ledger of the training data exists "
+                "anymore, predict from the release alone."
             )
         return Ledger(place, create=False)
     usual = Ledger()

@@ -78,7 +78,7 @@ def overlap(one: str, others: Sequence[str]) -> Overlap:
 def _hashes(sketch: str) -> Hashes:
     data = base64.b64decode(sketch, validate=True)
     if len(data) % _BYTES:
-        raise ValueError("a sketch is hashes of eight bytes each")
+        raise ValueError("a sketch must consist of hashes of eight bytes each")
     return _union([np.frombuffer(data, _HASH).astype(np.uint64)])
 
 
@@ -220,9 +220,9 @@ def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
     most = max((len(_common(data, one)) for one in known), default=0)
     if known and not any(same_data(data, one) for one in known if len(_common(data, one)) == most):
         raise ConfigError(
-            f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
-            "the files as they were, or, if the data have grown, register the new version: graphveil "
-            f"ledger init {quote(name)} --unit UNIT --nodes FILE --edges FILE ..."
+            f"The data differ from those that {name!r} was registered with. Use the original files. "
+            f"If the data have grown, register the new version: graphveil ledger init {quote(name)} "
+            "--unit UNIT --nodes FILE --edges FILE ..."
         )
 
 

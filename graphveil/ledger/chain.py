@@ -101,8 +101,8 @@ class HashChain:
             ).scalars()
             listed = ", ".join(names) or "none yet"
             raise ConfigError(
-                f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
-                f"ledger init {quote(name)} --unit UNIT --epsilon E --delta D`"
+                f"The ledger has no data set {name!r} (registered: {listed}). Register it with `graphveil "
+                f"ledger init {quote(name)} --unit UNIT --epsilon E --delta D`."
             )
         return cls(connection, name, row.length, row.head)
 
@@ -163,7 +163,7 @@ def account_of(row: Row) -> Account:
     limit = stored_limit(row.epsilon, row.delta)
     texts = isinstance(row.data_set, str) and isinstance(row.unit, str) and isinstance(row.total, str)
     if not texts or type(row.releases) is not int or row.releases < 0:
-        raise ValueError("an account has a name, a unit, and a number of releases")
+        raise ValueError("an account must have a name, a unit, and a number of releases")
     unit_delta(row.unit)
     return Account(row.data_set, row.unit, limit, row.releases, PrivacyCost.from_plain(json.loads(row.total)))
 
@@ -196,7 +196,7 @@ def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the fingerprints in an entry's text; ValueError if it has none."""
     tags = body["fingerprints"]
     if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
-        raise ValueError("fingerprints are texts by name")
+        raise ValueError("fingerprints must map names to strings")
     return tags
 
 
@@ -224,11 +224,11 @@ def body_of(row: Row) -> dict[str, Any]:
     """Parse an entry; raise one of ``UNREADABLE`` or an error of ours if no ledger wrote it."""
     body = json.loads(row.body)
     if (body["number"], body["kind"], body["data_set"]) != (row.number, row.kind, row.data_set):
-        raise ValueError("an entry's columns and its text differ")
+        raise ValueError("the columns and the text of an entry differ")
     datetime.fromisoformat(body["time"])
     texts = [body[name] for name in _TEXTS[body["kind"]]]
     if not all(isinstance(text, str) for text in (*texts, row.hash, body["time"])):
-        raise TypeError("a text is not one")
+        raise TypeError("a text field is not a string")
     if body["kind"] in (INIT, RAISE_LIMIT):
         stored_limit(body["epsilon"], body["delta"])
     elif body["kind"] == BIND:

@@ -294,12 +294,12 @@ class PrivacyCost:
             # Numbers are compared as numbers: totals from before events stored floats contain whole ones.
             canonical = _kind(_parsed(kind))
             if json.loads(canonical) != json.loads(kind) or type(count) is not int or count < 1:
-                raise ValueError("a total counts single events")
+                raise ValueError("a total can count single events only")
             others[canonical] = others.get(canonical, 0) + count
         found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), others)
         sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
         if not sums or any(count > _MAX_RELEASES for count in others.values()):
-            raise ValueError("a total is sums and counts of events")
+            raise ValueError("a total must consist of sums and counts of events")
         return found
 
     @cached_property
@@ -460,7 +460,8 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
     """
     if (epsilon is None) != (delta is None):
         raise ConfigError(
-            "a limit needs both epsilon and delta (--epsilon, --delta); give both, or neither for none"
+            "A budget needs both epsilon and delta (--epsilon, --delta). Pass both, or omit both for "
+            "no limit."
         )
     try:
         limit = limit_from_plain(epsilon, delta)
@@ -476,8 +477,9 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
     )
     if limit is not None and not fits:
         raise ConfigError(
-            f"a limit has an epsilon of at least 0 and below {_MAX_EPSILON:,} and a delta in [0, 1), each 0 "
-            f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
+            f"The budget {limit_words(limit)[:100]} is invalid. epsilon must be at least 0 and below "
+            f"{_MAX_EPSILON:,}, and delta in [0, 1). Each must be 0 or at least {_LEAST}, with at "
+            f"most {_LETTERS} characters."
         )
     if limit is not None and limit.delta:
         check_proved_delta(float(limit.delta))
@@ -487,11 +489,11 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
 def stored_limit(epsilon: object, delta: object) -> Limit | None:
     """Return a limit as it was taken once; ValueError if it never was."""
     if not all(part is None or isinstance(part, str) for part in (epsilon, delta)):
-        raise TypeError("figures are kept as text")
+        raise TypeError("amounts must be stored as strings")
     try:
         return limit_of(cast(str | None, epsilon), cast(str | None, delta))
     except ConfigError:
-        raise ValueError("a limit is two figures") from None
+        raise ValueError("a budget must consist of epsilon and delta") from None
 
 
 def limit_from_plain(

@@ -169,8 +169,8 @@ class Store:
                 _create_private_file(self._file)
             except OSError as error:
                 raise LedgerError(
-                    f"the ledger at {self.display_url} cannot be opened ({error.strerror}); let "
-                    "GRAPHVEIL_LEDGER name a file or a database that may be written"
+                    f"The ledger at {self.display_url} cannot be opened ({error.strerror}). Use a file or "
+                    "database that is writable: export GRAPHVEIL_LEDGER=/path/to/ledger.db"
                 ) from None
             check_locks(self._file)
             self._identity = _identity(self._file)
@@ -193,7 +193,7 @@ class Store:
         if not ours:
             if there and not self.shared:
                 raise LedgerError(
-                    f"{self.display_url} is a database of another program; name another --ledger"
+                    f"{self.display_url} is a database of another program. Pass another --ledger."
                 )
             if not create:
                 raise self._missing()
@@ -235,21 +235,21 @@ class Store:
             if not newer:
                 raise self.corruption_error("its version cannot be read")
             raise LedgerError(
-                f"the ledger at {self.display_url} is of version {str(content)[:20]}, and this program reads "
-                f"versions up to {VERSION}. Update graphveil. No privacy budget was spent."
+                f"The ledger at {self.display_url} has version {str(content)[:20]}, but this program "
+                f"supports versions up to {VERSION}. Update graphveil. No privacy budget was spent."
             )
 
     def _missing(self) -> ConfigError:
         return ConfigError(
-            f"there is no ledger at {self.display_url}. Correct --ledger, or make one with `graphveil ledger "
-            "init NAME --unit UNIT --epsilon E --delta D`."
+            f"There is no ledger at {self.display_url}. Correct --ledger, or create one with "
+            "`graphveil ledger init NAME --unit UNIT --epsilon E --delta D`."
         )
 
     def corruption_error(self, why: str) -> LedgerError:
         """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
-            f"the ledger at {self.display_url} is damaged: {why}. Restore an intact backup: graphveil ledger "
-            "restore FILE. No privacy budget was spent."
+            f"The ledger at {self.display_url} is damaged: {why}. Restore an intact backup: graphveil "
+            "ledger restore FILE. No privacy budget was spent."
         )
 
     def key(self, connection: sa.Connection) -> bytes:
@@ -283,18 +283,24 @@ class Store:
             LedgerError: the file cannot be written.
         """
         if self._file is None:
-            raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
+            raise ConfigError(
+                "graphveil cannot back up or restore a ledger in PostgreSQL. Use pg_dump and pg_restore."
+            )
         self._check_not_replaced()
         if file.exists():
-            raise ConfigError(f"{file} exists, and a backup is a new file; choose another name")
+            raise ConfigError(
+                f"{file} already exists, and backups are never overwritten. Choose another file name."
+            )
         part = file.with_name(f".{file.name}-{os.getpid()}")
         try:
             copy_file(self._file, part)
             os.link(part, file)  # which fails if another process was quicker
         except FileExistsError:
-            raise ConfigError(f"{file} exists, and a backup is a new file; choose another name") from None
+            raise ConfigError(
+                f"{file} already exists, and backups are never overwritten. Choose another file name."
+            ) from None
         except OSError as error:
-            raise LedgerError(f"the backup {file} cannot be written ({error.strerror})") from None
+            raise LedgerError(f"The backup {file} cannot be written ({error.strerror}).") from None
         finally:
             part.unlink(missing_ok=True)
 
@@ -339,7 +345,7 @@ class Store:
                 raise LedgerError(_database_message(error, self)) from None
             except SQLAlchemyError as error:
                 raise LedgerError(
-                    f"the ledger at {self.display_url} cannot be used: {type(error).__name__}"
+                    f"The ledger at {self.display_url} cannot be used: {type(error).__name__}"
                 ) from None
             except ArtifactError:
                 raise self.corruption_error("an event cannot be read") from None
@@ -347,7 +353,7 @@ class Store:
                 raise
             except UNREADABLE as error:
                 raise self.corruption_error(f"a value cannot be read ({type(error).__name__})") from None
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt must return or raise")
 
     def _run_once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
         self._check_not_replaced()
@@ -376,9 +382,9 @@ class Store:
         """Raise an error for a removed or replaced file: open connections would continue on it unseen."""
         if self._replaced:
             raise LedgerError(
-                f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
-                "use; nothing was recorded by this step, so nothing may be released. Restore it, and start "
-                "again"
+                f"The ledger at {self.display_url} was removed or replaced while it was in use, so this "
+                "step was not recorded and nothing was released. Restore the file and run the command "
+                "again."
             )
 
     def close(self) -> None:
@@ -449,8 +455,8 @@ def _parsed(url: str) -> sa.URL:
         found = None
     if found is None or "@" in (found.host or ""):
         raise ConfigError(
-            "the ledger's URL cannot be read; it is postgresql+psycopg://user@host:port/database, and in a "
-            "password @ : / ? # and % are written as %40 %3A %2F %3F %23 and %25"
+            "The URL of the ledger is invalid. Use postgresql+psycopg://user@host:port/database. In "
+            "a password, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25."
         )
     return found
 
@@ -462,7 +468,7 @@ def _engine(url: sa.URL) -> sa.Engine:
             return sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise MissingDependencyError(
-                "a ledger in PostgreSQL needs its driver; install it with `pip install 'graphveil[postgres]'`"
+                "A ledger in PostgreSQL needs a driver. Install it with `pip install 'graphveil[postgres]'`."
             ) from None
     # Each connection is closed after its task: to open a file is cheap, and no ledger has to be closed.
     arguments = {"timeout": _WAIT, "isolation_level": None}

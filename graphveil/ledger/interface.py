@@ -153,7 +153,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             ConfigError: If only one of the two numbers is given, or a number is out of range.
         """
         if (epsilon is None) != (delta is None):
-            raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
+            raise ConfigError("A limit needs both epsilon= and delta=. Pass both, or omit both for no limit.")
         if epsilon is not None and delta is not None:
             checks.non_negative(epsilon=epsilon)
             checks.within(0, 1, delta=delta)
@@ -198,7 +198,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         with _RECORDING:
             if self.contains(entry.release_id):
                 raise BudgetError(
-                    f"release {entry.release_id} is already recorded; a new release needs a new id"
+                    f"Release {entry.release_id} is already recorded. Use a new id for a new release."
                 )
             if self._epsilon is None or self._delta is None:
                 return
@@ -206,9 +206,10 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             if not after <= self._epsilon:  # not `>`: NaN fits no limit
                 spent = _epsilon(self._entries, self._delta)
                 raise BudgetError(
-                    f"the release {entry.label!r} would bring the total to epsilon "
-                    f"{format_upper_bound(after)} at delta {self._delta:g}; the limit is {self._epsilon:g}, "
-                    f"spent so far {format_upper_bound(spent)}; ask for a smaller epsilon, or raise the limit"
+                    f"The release {entry.label!r} would bring the total to epsilon "
+                    f"{format_upper_bound(after)} at delta {self._delta:g}, above the limit of "
+                    f"{self._epsilon:g} (spent so far: {format_upper_bound(spent)}). Use a smaller epsilon, "
+                    "or raise the limit."
                 )
 
     def contains(self, release_id: str) -> bool:
@@ -235,8 +236,8 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         with _RECORDING:
             if not self.contains(release_id):
                 raise BudgetError(
-                    f"release {release_id} is not recorded any more, so nothing may be drawn for it; open a "
-                    "new one"
+                    f"The ledger no longer has release {release_id}, so no noise may be drawn for it. Open a "
+                    "new release."
                 )
             self._committed.add(release_id)
 
@@ -284,8 +285,9 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """Raise an error in another process: a fork has a copy of the ledger, and would count separately."""
         if os.getpid() != self._process:
             raise BudgetError(
-                "this ledger is a copy, in a forked process, of one in memory, so its releases would not add "
-                "up. Attach a ledger in a file (graphveil.ledger.Ledger). No privacy budget was spent."
+                "This ledger is an in-memory copy in a forked process, so its releases would not be "
+                "added to the original. Attach a ledger in a file (graphveil.ledger.Ledger). No privacy "
+                "budget was spent."
             )
 
 
@@ -432,9 +434,9 @@ def _curve(entries: list[Entry]) -> Curve:
     units = {entry.unit for entry in entries if entry.unit is not None}
     if len(units) > 1:
         raise BudgetError(
-            f"what is recorded has prices for different units ({', '.join(sorted(map(str, units)))}), and "
-            "the cost of one edge does not bound that of a record: the costs do not add up. Keep to one unit "
-            "on this data, or attach no limit and account for each unit by hand"
+            f"The recorded releases have different privacy units ({', '.join(sorted(map(str, units)))}), "
+            "so their costs cannot be added. Use one unit for this data, or attach a ledger without "
+            "a limit and account for each unit separately."
         )
     return privacy_curve(compose(*(entry.event for entry in entries)))
 
@@ -524,17 +526,19 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
     """
     edge_set = _edges(edge_set)
     if not all(hasattr(ledger, name) for name in ("record", "check", "contains", "commit", "refund")):
-        raise ConfigError(f"a ledger is needed, not a {type(ledger).__name__}; MemoryLedger() makes one")
+        raise ConfigError(
+            f"ledger must be a ledger, not a {type(ledger).__name__}. Use MemoryLedger(), for example."
+        )
     if len(_parts(edge_set)) > 1:
         raise BudgetError(
-            "these edges are a union of sets with a ledger each, as in a graph that has grown; attach a "
-            "ledger to each of edge_set.parts"
+            "These edges combine several edge sets, each with its own ledger, as in a graph that has "
+            "grown. Attach a ledger to each of edge_set.parts."
         )
     with _RECORDING:
         current = _ledgers.get(edge_set)
         if current is not None and len(current):
             raise BudgetError(
-                "releases of these edges are already recorded; attach a ledger before the first fit"
+                "Releases of these edges are already recorded. Attach a ledger before the first fit."
             )
         _ledgers[edge_set] = ledger
 
@@ -552,6 +556,7 @@ def _edges(given: object) -> object:
         not hasattr(found, "__weakref__") or type(found).__hash__ is None
     ):  # a number, a text: nothing that is the same edges tomorrow
         raise ConfigError(
-            f"a ledger hangs on a graph's edges, not on a {type(given).__name__}; pass graph.edge_set"
+            f"A ledger is attached to an edge set, but a {type(given).__name__} was given. Pass "
+            "graph.edge_set."
         )
     return found

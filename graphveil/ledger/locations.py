@@ -39,7 +39,7 @@ def default_location() -> str:
             data = Path.home() / ".local" / "share"
     except RuntimeError:
         raise ConfigError(
-            f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
+            f"There is no home directory to store the ledger in. Set {VARIABLE} to a file or database."
         ) from None
     return url_of(data / "graphveil" / "ledger.sqlite")
 
@@ -69,14 +69,13 @@ def url_of(location: str | Path) -> str:
         if not path or path == ":memory:" or "?" in path:
             # A ledger in memory is lost, and options can disable locks or name another file.
             raise ConfigError(
-                "a ledger in SQLite lies in a file, and its URL takes no options; give "
-                "sqlite:////path/to/file, or a path"
+                "A SQLite ledger URL does not support options. Use sqlite:////path/to/file, or a file path."
             )
         return f"{_FILE}{Path(unquote(path)).absolute()}"
     if not text.startswith(_SCHEMES):
         raise ConfigError(
-            "a ledger lies in SQLite or PostgreSQL: give sqlite:////path/to/file, "
-            f"postgresql+psycopg://user@host/database, or a path, and not {text.partition(':')[0]}:..."
+            f"{text.partition(':')[0]}: is not a supported ledger database. Use "
+            "sqlite:////path/to/file, postgresql+psycopg://user@host/database, or a file path."
         )
     return text.replace("postgresql://", "postgresql+psycopg://", 1)
 
@@ -125,8 +124,9 @@ def check_locks(file: Path) -> None:
     kind = _file_system(file.parent)
     if kind in _REMOTE or not _lock_excludes(file.parent):
         raise ConfigError(
-            f"the file system of {file.parent} ({kind or 'unknown'}) has no locks that a ledger could rely "
-            "on: two runs could spend one budget twice. Use a local disk, or PostgreSQL for several machines"
+            f"The file system of {file.parent} ({kind or 'unknown'}) does not support reliable file "
+            "locks, so two runs could spend the same budget. Use a local disk, or PostgreSQL for "
+            "several machines."
         )
 
 
@@ -139,8 +139,8 @@ def _lock_excludes(folder: Path) -> bool:
         number, name = tempfile.mkstemp(prefix=".graphveil-lock-", dir=folder)  # a name of no other process
     except OSError as error:
         raise LedgerError(
-            f"the folder {folder} of the ledger cannot be written ({error.strerror}), and the ledger keeps a "
-            "journal there. Let GRAPHVEIL_LEDGER name a file in a folder that can be written."
+            f"The ledger folder {folder} is not writable ({error.strerror}). Use a writable folder: "
+            "export GRAPHVEIL_LEDGER=/path/to/ledger.db"
         ) from None
     path = Path(name)
     try:
@@ -154,8 +154,8 @@ def _lock_excludes(folder: Path) -> bool:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing about locks
             raise LedgerError(
-                f"the locks of {folder} cannot be tested ({error.strerror}). Close files, or allow more open "
-                "files (ulimit -n). No privacy budget was spent."
+                f"File locks in {folder} cannot be tested ({error.strerror}). Close files, or allow more "
+                "open files (ulimit -n 4096). No privacy budget was spent."
             ) from None
         return False
     finally:

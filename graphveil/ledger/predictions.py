@@ -149,9 +149,9 @@ def possibly_shared_ledgers(
     """
     if own in others:
         raise ConfigError(
-            f"the ledger knows these data as {own.name!r}, which the model was trained on or has "
-            "predicted before, so they are not disjoint; drop --assume-disjoint-edges or "
-            "--assume-disjoint-nodes"
+            f"The ledger has these data as {own.name!r}, which the model was trained on or has "
+            "already predicted, so they are not disjoint. Omit --assume-disjoint-edges and "
+            "--assume-disjoint-nodes."
         )
     most = 0 if unit == LocalAttributes.name else 1
     here = None if ids is None else hash_ids(ids)

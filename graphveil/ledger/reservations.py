@@ -158,9 +158,7 @@ class DataSetLedger:
     def _attempt(self, entry: Entry, *, recording: bool) -> Receipt | None:
         """Reserve an entry, or only see whether it could be."""
         if entry.unit is None:
-            raise ConfigError(
-                "a release that is recorded has a unit; this one does not state what it protects"
-            )
+            raise ConfigError("the release does not state its privacy unit, so it cannot be recorded")
         unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)
         body = {
             "unit": unit,
@@ -179,8 +177,8 @@ class DataSetLedger:
             if known is not None:
                 if REFUND in states_of(connection, name, entry.release_id):
                     raise BudgetError(
-                        f"release {entry.release_id} was given back before anything was drawn, and stays so; "
-                        "start a new run"
+                        f"Release {entry.release_id} was refunded before any noise was drawn and cannot be "
+                        "used again. Start a new run."
                     )
                 return replace(_repeated_receipt(known, body, name), ledger=self._store.ledger_id)
             account = account_in(connection, name, unit)
@@ -275,8 +273,8 @@ class DataSetLedger:
             states = states_of(connection, self.name, release_id)
             if REFUND in states or RESERVE not in states:
                 raise BudgetError(
-                    f"release {release_id} is not recorded any more, so no noise may be drawn; start a new "
-                    "run"
+                    f"The ledger no longer has release {release_id}, so no noise may be drawn for it. Start "
+                    "a new run."
                 )
             if COMMIT not in states:
                 chain.add(COMMIT, {"reference": release_id})
@@ -307,7 +305,7 @@ class DataSetLedger:
             body = None if known is None else body_of(known)
             account = None if body is None else account_in(connection, self.name, body["unit"])
             if body is None or account is None:
-                raise LookupError("an account is lost")  # of a damaged ledger
+                raise LookupError("an account is missing")  # of a damaged ledger
             chain.add(REFUND, {"reference": release_id})
             left = account.total.minus(PrivacyCost.from_entry(entry_of(body)))
             changed = {"releases": account.releases - 1, "total": canonical(left.as_plain())}
@@ -395,7 +393,8 @@ def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt
     before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(
-            f"release {known.reference} is recorded already, at another price; a new release needs a new id"
+            f"Release {known.reference} is already recorded with another privacy cost. Use a new id "
+            "for a new release."
         )
     return Receipt(name, before["unit"], known.reference, known.number, known.hash)
 
@@ -407,9 +406,9 @@ def _check_unlimited(chain: HashChain, unit: str) -> None:
     )
     if limited := sorted(chain.connection.execute(query).scalars()):
         raise BudgetError(
-            f"data set {chain.name!r} has a budget under {', '.join(limited)} and none under unit {unit!r}, "
-            "whose costs are no part of it; register one: graphveil ledger init "
-            f"{quote(chain.name)} --unit {unit} --epsilon E --delta D"
+            f"Data set {chain.name!r} has a budget under {', '.join(limited)}, but none under unit "
+            f"{unit!r}. Register one: graphveil ledger init {quote(chain.name)} --unit {unit} "
+            "--epsilon E --delta D"
         )
 
 

@@ -137,11 +137,14 @@ class Ledger:
         """
         printable = name.isprintable() and name == name.strip() and 0 < len(name) <= 100
         if not printable or "#" in name or "://" in name:
-            raise ConfigError("a data set's name is 1 to 100 printable characters, without '#' and '://'")
+            raise ConfigError(
+                "The name of a data set must have 1 to 100 printable characters, without '#' and '://'. "
+                "Choose another name."
+            )
         unit, limit = unit_key(unit), limit_of(epsilon, delta)
         if unit == NoUnit.name:
             raise ConfigError(
-                "unit 'none' protects nothing, so nothing is recorded under it; name another unit"
+                "unit 'none' protects nothing, so no privacy cost can be recorded under it. Use another unit."
             )
 
         def task(connection: sa.Connection) -> None:
@@ -151,11 +154,12 @@ class Ledger:
                 open_account_in(chain, unit, limit)
             elif limit is not None and limit != known.limit:
                 raise ConfigError(
-                    f"data set {name!r} is registered under unit {unit!r} with {limit_words(known.limit)}; "
-                    "change that with `graphveil ledger raise`, which keeps the reason"
+                    f"Data set {name!r} is already registered under unit {unit!r} with "
+                    f"{limit_words(known.limit)}. Change the limit with `graphveil ledger raise`, which "
+                    "stores the reason."
                 )
             elif not tags:
-                raise ConfigError(f"data set {name!r} is registered under unit {unit!r} already")
+                raise ConfigError(f"Data set {name!r} is already registered under unit {unit!r}.")
             if tags:
                 add_version(chain, tags)
 
@@ -284,11 +288,11 @@ class Ledger:
         def task(connection: sa.Connection) -> None:
             chain = HashChain.locked(connection, name)
             if not versions(connection, name):
-                raise ConfigError(f"data set {name!r} is bound to no data, so there is nothing to unbind.")
+                raise ConfigError(f"Data set {name!r} is not bound to any data, so it cannot be unbound.")
             kinds = [row.kind for row in rows_of(connection, name)]
             if kinds.count(RESERVE) > kinds.count(REFUND):
                 raise ConfigError(
-                    f"data set {name!r} has releases, and they stay those of its data. Register other "
+                    f"Data set {name!r} has releases, so it cannot be used for other data. Register other "
                     "data under another name: graphveil ledger init NAME --unit UNIT --epsilon E --delta D"
                 )
             chain.add(UNBIND, {})
@@ -359,23 +363,26 @@ class Ledger:
         """
         key, limit = unit_key(unit), limit_of(epsilon, delta)
         if limit is None:
-            raise ConfigError("a limit is raised to figures; give both of them (--epsilon, --delta)")
+            raise ConfigError("A new limit needs both epsilon and delta. Pass both (--epsilon, --delta).")
         if not reason.strip():
-            raise ConfigError("a limit is raised for a reason, which is kept; give one (--reason)")
+            raise ConfigError(
+                'A reason is missing. The ledger stores why a limit was raised. Pass --reason "TEXT".'
+            )
 
         def task(connection: sa.Connection) -> None:
             chain = HashChain.locked(connection, name)
             known = account_in(connection, name, key)
             if known is None:
                 raise ConfigError(
-                    f"data set {name!r} has no budget under unit {key!r}; register one: graphveil ledger "
+                    f"Data set {name!r} has no budget under unit {key!r}. Register one: graphveil ledger "
                     f"init {quote(name)} --unit {key} --epsilon E --delta D"
                 )
             if known.limit is not None and (
                 limit.epsilon < known.limit.epsilon or limit.delta < known.limit.delta
             ):
                 raise ConfigError(
-                    f"the limit is {limit_words(known.limit)}; a limit is raised, never lowered"
+                    f"The limit is {limit_words(known.limit)}, and a limit can only be raised. Pass a larger "
+                    "epsilon or delta."
                 )
             chain.add(RAISE_LIMIT, limit_plain(limit) | {"unit": key, "reason": reason.strip()})
             update_account(connection, name, key, **limit_plain(limit))
@@ -442,7 +449,7 @@ class Ledger:
             except (KeyError, TypeError):
                 fits = False
             if not fits:
-                raise ArtifactError("a receipt is damaged: it has no data set, entry, release and head")
+                raise ArtifactError("The receipt is damaged: data set, entry, release or head is missing.")
             parsed.append(receipt)
 
         def task(connection: sa.Connection) -> list[IntegrityViolation]:
@@ -523,9 +530,13 @@ def restore(
     url = default_location() if location is None else url_of(location)
     file, source = file_of(url), Path(backup)
     if file is None:
-        raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
+        raise ConfigError(
+            "graphveil cannot back up or restore a ledger in PostgreSQL. Use pg_dump and pg_restore."
+        )
     if not source.is_file():
-        raise ConfigError(f"there is no backup at {source}")
+        raise ConfigError(
+            f"There is no backup at {source}. Pass the path of a file that `graphveil ledger backup` wrote."
+        )
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     there = file.resolve()  # of a link, what it points to is replaced
     with TemporaryDirectory(prefix=".graphveil-restore-", dir=there.parent) as folder:
@@ -538,8 +549,8 @@ def restore(
         breaks = kept.verify()
         if breaks:
             raise LedgerError(
-                f"{source} is no whole ledger: {breaks[0].data_set}, entry {breaks[0].entry}: "
-                f"{breaks[0].why}. Take another backup."
+                f"{source} is not an intact ledger: {breaks[0].data_set}, entry {breaks[0].entry}: "
+                f"{breaks[0].why}. Use another backup."
             )
         missing_receipts = kept.missing_receipts(receipts)
         others = [one for one in missing_receipts if one.other_ledger]
@@ -559,8 +570,8 @@ def restore(
                 exchange(there, fresh)
             except FileExistsError:
                 raise ConfigError(
-                    f"another process has made a ledger at {file} meanwhile. Restore again. Nothing was "
-                    "replaced."
+                    f"Another process created a ledger at {file} in the meantime. Run the restore again. "
+                    "Nothing was replaced."
                 ) from None
             HighWaterMark(file).path.unlink(missing_ok=True)
     return Ledger(file)

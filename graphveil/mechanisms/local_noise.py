@@ -123,8 +123,8 @@ class LocalNoise(_SingleProcessSecret):
     >>> stream = noise.stream("features")
     >>> noise.stream("features")
     Traceback (most recent call last):
-    graphveil.errors.ReleaseError: the noise for 'features' was handed out before, and records perturbed \
-twice with the same noise are not private; make a new LocalNoise
+    graphveil.errors.ReleaseError: The noise for 'features' was already used. Perturbing records twice with \
+the same noise is not private. Create a new LocalNoise().
     """
 
     def __init__(self, unsafe_noise_seed: int | None = None) -> None:

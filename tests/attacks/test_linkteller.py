@@ -87,7 +87,7 @@ def test_scores_of_a_pair_by_direction(joined: bool) -> None:
     found = np.array([[9.0, 1.0], [3.0, 9.0]])  # nudging 4 moves 7 by 1, and 7 moves 4 by 3
     by = {way: link_scores(found, pairs, way)[0] for way in ("max", "later", "earlier", "mean")}
     assert by == {"max": 3.0, "later": 3.0, "earlier": 1.0, "mean": 2.0}
-    with pytest.raises(ConfigError, match="not those of 2 nodes"):
+    with pytest.raises(ConfigError, match="does not match 2 nodes"):
         link_scores(found[:1], pairs)
     with pytest.raises(ConfigError, match="one row of scores per node"):
         influences(lambda x: x[:3], np.eye(5), np.arange(2))
@@ -104,9 +104,9 @@ def test_samplings_draw_nodes_by_degree_and_pairs_by_kind() -> None:
     assert [
         frozenset(pair) in true for pair in zip(*map(list, full.ends), strict=True)
     ] == full.joined.tolist()
-    with pytest.raises(ConfigError, match="draw more nodes"):
+    with pytest.raises(ConfigError, match="Sample more nodes"):
         draw_pairs(SecretEdges.from_adjacency(PATH), count=2, seed=1)
-    with pytest.raises(ConfigError, match="change the cutoff"):
+    with pytest.raises(ConfigError, match="Change the degree cutoff"):
         draw_pairs(SecretEdges.from_adjacency(PATH), sampling="hi")
 
 

@@ -84,7 +84,7 @@ def test_quality_by_hand() -> None:
     assert found["r2"] == pytest.approx(1 - 2.01)
     assert found["identified"] == 0.5 and found["ssim"] is None
     assert quality(np.full((2, 2), 0.5), true)["identified"] == 0.5  # both are as near: ties share
-    with pytest.raises(ConfigError, match="not of records"):
+    with pytest.raises(ConfigError, match="the true records have the shape"):
         quality(true[:1], true)
 
 

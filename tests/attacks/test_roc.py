@@ -41,7 +41,7 @@ def test_weights_are_multiplicities() -> None:
     repeated = RocCurve.from_scores(np.repeat(SCORES, copies), np.repeat(THERE, copies))
     weighted = RocCurve.from_scores(SCORES, THERE, copies)
     assert weighted.figures() == pytest.approx(repeated.figures())
-    with pytest.raises(ConfigError, match="both kinds"):
+    with pytest.raises(ConfigError, match="both members and nonmembers"):
         RocCurve.from_scores([1.0, 2.0], [True, True])
 
 

@@ -78,7 +78,7 @@ def test_predictions_reveal_more_than_public_data() -> None:
 
 
 def test_rejects_too_many_nodes_and_too_few_folds() -> None:
-    with pytest.raises(ConfigError, match="draw fewer"):
+    with pytest.raises(ConfigError, match="Use a smaller number"):
         LinkSettings(nodes=100_000)
     with pytest.raises(ConfigError, match="folds=1"):
         supervised_scores(

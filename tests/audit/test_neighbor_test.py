@@ -29,7 +29,7 @@ def test_function_of_the_graph_is_compared_with_its_sensitivity() -> None:
 def test_rejects_incomplete_claims_and_unknown_units() -> None:
     with pytest.raises(ConfigError, match="sensitivity="):
         neighbor_test(sums, unit=EDGE, epsilon=1.0)
-    with pytest.raises(ConfigError, match="one of both"):
+    with pytest.raises(ConfigError, match="missing or given twice"):
         neighbor_test(mean, unit=EDGE)
     with pytest.raises(ConfigError, match="did you mean 'undirected-edge'"):
         neighbor_test(sums, unit="undirected-edges", sensitivity=1.0)

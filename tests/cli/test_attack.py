@@ -57,7 +57,7 @@ def test_membership_of_a_run(invoke: Invoke, run: Path) -> None:
 def test_a_release_folder_alone_cannot_be_attacked(invoke: Invoke, run: Path) -> None:
     done = invoke("attack linkteller", run / "release")
     assert (done.code, done.out) == (2, "")
-    assert "has no internal/ part" in done.err
+    assert "has no internal/ folder" in done.err
 
 
 def test_misuse_is_rejected(invoke: Invoke, run: Path) -> None:

@@ -431,14 +431,14 @@ BAD_PROTOCOLS = {
     "--eps-x 1 --columns a,b --dim 2": "Remove --dim",
     "--eps-x 1 --dim 2 --low 1 --high 1": "must be below",
     "--eps-x 1 --dim 2 --low zero": "--low zero cannot be read",
-    "--eps-x 1 --dim 3 --high 1,2": "do not fit --dim 3",
+    "--eps-x 1 --dim 3 --high 1,2": "but --dim 3",
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
     "--eps-x 1 --dim 2 --set m=3": "--set m=3 of --dim 2",
     "--eps-x 1 --dim 2 --mechanism laplace": "--mechanism",
     "--eps-x 1 --dim 2 --theta t.json": "is for --mechanism feature-rr",
 }
 BAD_WEIGHTS = {
-    "[0.5, 0.6]": "theta adds up to 1.1 instead of 1",
+    "[0.5, 0.6]": "theta sums to 1.1 instead of 1",
     "[0.25, 0.25]": "would spend 0.5 times its budget",
     "[1.5, -0.5]": "finite numbers of at least 0",
     "[[0.5, 0.5], [0.9, 0.1]]": "depend on a record",

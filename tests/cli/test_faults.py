@@ -358,7 +358,7 @@ def test_unicode_file_names_work_in_an_ascii_locale(files: Files, tmp_path: Path
 
 def test_a_file_name_that_is_not_utf8_is_rejected(invoke: Invoke, files: Files) -> None:
     odd = files.nodes.rename(files.nodes.with_name(os.fsdecode(b"n\xff.csv")))
-    one_line(invoke("check --nodes", odd, "--edges", files.edges), 2, "is not UTF-8, as names of tables")
+    one_line(invoke("check --nodes", odd, "--edges", files.edges), 2, "is not UTF-8. Rename the file")
 
 
 # -- logs --------------------------------------------------------------------------------------------------

@@ -223,15 +223,15 @@ MISUSE = {  # without a ledger, and with an empty one
     f"init friends {EDGES} --epsilon 1": ("--epsilon and --delta", None),
     "init friends --unit none": ("protects nothing", None),
     f"raise nobody {EDGES}": ("Set --unit, --epsilon and --delta", None),
-    "restore copy.sqlite": ("there is no backup at copy.sqlite", None),
+    "restore copy.sqlite": ("There is no backup at copy.sqlite", None),
     "check-runs runs": ("runs is no folder", None),
     "export nobody --out /dev/null/book.jsonl": ("Cannot create", None),
-    "backup copy.sqlite": ("there is no ledger at", None),
-    "show nobody": ("there is no ledger at", "registered: none yet"),
-    "verify nobody": ("there is no ledger at", "has no data set"),
-    "verify": ("there is no ledger at", "has no datasets, so there is nothing to verify. Check --ledger."),
-    "unbind nobody": ("there is no ledger at", "has no data set"),
-    "export nobody --out book.jsonl": ("there is no ledger at", "has no data set"),
+    "backup copy.sqlite": ("There is no ledger at", None),
+    "show nobody": ("There is no ledger at", "registered: none yet"),
+    "verify nobody": ("There is no ledger at", "has no data set"),
+    "verify": ("There is no ledger at", "has no datasets, so there is nothing to verify. Check --ledger."),
+    "unbind nobody": ("There is no ledger at", "has no data set"),
+    "export nobody --out book.jsonl": ("There is no ledger at", "has no data set"),
 }
 
 

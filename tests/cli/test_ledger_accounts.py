@@ -246,7 +246,7 @@ def test_predicted_data_asserted_as_disjoint_are_charged_apart(
 def test_a_misspelled_location_creates_no_ledger(invoke: Invoke, tmp_path: Path, words: list[str]) -> None:
     for place in ("misspelt.sqlite", f"sqlite:///{tmp_path / 'deep' / 'misspelt.sqlite'}"):
         failed = invoke("ledger", *words, "--ledger", place)
-        assert (failed.code, "there is no ledger at" in failed.err) == (2, True)
+        assert (failed.code, "There is no ledger at" in failed.err) == (2, True)
     assert not list(tmp_path.rglob("*misspelt*")) and not (tmp_path / "deep").exists()
 
 
@@ -257,7 +257,7 @@ def test_a_misspelled_location_of_a_budget_creates_no_ledger(
     words = commands(files, "0.5")[name]
     words[words.index("friends")] = f"sqlite:///{tmp_path / 'misspelt.sqlite'}#friends"
     failed = invoke(*words, "--out", "a")
-    assert (failed.code, "there is no ledger at" in failed.err) == (2, True)
+    assert (failed.code, "There is no ledger at" in failed.err) == (2, True)
     assert not (tmp_path / "misspelt.sqlite").exists()
 
 

@@ -95,7 +95,7 @@ def test_a_prediction_of_another_graph_is_charged(invoke: Invoke, files: Files, 
     assert record["guarantee_with_predictions"]["epsilon"] == 4.0
     assert (record["nodes"], len(record["predictions"])) == (NODES, NODES)
     for run, words in (
-        ("run", "has predicted before, so they are not disjoint"),
+        ("run", "has already predicted, so they are not disjoint"),
         ("fresh", "so they are not disjoint"),  # the same ids were trained on
     ):
         rejected(invoke(f"predict {run} --assume-disjoint-nodes", *flags[:-1]), words)
@@ -163,8 +163,8 @@ MISUSE = {
     f"lpgnn {BOTH} --epsilon 1": "spends on features and on the label",
     "lpgnn --set eps_x=0 --set eps_y=2": "eps_x=0.0 must be a number above 0",
     f"lpgnn {BOTH} --set features=mbm": "is not one of 1bm, ",
-    f"lpgnn {BOTH} --set features=feature-rr --set theta=0.5,0.6": "theta adds up to 1.1 instead of 1",
-    f"lpgnn {BOTH} --set features=feature-rr --set theta=1": "1 weights and there are 2 features",
+    f"lpgnn {BOTH} --set features=feature-rr --set theta=0.5,0.6": "theta sums to 1.1 instead of 1",
+    f"lpgnn {BOTH} --set features=feature-rr --set theta=1": "1 weights for 2 features",
     f"lpgnn {BOTH} --set low=3 --set high=1": "--set low=3.0 must be below --set high=1.0",
     f"lpgnn {BOTH} --set low=nan": "low=nan must be a finite number",
     f"lpgnn {BOTH} --set scaling=columns": "--set data_dependent_bounds=True must be set together",
@@ -174,8 +174,8 @@ MISUSE = {
     f"simgat {BOTH} --set max_union_degree=10": "is only for --set combine=union",
 }
 WEIGHTS = {
-    f"[0.5, 0.6] {RR}": "theta adds up to 1.1 instead of 1",
-    f"[1.0] {RR}": "theta has 1 weights and there are 2 features",
+    f"[0.5, 0.6] {RR}": "theta sums to 1.1 instead of 1",
+    f"[1.0] {RR}": "theta has 1 weights for 2 features",
     f"[1.5, -0.5] {RR}": "finite numbers of at least 0",
     f"[NaN, 1] {RR}": "finite numbers of at least 0",
     f"[[0.5, 0.5], [1, 0]] {RR}": "one row per record",

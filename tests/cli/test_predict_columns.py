@@ -68,5 +68,5 @@ def test_a_graph_in_python_is_aligned_by_name(name, folder):
 
 def test_a_missing_column_is_an_error(folder):
     model = gv.load_model(folder)
-    with pytest.raises(GraphError, match=r"lacks the feature column 'p'.*No privacy budget was spent"):
+    with pytest.raises(GraphError, match=r"has no feature column 'p'.*No privacy budget was spent"):
         model.predict_proba(_graph(NODES[["id", "q"]].assign(z=1.0)), allow_spend=True)

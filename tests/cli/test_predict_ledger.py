@@ -83,7 +83,7 @@ def test_an_assumption_spares_other_accounts_only_if_ids_confirm_it(
     assert "an assumption does not lift the limit of a ledger" in " ".join(near.err.split())
     assert releases(invoke) == {"data-1": 2, "data-2": 2, "data-3": 1}  # of the first stranger, too
     known = invoke("predict a", *other(files, "near", 2, first=NODES - 2), "--assume-disjoint-edges")
-    assert (known.code, "the ledger knows these data as 'data-3'" in known.err) == (2, True)
+    assert (known.code, "The ledger has these data as 'data-3'" in known.err) == (2, True)
 
 
 def test_the_limit_of_the_training_data_holds(invoke: Invoke, files: Files, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_limit_of_the_training_data_holds(invoke: Invoke, files: Files, tmp_
     assert not list(Path("a/internal").glob("prediction_charges/*"))
     (tmp_path / "team.sqlite").rename(tmp_path / "elsewhere.sqlite")
     lost = invoke("predict a", *other(files, "first", 1))
-    assert (lost.code, "is not there; bring it back" in lost.err) == (2, True)
+    assert (lost.code, "does not exist. Restore it" in lost.err) == (2, True)
     assert releases(invoke) == {}
 
 

@@ -321,7 +321,7 @@ BAD_TABLES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
     "edges: numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "of the nodes (text) lacks"),
 }
 BAD_BUDGETS = {
-    "--epsilon 1": "as one of undirected-edge, directed-edge, node-record",
+    "--epsilon 1": "one of undirected-edge, directed-edge, node-record",
     "--unit undirected-edges --epsilon 1": "did you mean 'undirected-edge'",
     "--unit edge-subset --epsilon 1": "cannot separate private edges from public edges",
     "--unit local-attributes --epsilon 1": "Use method 'auto', 'lpgnn' or 'simgat'",
@@ -331,7 +331,7 @@ BAD_BUDGETS = {
     f"{EDGES} --epsilon one": "--epsilon",
     f"{EDGES} --epsilon nan": "finite",
     f"{EDGES} --epsilon 1 --delta 0.02": "is outside the range of the proofs",
-    f"{EDGES} --epsilon 1 --delta 1": "--delta 1 must be far below 1, below 1/B for B protected",
+    f"{EDGES} --epsilon 1 --delta 1": "--delta 1 is too large. It must be far below 1/B for B protected",
     f"{EDGES} --epsilon 1 --delta tiny": "must be a number or 'auto'",
     f"{EDGES} --epsilon 1 --delta 0": "delta > 0",
     "--unit directed-edge --epsilon 1 --delta 1e-7": "1.448",

@@ -3765,7 +3765,7 @@ BUGS = [
             ),
         ],
         test="tests/ledger/test_sql_ledger.py::test_a_name_is_bound_with_the_first_release[sqlite]",
-        reason="these are not the data",
+        reason="The data differ from those",
     ),
     dict(
         name="name_is_bound_before_a_rejection",
@@ -3777,7 +3777,7 @@ BUGS = [
             ),
         ],
         test="tests/ledger/test_sql_ledger.py::test_a_name_is_bound_with_the_first_release[sqlite]",
-        reason="these are not the data",
+        reason="The data differ from those",
     ),
     dict(
         name="key_of_the_ledger_is_not_checked",
@@ -4845,7 +4845,7 @@ BUGS = [
             ),
         ],
         test="tests/training/test_dpsgd.py::test_batches_are_poisson_and_those_of_a_fixed_size_are_caught",
-        reason="1000 that are paid for",
+        reason="1000 planned steps",
     ),
     dict(
         name="clipping_leaves_no_margin_for_rounding",

@@ -85,7 +85,7 @@ def test_hops_share_the_budget_that_training_leaves() -> None:
 
 
 def test_rejects_training_above_the_budget() -> None:
-    with pytest.raises(CalibrationError, match=r"costs epsilon 2\.9\d* of 2, .* attention_steps"):
+    with pytest.raises(CalibrationError, match=r"uses epsilon 2\.9\d* of 2, .* attention_steps"):
         replace(CONFIG, steps=1000, multiplier=1.3).plan(2.0, 1e-5, num_nodes=FACEBOOK)
 
 

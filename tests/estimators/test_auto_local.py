@@ -162,8 +162,8 @@ def test_options_that_are_right_on_different_nodes_are_averaged() -> None:
         ({**BOTH, "feature_range": "0:1"}, "low= and high="),
         ({**BOTH, "metric": "roc_auc"}, "metric"),
         ({**BOTH, "missing_labels": 1.0}, "missing_labels"),
-        ({"unit": "undirected-edge", "epsilon": 1.0, "eps_x": 1.0}, "eps_x=1.0 is for unit"),
-        ({"unit": "none", "missing_labels": 0.1}, "missing_labels=0.1 is for unit"),
+        ({"unit": "undirected-edge", "epsilon": 1.0, "eps_x": 1.0}, "eps_x=1.0 applies to unit"),
+        ({"unit": "none", "missing_labels": 0.1}, "missing_labels=0.1 applies to unit"),
     ],
 )
 def test_wrong_settings_are_rejected(settings: dict[str, Any], words: str) -> None:

@@ -29,7 +29,7 @@ OPTIONS = [
     + [("gcn", "node-record"), ("gat", "node-record")],
 )
 def test_rejects_private_units(method: str, unit: str, mode: str) -> None:
-    words = f"{method} reads .*got unit '{unit}'; use 'classcode' or 'gap'"
+    words = f"{method} reads .*but the unit is '{unit}'. Use method 'classcode' or 'gap'"
     with pytest.raises(NotImplementedGuaranteeError, match=words):
         METHODS[method](unit=unit, epsilon=1.0, mode=mode)
 

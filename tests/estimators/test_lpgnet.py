@@ -59,7 +59,7 @@ def test_another_graph_is_a_release_of_its_own(graph: Graph) -> None:
 
 
 def test_rejects_units_without_a_bound_and_wrong_parameters() -> None:
-    with pytest.raises(UnitError, match="no bound under unit 'none'"):
+    with pytest.raises(UnitError, match="is unbounded under unit 'none'"):
         LPGNet(unit="none")
     with pytest.raises(UnitError, match="'lpgnn' or 'simgat'"):
         LPGNet(unit="local-attributes")

@@ -64,7 +64,7 @@ def test_a_saved_model_predicts_other_graphs(graph, make_graph, tmp_path):
     loaded = load_model(tmp_path / "saved")
     assert torch.equal(loaded.predict_proba(other), model.predict_proba(other))
     fitted = model.fitted
-    with pytest.raises(ArtifactError, match="not those of 5 features"):
+    with pytest.raises(ArtifactError, match="do not fit 5 features"):
         fitted.method.restore(fitted.trained.state(), replace(fitted.sizes, features=5), {})
 
 

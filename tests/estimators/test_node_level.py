@@ -100,7 +100,7 @@ class TestRejected:
         ("options", "words"),
         [
             ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
-            ({"dropout": 0.1}, "dropout=0.1 is not available"),
+            ({"dropout": 0.1}, "dropout=0.1 is not supported"),
             ({"patience": 3}, "patience evaluates validation records"),
             ({"clip": 0.0}, "clip=0.0"),
             ({"selection": "best"}, "selection='best' is not one of last, private"),

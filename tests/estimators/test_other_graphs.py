@@ -159,7 +159,7 @@ class TestLedgers:
         limited, free = make_graph(), make_graph(seed=1)
         attach_ledger(limited.edge_set, MemoryLedger(epsilon=2.5, delta=1e-7))
         model = GAP(**QUICK).fit(limited)
-        with pytest.raises(BudgetError, match=r"the limit is 2\.5"):
+        with pytest.raises(BudgetError, match=r"the limit of 2\.5"):
             model.predict(free)
         assert num_entries(free, limited) == [0, 1]
         assert model.guarantee_with_predictions == model.guarantee

@@ -41,7 +41,7 @@ LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
 @pytest.mark.parametrize(
     ("cls", "parameters", "error", "words"),
     [
-        (EdgesOnly, NODE_RECORD, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
+        (EdgesOnly, NODE_RECORD, NotImplementedGuaranteeError, "does not support unit 'node-record'"),
         (Double, {"unit": "node-record"}, ConfigError, "needs a privacy budget"),
         (Double, {**EDGE, "out_degree_bound": 5}, UnitError, "Omit it (--out-degree-bound)"),
         (

@@ -105,8 +105,8 @@ def test_estimated_triangles_are_noted(karate: gv.Graph, monkeypatch: pytest.Mon
     ("other", "message"),
     [
         (graph(nx.path_graph(33)), "have different nodes"),
-        (graph(nx.path_graph(34)).replace(ids=torch.arange(34).numpy() + 1), "not in one order"),
-        ("edges.csv", "takes two graphs, got str"),
+        (graph(nx.path_graph(34)).replace(ids=torch.arange(34).numpy() + 1), "in another order"),
+        ("edges.csv", "needs two graphs, got str"),
     ],
 )
 def test_rejects_graphs_with_other_nodes(karate: gv.Graph, other: object, message: str) -> None:

@@ -69,7 +69,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     place, name = split_name(url)
     assert name is None
     with pytest.raises(
-        (LedgerError, ConfigError), match=r"cannot be (used|read)|SQLite or PostgreSQL"
+        (LedgerError, ConfigError), match=r"cannot be (used|read)|not a supported ledger database"
     ) as error:
         Ledger(place or url)
     assert "xyzzy" not in str(error.value)
@@ -96,14 +96,14 @@ def test_rejects_urls_without_a_file_or_with_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="lies in a file, and its URL takes no options"):
+    with pytest.raises(ConfigError, match="URL does not support options"):
         Ledger(f"sqlite:///{rest}")
     assert list(tmp_path.iterdir()) == []
 
 
 @both
 def test_reading_does_not_create_a_ledger(place: str, kind: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no ledger at"):
+    with pytest.raises(ConfigError, match="There is no ledger at"):
         Ledger(place, create=False)
     assert list(tmp_path.iterdir()) == []
     Ledger(place).close()
@@ -127,7 +127,7 @@ def test_rejects_files_of_other_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", ["nfs4", "cifs", "9p"])
 def test_rejects_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
     monkeypatch.setattr(locations, "_file_system", lambda folder: system)
-    with pytest.raises(ConfigError, match=f"{system}.*no locks"):
+    with pytest.raises(ConfigError, match=f"{system}.*does not support reliable file locks"):
         Ledger(tmp_path / "ledger.sqlite")
 
 
@@ -135,7 +135,7 @@ def test_rejects_file_systems_with_locks_that_exclude_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locations.fcntl, "fcntl", lambda *given: 0)
-    with pytest.raises(ConfigError, match="no locks that a ledger could rely on"):
+    with pytest.raises(ConfigError, match="does not support reliable file locks"):
         Ledger(tmp_path / "ledger.sqlite")
 
 
@@ -239,7 +239,7 @@ def test_rejects_an_older_copy_that_was_put_back(path: Path, tmp_path: Path, how
         Ledger(tmp_path / "other.sqlite").close()
         (tmp_path / "other.sqlite").replace(path)
     for create in (True, False):
-        with pytest.raises(GraphveilError, match=r"restore|there is no ledger"):
+        with pytest.raises(GraphveilError, match=r"restore|There is no ledger"):
             Ledger(path, create=create)
     (tmp_path / "ledger.sqlite-mark").unlink()  # the owner decides to continue with it
     Ledger(path).close()
@@ -303,7 +303,7 @@ def test_a_backup_is_consistent_while_others_write(path: Path, tmp_path: Path) -
             one.join()
     assert counts == sorted(counts)
     assert (tmp_path / "backup-0").stat().st_mode & 0o077 == 0
-    with pytest.raises(ConfigError, match="backup-0 exists"):
+    with pytest.raises(ConfigError, match="backup-0 already exists"):
         ledger.backup(tmp_path / "backup-0")
     with pytest.raises(LedgerError, match="cannot be written"):
         ledger.backup(tmp_path / "no" / "folder")
@@ -370,7 +370,7 @@ def test_a_damaged_backup_is_not_restored(path: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(backup)) as line, line:
         line.execute("UPDATE graphveil_accounts SET releases = 1")
     line.close()
-    with pytest.raises(LedgerError, match="no whole ledger"):
+    with pytest.raises(LedgerError, match="not an intact ledger"):
         restore(backup, path, force=True)
     backup.write_bytes(b"no database" * 100)
     with pytest.raises(LedgerError, match="cannot be copied"):
@@ -436,7 +436,7 @@ def test_a_lost_or_changed_key_is_detected(
 
 @both
 @pytest.mark.parametrize(
-    ("version", "words"), [("3", "of version 3"), ("99", "Update graphveil"), ("x", "cannot be read")]
+    ("version", "words"), [("3", "has version 3"), ("99", "Update graphveil"), ("x", "cannot be read")]
 )
 def test_rejects_a_ledger_of_another_version(place: str, version: str, words: str) -> None:
     ledger = Ledger(place)

@@ -258,7 +258,7 @@ def test_a_ledger_that_another_process_makes_meanwhile_is_not_replaced(
     real = Path.exists
     with monkeypatch.context() as patch:
         patch.setattr(Path, "exists", lambda path, **more: path.resolve() != new and real(path, **more))
-        with pytest.raises(ConfigError, match="another process has made a ledger"):
+        with pytest.raises(ConfigError, match="Another process created a ledger"):
             restore(two[1], new)
     assert releases(new) == {"work": {"a"}}
 

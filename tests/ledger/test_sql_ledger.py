@@ -58,7 +58,7 @@ def test_a_repeated_release_is_charged_once(ledger: Ledger) -> None:
     friends.record(entry("a"))
     friends.record(entry("a"))
     assert (len(friends), friends.contains("a"), friends.contains("b")) == (1, True, False)
-    with pytest.raises(BudgetError, match="at another price"):
+    with pytest.raises(BudgetError, match="with another privacy cost"):
         friends.record(entry("a", ApproximateDP(0.05)))
     (receipt,) = friends.receipts
     (row,) = [row for row in ledger.export("friends") if row["kind"] == "reserve"]
@@ -73,7 +73,7 @@ def test_a_release_can_be_refunded_until_it_is_committed(ledger: Ledger) -> None
     assert friends.refund("a")  # does not refund twice
     assert (len(friends), friends.entries, friends.receipts) == (0, (), ())
     for rejected in (lambda: friends.commit("a"), lambda: friends.record(entry("a"))):
-        with pytest.raises(BudgetError, match=r"not recorded any more|given back"):
+        with pytest.raises(BudgetError, match=r"The ledger no longer has|was refunded"):
             rejected()
     friends.record(entry("b"))
     friends.commit("b")
@@ -97,7 +97,7 @@ def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
             BudgetError, match=r"has a budget under node-record, undirected-edge and none under unit"
         ):
             friends.record(entry("e", unit=unit))
-    with pytest.raises(ConfigError, match=r"does not state what it protects"):
+    with pytest.raises(ConfigError, match=r"does not state its privacy unit"):
         friends.record(entry("g", unit=None))
     assert [one.unit for one in ledger.accounts("friends")] == ["node-record", "undirected-edge"]
 
@@ -119,13 +119,13 @@ def test_a_limit_is_raised_for_a_reason_and_never_lowered(ledger: Ledger) -> Non
     friends.record(entry("a"))
     change = partial(ledger.raise_limit, "friends", "undirected-edge")
     raised: dict[str, Any] = {"epsilon": "0.2", "delta": "1e-7"}
-    with pytest.raises(ConfigError, match="for a reason"):
+    with pytest.raises(ConfigError, match="A reason is missing"):
         change(**raised, reason=" ")
-    with pytest.raises(ConfigError, match="give both"):
+    with pytest.raises(ConfigError, match="needs both epsilon and delta"):
         change(epsilon=None, delta=None, reason="all")  # type: ignore[arg-type]  # as a caller may
     change(**raised, reason="a second study")
     friends.record(entry("b"))
-    with pytest.raises(ConfigError, match="never lowered"):
+    with pytest.raises(ConfigError, match="can only be raised"):
         change(epsilon="0.1", delta="1e-7", reason="less")
     with pytest.raises(ConfigError, match="has no budget under"):
         ledger.raise_limit("friends", "node-record", **raised, reason="more")
@@ -141,7 +141,7 @@ def test_a_limit_is_raised_for_a_reason_and_never_lowered(ledger: Ledger) -> Non
     ("call", "words"),
     [
         (lambda ledger: ledger.data_set("nobody"), "has no data set 'nobody'"),
-        (lambda ledger: ledger.data_set("a\udc80"), "letters that are not known here"),
+        (lambda ledger: ledger.data_set("a\udc80"), "the current locale does not support"),
         (lambda ledger: ledger.init("a#b", "undirected-edge"), "1 to 100 printable"),
         (lambda ledger: ledger.init("a", "edges"), "is not a privacy unit"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1), "needs both"),
@@ -248,7 +248,7 @@ def test_a_name_is_bound_with_the_first_release(ledger: Ledger) -> None:
         friends.record(entry("a", ApproximateDP(0.4)))
     ledger.data_set("friends", OTHER)  # the name is not bound yet
     friends.record(entry("a"))
-    with pytest.raises(ConfigError, match="not the data"):
+    with pytest.raises(ConfigError, match="data differ from those"):
         ledger.data_set("friends", OTHER)
     assert [row["kind"] for row in ledger.export("friends")] == ["init", "bind", "reserve"]
 
@@ -274,11 +274,11 @@ def test_a_name_without_releases_can_be_unbound(ledger: Ledger) -> None:
         ledger.unbind("friends")
     friends.refund("a")
     ledger.unbind("friends")
-    with pytest.raises(ConfigError, match="bound to no data"):
+    with pytest.raises(ConfigError, match="not bound to any data"):
         ledger.unbind("friends")
     assert ledger.other_names("", TAGS) == []
     ledger.data_set("friends", OTHER).record(entry("b"))
-    with pytest.raises(ConfigError, match="not the data"):
+    with pytest.raises(ConfigError, match="data differ from those"):
         ledger.bind("friends", TAGS)
     assert (len(friends), ledger.verify()) == (1, [])
 

@@ -56,7 +56,7 @@ def test_a_public_rate_is_the_next_multiple_above() -> None:
 
 @pytest.mark.parametrize("expected", [1001, 0, 2.5, -1])
 def test_rejects_a_batch_larger_than_the_data(expected: int) -> None:
-    with pytest.raises(ConfigError, match=r"expected=|is larger than the 1000 records"):
+    with pytest.raises(ConfigError, match=r"expected=|larger than the number of records"):
         public_rate(expected, 1000)
 
 

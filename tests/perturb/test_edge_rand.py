@@ -41,7 +41,7 @@ def test_charges_the_ledger_before_edges_are_read() -> None:
     graph = small()
     attach_ledger(graph.edge_set, MemoryLedger(epsilon=5.0, delta=1e-7))
     perturb.edge_rand(graph, **EDGES)
-    with pytest.raises(BudgetError, match="spent so far 3"):
+    with pytest.raises(BudgetError, match="spent so far: 3"):
         perturb.edge_rand(graph, **EDGES)
     assert [entry.label for entry in ledger_of(graph.edge_set).entries] == ["edge-rand"]
 

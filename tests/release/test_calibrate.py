@@ -63,7 +63,7 @@ def test_training_steps_use_a_thousandth_of_delta() -> None:
 
 def test_noise_of_less_than_64_grid_steps_is_rejected() -> None:
     unit = DirectedEdge()
-    with pytest.raises(CalibrationError, match="64 grid steps in the noise's standard deviation"):
+    with pytest.raises(CalibrationError, match="noise standard deviation of at least 64 grid steps"):
         calibrate_plan(unit, 300.0, 1e-7, lambda mu: hops(mu, 1, 4, unit), num_nodes=10)
 
 

@@ -130,11 +130,11 @@ def test_every_number_has_the_charged_noise() -> None:
     ("columns", "counted", "reason"),
     [
         (torch.zeros(NODES, dtype=torch.int64), ALL, "share a column"),
-        (COLUMNS.clamp_min(-1) + 1, ALL, "whole numbers from 0 to 5"),
-        (COLUMNS - 1, ALL, "whole numbers from 0 to 5"),
-        (COLUMNS.float(), ALL, "whole numbers from 0 to 5"),
-        (COLUMNS[1:], ALL, "whole numbers from 0 to 5"),
-        (COLUMNS, ALL.long(), "as bool"),
+        (COLUMNS.clamp_min(-1) + 1, ALL, "an integer from 0 to 5"),
+        (COLUMNS - 1, ALL, "an integer from 0 to 5"),
+        (COLUMNS.float(), ALL, "an integer from 0 to 5"),
+        (COLUMNS[1:], ALL, "an integer from 0 to 5"),
+        (COLUMNS, ALL.long(), "one bool"),
         (COLUMNS, ALL[1:], "as bool"),
     ],
 )

@@ -222,7 +222,7 @@ def test_workers_share_a_limit_and_have_separate_entries() -> None:
     handle = request_handler([limit], lambda *progress: shown.append(progress))
     one, two = RemoteLedger(handle, 0), RemoteLedger(handle, 0)
     one.record(Entry("a", "rows", PureDP(1.5)))
-    with pytest.raises(BudgetError, match="the limit is 2"):
+    with pytest.raises(BudgetError, match="the limit of 2"):
         two.record(Entry("b", "rows", PureDP(1.5)))
     assert (len(one), len(two), len(limit), two.contains("b")) == (1, 1, 1, False)
     one.commit("a")

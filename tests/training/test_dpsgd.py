@@ -440,10 +440,10 @@ def test_parameters_that_are_frozen_stay() -> None:
 @pytest.mark.parametrize(
     ("inputs", "schedule", "noise", "error", "words"),
     [
-        (X, PrivateSchedule(batch_size=31), undrawn(), ConfigError, "larger than the 30 records"),
+        (X, PrivateSchedule(batch_size=31), undrawn(), ConfigError, "larger than the number of records, 30"),
         (X, SCHEDULES[0], undrawn(rate=0.5), ReleaseError, "sampling_rate=0.5"),
         (X, SCHEDULES[0], undrawn(P + 1), ReleaseError, f"parameters={P + 1}, .*parameters={P};"),
-        (X[:-1], SCHEDULES[0], undrawn(), GraphError, "29 records have 30 labels"),
+        (X[:-1], SCHEDULES[0], undrawn(), GraphError, "29 records but 30 labels"),
     ],
 )
 @pytest.mark.parametrize("route", [ghost, lambda network: network])

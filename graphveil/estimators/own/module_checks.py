@@ -140,7 +140,7 @@ def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool =
     ...         return super().forward(x - x.mean(dim=0))
     >>> reject_mixing(Mean(3, 2), 3, 2)
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: Mean: its output at one node changes with the other trees of a batch, ...
+    graphveil.errors.ConfigError: The output of Mean at one node changes with the other trees of a batch, ...
     """
     name = type(module).__name__
     rng = np.random.default_rng(_SEED)

@@ -86,8 +86,8 @@ def _answer(predict: Predict, x: Matrix, nodes: int) -> Floats:
     scores = np.asarray(predict(x), dtype=np.float64)
     if scores.ndim != 2 or len(scores) != nodes:
         raise ConfigError(
-            f"predict returned an array of shape {scores.shape} for {nodes} nodes; it must return one row of "
-            "scores per node"
+            f"predict returned an array of shape {scores.shape} for {nodes} nodes. It must return one "
+            "row of scores per node."
         )
     return scores
 
@@ -113,7 +113,9 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
     """
     checks.one_of(DIRECTIONS, direction=direction)
     if found.shape != (len(pairs.nodes),) * 2:
-        raise ConfigError(f"influences of shape {found.shape} are not those of {len(pairs.nodes)} nodes")
+        raise ConfigError(
+            f"influences have the shape {found.shape}, which does not match {len(pairs.nodes)} nodes"
+        )
     later, earlier = found[pairs.other, pairs.one], found[pairs.one, pairs.other]
     choices = {"later": later, "earlier": earlier, "mean": (later + earlier) / 2}
     return np.maximum(later, earlier) if direction == "max" else choices[direction]
@@ -164,8 +166,8 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
     begin.weight = nn.Parameter(torch.eye(rows.shape[1], dtype=torch.float64))
     if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
         raise NotImplementedGuaranteeError(
-            f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
-            "not available; use influences(), which queries the network as a black box"
+            f"{type(network).__name__} does not start with an affine layer, so its derivative is not "
+            "available. Use influences(), which queries the network as a black box."
         )
     found, watched = np.zeros((len(nodes), len(nodes))), torch.from_numpy(nodes)
     with torch.enable_grad():

@@ -94,8 +94,8 @@ class LinkSettings:
         checks.switch(supervised=self.supervised)
         if self.nodes > MAX_ATTACKED_NODES:
             raise ConfigError(
-                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}: all pairs of them are judged; "
-                "draw fewer"
+                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}, because the attack scores "
+                "every pair of them. Use a smaller number."
             )
 
 

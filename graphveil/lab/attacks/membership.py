@@ -209,8 +209,8 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
     taken = np.flatnonzero(parts >= 0)
     if len(np.unique(labels[taken])) < 2:
         raise ConfigError(
-            f"fewer than two classes have {per_class} nodes for the shadow graph; request fewer of each "
-            "(per_class=, --per-class)"
+            f"Fewer than two classes have {per_class} nodes for the shadow graph. Use a smaller "
+            "per_class= (--per-class)."
         )
     train, test, val = (torch.from_numpy(parts == part) for part in range(3))
     return graph.with_split(train, val, test).subgraph(torch.from_numpy(parts >= 0)), taken

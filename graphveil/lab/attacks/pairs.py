@@ -175,15 +175,15 @@ def draw_pairs(
         eligible = np.flatnonzero(edges.degrees >= limit)
     if len(eligible) < 2:
         raise ConfigError(
-            f"sampling={sampling!r} leaves fewer than two nodes to draw from; change the cutoff"
+            f"sampling={sampling!r} leaves fewer than two nodes to sample from. Change the degree cutoff."
         )
     nodes = rng.permutation(eligible)[:count]
     one, other = (part.astype(np.int64) for part in np.triu_indices(len(nodes), k=1))
     joined = edges.joined(nodes[one], nodes[other])
     if not joined.any() or joined.all():
         raise ConfigError(
-            f"the pairs among the nodes drawn by sampling={sampling!r} are all edges or all non-edges, so no "
-            "attack can be scored; draw more nodes"
+            f"The node pairs from sampling={sampling!r} are all edges or all non-edges, so the attack "
+            "cannot be scored. Sample more nodes."
         )
     if sampling == "balanced":
         apart = np.flatnonzero(~joined)

@@ -99,8 +99,8 @@ class PoisonedCollection:
         """
         if model.unit != "local-attributes":
             raise ConfigError(
-                "poisoning is measured on a collection of records (unit 'local-attributes'), not under unit "
-                f"{model.unit!r}"
+                "The poisoning attack needs a model trained on LDP reports (unit 'local-attributes'), "
+                f"not unit {model.unit!r}. Use a method such as lpgnn."
             )
         fitted = LPGNN(**model.get_params()).fit(graph)
         return cls(fitted, graph, reports_of(fitted), fitted.guarantee, fitted.score(graph))
@@ -210,8 +210,8 @@ def reports_of(fitted: LPGNN) -> RandomizedRecords:
     reports = trained.reports if isinstance(trained, TrainedOnReports) else None
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
         raise NotImplementedGuaranteeError(
-            "poisoning is measured where each node reports one class or one group of classes; use "
-            "labels='rr' or 'hashing'"
+            "The poisoning attack needs label reports of one class or one group of classes. Use "
+            "labels='rr' or labels='hashing'."
         )
     return reports
 

@@ -41,7 +41,8 @@ def product_scores(model: LinkPredictor, graph: Graph, pairs: Pairs) -> Floats:
     """
     if graph.num_nodes != model.num_nodes:
         raise ConfigError(
-            f"the graph has {graph.num_nodes} nodes and the model {model.num_nodes}; give the training graph"
+            f"The graph has {graph.num_nodes} nodes, but the model was trained on {model.num_nodes}. "
+            "Pass the training graph."
         )
     query = next(one for one in model.plan_.queries if isinstance(one, EdgeProductQuery))
     vectors, released = model.products_

@@ -177,7 +177,10 @@ def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str
         Reads: the secret records. The result is internal.
     """
     if found.shape != true.shape or not len(true):
-        raise ConfigError(f"reconstructions of shape {found.shape} are not of records of shape {true.shape}")
+        raise ConfigError(
+            f"the reconstructed records have the shape {found.shape}, but the true records have the "
+            f"shape {true.shape}"
+        )
     ssim = None
     if side is not None:
         checks.integer_at_least(_WINDOW, side=side)

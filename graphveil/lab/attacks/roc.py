@@ -83,7 +83,8 @@ class RocCurve:
         tp, fp = np.cumsum(tp_steps)[last], np.cumsum(fp_steps)[last]
         if not len(tp) or tp[-1] <= 0 or fp[-1] <= 0:
             raise ConfigError(
-                "an attack is measured on both kinds, and one is missing among what was drawn; draw more"
+                "The attack needs scores of both members and nonmembers, but one of the two is missing "
+                "in the sample. Use a larger sample."
             )
         return cls(np.append(0.0, tp), np.append(0.0, fp))
 

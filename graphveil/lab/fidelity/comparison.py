@@ -140,8 +140,8 @@ def compare(
     same_ids = first.ids is None or second.ids is None or np.array_equal(first.ids, second.ids)
     if first.num_nodes != second.num_nodes or not same_ids:
         raise GraphError(
-            "the two graphs have different nodes, or not in one order; put the released edges on the nodes "
-            "of the true graph with gv.perturb.load(FOLDER, graph)"
+            "The two graphs have different nodes, or the same nodes in another order. Load the "
+            "perturbed edges onto the nodes of the true graph: gv.perturb.load(FOLDER, graph)"
         )
     streams = PublicStreams(seed)
     start = sample_sources(first.num_nodes, sources, rng=streams.numpy("sources"))
@@ -164,7 +164,9 @@ def _graph_of(given: object) -> Graph:
     """Return a graph, or the one that a mechanism returned with its guarantee."""
     graph = getattr(given, "graph", given)
     if not isinstance(graph, Graph):
-        raise GraphError(f"compare takes two graphs, got {type(given).__name__}; read it with read_graph")
+        raise GraphError(
+            f"compare needs two graphs, got {type(given).__name__}. Read the data with read_graph first."
+        )
     return graph
 
 

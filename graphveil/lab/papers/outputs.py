@@ -347,9 +347,12 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
     try:
         rows = {tuple(row[name] for name in PLACE): row for row in csv.DictReader(io.StringIO(text))}
     except KeyError:
-        raise ArtifactError("the file is no results.csv: it lacks a column") from None
+        raise ArtifactError(
+            "The file is not a results.csv, because a column is missing. Pass a file that `graphveil "
+            "reproduce` wrote."
+        ) from None
     if not rows:
-        raise ArtifactError("the file has no rows; make it again with `graphveil reproduce`")
+        raise ArtifactError("The file has no rows. Create it again with `graphveil reproduce`.")
     seeds = sorted({int(place[-1]) for place in rows})
     run_options = ReproductionOptions(mode=mode, runs=1 + seeds[-1] - seeds[0], seed=seeds[0], quick=quick)
     target = target.on(list(dict.fromkeys(place[0] for place in rows)))
@@ -369,8 +372,8 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
         runs.append((cell, Measurement(values=values, cost=cost, rejected=row["rejected"])))
     if len(runs) != len(rows):
         raise ArtifactError(
-            f"{len(rows) - len(runs)} of {len(rows)} rows belong to no cell of {target.name} in {mode} mode; "
-            "make the file again with `graphveil reproduce`"
+            f"{len(rows) - len(runs)} of {len(rows)} rows do not belong to a configuration of "
+            f"{target.name} in {mode} mode. Create the file again with `graphveil reproduce`."
         )
     return Results(target, run_options, tuple(runs))
 

@@ -187,9 +187,9 @@ class ReproductionTarget:
         if len(set(names)) != len(names):
             raise ValueError(f"target {self.name} has two lines with the same name")
         if not all(line.left_out for line in self.lines if line.datasets or line.starts):
-            raise ValueError(f"target {self.name} has a partial line that does not state what is left out")
+            raise ValueError(f"target {self.name} has a partial line that does not state what is omitted")
         if not all((panel, name) in names for panel, *pair in self.compared for name in pair):
-            raise ValueError(f"target {self.name} compares a line that it does not have")
+            raise ValueError(f"target {self.name} compares with a line that it does not contain")
 
     @property
     def metric(self) -> str:
@@ -259,12 +259,12 @@ class ReproductionTarget:
         if not places:
             return self
         if self.axis is None:
-            raise ConfigError(f"{self.name} has no axis, so no places can be chosen")
+            raise ConfigError(f"{self.name} has no x-axis, so points cannot be selected. Omit the selection.")
         kept, unknown = self.axis.at(places), sorted(set(places) - set(self.axis.values))
         if unknown:
             known = ", ".join(f"{x:g}" for x in self.axis.values)
             raise ConfigError(
-                f"{self.axis.label} {unknown[0]:g} is no place of {self.name}, which has {known}"
+                f"{self.axis.label} {unknown[0]:g} is not a point of {self.name}. Use one of {known}."
             )
         return replace(self, axis=kept)
 

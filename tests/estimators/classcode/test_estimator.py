@@ -335,7 +335,7 @@ def test_rejects_node_level_parameters_of_other_sizes(options: Options) -> None:
     fit = seeded(**options).fit(grouped()).fitted
     state = fit.trained.state()
     for name in ("encoder", "decider"):
-        with pytest.raises(ArtifactError, match="not those of 8 features and 3 classes"):
+        with pytest.raises(ArtifactError, match="do not fit 8 features and 3 classes"):
             fit.method.restore({**state, name: state[name][1:]}, fit.sizes, fit.released)
 
 
@@ -371,7 +371,11 @@ def test_rejects_edge_level_parameters_that_cannot_predict() -> None:
         ({**COUNTS, "targets": "test"}, ConfigError, "needs unit 'node-record'"),
         ({**COUNTS, "read_own_edges": True}, ConfigError, "needs unit 'node-record'"),
         ({**COUNTS, "out_degree_bound": 3}, UnitError, "out_degree_bound"),
-        ({**COUNTS, "mode": "paper"}, ConfigError, r"no paper mode.*mode='strict' \(--mode strict\)"),
+        (
+            {**COUNTS, "mode": "paper"},
+            ConfigError,
+            r"does not reproduce a paper.*mode='strict' \(--mode strict\)",
+        ),
         ({**RECIPE_S, "mode": "paper"}, ConfigError, "no paper mode"),
         ({**RECIPE_R, "targets": "test"}, ConfigError, "Omit targets"),
         ({**RECIPE_S, "targets": ()}, ConfigError, "Omit targets"),

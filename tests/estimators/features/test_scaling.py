@@ -195,7 +195,7 @@ def test_rejects_ranges_that_are_not_text(given):
 
 
 def test_rejects_a_range_of_an_unknown_column():
-    with pytest.raises(GraphError, match="'sallary', which the graph lacks"):
+    with pytest.raises(GraphError, match="'sallary', which is not in the graph"):
         ranges_of("sallary=0:1", ("salary",), 1)
 
 

@@ -237,7 +237,7 @@ class TestRejections:
     def test_features_of_another_width_charge_nothing(self) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
         model = fitted(graph)
-        with pytest.raises(GraphError, match="6 features and the model was trained on 5"):
+        with pytest.raises(GraphError, match="6 features, but the model was trained on 5"):
             model.predict(other.replace(x=torch.zeros(20, 6)))
         assert charged(graph, other) == [1, 0]
 

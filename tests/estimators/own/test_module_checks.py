@@ -105,7 +105,7 @@ REJECTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "over the number of rows": (lambda: Whole(lambda x: 10 * x / len(x)), MIXES),
     "attention over all rows": (lambda: Whole(attention), MIXES),
     "a table by position": (Position, "place of its tree in a batch"),
-    "the batch before": (Remembers, "changes .last. as it runs"),
+    "the batch before": (Remembers, "changes .last. in forward"),
     "cached GCN": (lambda: Net(pyg.GCNConv(IN, HIDDEN, cached=True)), "cached=False"),
     "a dropout module": (lambda: sage(nn.Dropout(0.5)), "Use dropout=0"),
     "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "Use dropout=0"),
@@ -161,7 +161,7 @@ class Held(Net):
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        (lambda: Held(degrees=torch.zeros(1025)), "of 1,025 numbers that is not trained"),
+        (lambda: Held(degrees=torch.zeros(1025)), "of 1,025 numbers"),
         (
             lambda: Held(frozen=nn.Parameter(torch.zeros(1025), requires_grad=False)),
             "stores an untrained tensor",

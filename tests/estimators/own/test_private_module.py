@@ -79,7 +79,7 @@ class Choice(Records):
 @pytest.mark.parametrize(
     ("changes", "error", "why"),
     [
-        ({"module": Whole}, ConfigError, "Whole: its output at one node changes"),
+        ({"module": Whole}, ConfigError, "The output of Whole at one node changes"),
         ({"module": Choice}, ConfigError, "trained record by record"),
         (
             {"module": lambda i, c: nn.Sequential(nn.Linear(i, c), nn.BatchNorm1d(c))},

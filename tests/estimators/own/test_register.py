@@ -57,7 +57,7 @@ class Head(torch.nn.Linear):
             None,
             "reserved by the library or is not a valid name",
         ),
-        (Mine, "other", "cannot be called 'other'"),
+        (Mine, "other", "cannot be registered as 'other'"),
         (Head, "sage", 'name="my_sage"'),
     ],
     ids=["taken", "no name", "another name", "built in"],

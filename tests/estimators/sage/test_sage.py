@@ -62,7 +62,7 @@ class TestOverSubgraphs:
     def test_rejects_invalid_configurations(self, options, words):
         with pytest.raises(ConfigError, match=words):
             SAGE(**{**self.OPTIONS, **options})
-        with pytest.raises(ConfigError, match="batch_size=9 is for node units"):
+        with pytest.raises(ConfigError, match="batch_size=9 applies to node-level units"):
             SAGE(unit="none", batch_size=9)
 
     def test_paper_mode_has_the_parameters_of_the_paper(self):

@@ -241,8 +241,8 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"unit": "directed-edge"}, UnitError, "spectral has no bound under unit 'directed-edge'"),
-        ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
+        ({"unit": "directed-edge"}, UnitError, "spectral has no guarantee under unit 'directed-edge'"),
+        ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not support unit 'node-record'"),
         ({"unit": "local-attributes"}, UnitError, "Use method 'auto', 'lpgnn'"),
         ({"mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
