@@ -341,7 +341,7 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     if not sizes:
         return None
     if not are_numbers(groups, num_nodes):
-        raise ConfigError(f"the plan needs one group for each of {num_nodes} nodes, as an integer")
+        raise ConfigError(f"groups must contain one integer for each of {num_nodes} nodes")
     if len(sizes) > 1 or outside(groups, min(sizes)):
         raise ConfigError(f"groups must be between 0 and {min(sizes) - 1}, the groups of the plan's queries")
     return groups.to(torch.int64)

@@ -128,7 +128,7 @@ class TestRejected:
     @METHOD
     @MODES
     def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method, mode):
-        with pytest.raises(ConfigError, match="batch of 91 is larger than the 90 records"):
+        with pytest.raises(ConfigError, match="batch size 91 is larger than the number of records, 90"):
             make(method, **NODE_RECORD, batch_size=91, mode=mode).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 

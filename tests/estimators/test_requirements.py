@@ -88,7 +88,7 @@ def test_rejects_a_violated_degree_assumption_without_private_values(graph):
     check_max_degree(graph, NodeBoundedDegree(max_degree=4))
     with pytest.raises(UnitError) as rejected:
         check_max_degree(graph, NodeBoundedDegree(max_degree=3))
-    assert "above 3" in str(rejected.value)  # the assumption, which is public
+    assert "above max_degree=3" in str(rejected.value)  # the assumption, which is public
     assert not any(number in str(rejected.value) for number in "01245")
 
 

@@ -169,7 +169,7 @@ def test_the_claim_is_the_budget_and_invalid_with_bounds_from_data(name: str) ->
 def test_two_records_of_one_number_are_rejected(case: Case) -> None:
     law, given = case.make(3.0), case.records(2)
     for rows in (np.array([3, 3]), np.array([-1, 2]), np.array([1])):
-        with pytest.raises(ConfigError, match="2 different numbers"):
+        with pytest.raises(ConfigError, match="2 distinct integers"):
             law.perturb(*given, stream=stream(), rows=rows)
 
 
@@ -246,7 +246,7 @@ def test_weights_must_be_normalized_public_and_one_per_feature() -> None:
             WeightedAllocation(theta)
     with pytest.raises(UnsupportedGuaranteeError, match="one row per record"):
         WeightedAllocation([[0.5, 0.5], [0.9, 0.1]])
-    with pytest.raises(ConfigError, match="2 weights and there are 3"):
+    with pytest.raises(ConfigError, match="2 weights for 3 features"):
         FeatureRR(epsilon=1.0, dim=3, allocation=WeightedAllocation([0.5, 0.5]))
     with pytest.raises(ConfigError, match="All scores are zero"):
         WeightedAllocation.linear([0.0, 0.0])
@@ -284,7 +284,7 @@ def test_bounds_from_data_require_consent() -> None:
 
 
 def test_bounds_fit_the_features() -> None:
-    with pytest.raises(ConfigError, match="bounds for 2 features"):
+    with pytest.raises(ConfigError, match="low and high have 2 entries"):
         MultiBit(epsilon=1.0, dim=3, bounds=Bounds((0.0, 0.0), (1.0, 1.0)))
 
 

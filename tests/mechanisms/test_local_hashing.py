@@ -162,7 +162,7 @@ def test_two_classes_are_in_one_group_as_often_as_any_other_two() -> None:
 def test_a_hash_of_another_mechanism_is_rejected() -> None:
     law = LocalHashing(epsilon=1.0, classes=7)
     for hashes in (np.zeros((1, 7), dtype=int), np.arange(7)[None] % 2, np.arange(6)[None] % 3):
-        with pytest.raises(ConfigError, match="deals all 7 classes into 3 groups"):
+        with pytest.raises(ConfigError, match="assign all 7 classes to 3 groups"):
             law.perturb_with_hashes(np.array([1]), hashes, stream=stream())
 
 

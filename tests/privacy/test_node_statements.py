@@ -203,12 +203,12 @@ def test_composition_keeps_deviations() -> None:
 
 @pytest.mark.parametrize("other", [NodeRecord(replace_one=True), NodeBoundedDegree(3), DirectedEdge()])
 def test_rejects_the_composition_of_different_units(other: Unit) -> None:
-    with pytest.raises(PrivacyError, match="of different privacy units"):
+    with pytest.raises(PrivacyError, match="different privacy units"):
         Guarantee.compose([of(NodeRecord()), of(other)])
 
 
 def test_rejects_the_composition_of_lists_and_other_records() -> None:
-    with pytest.raises(PrivacyError, match="of different privacy units"):
+    with pytest.raises(PrivacyError, match="different privacy units"):
         Guarantee.compose([of(NodeRecord()), of(NodeRecord(), edge_use="lists")])
 
 

@@ -258,5 +258,5 @@ def test_a_copied_folder_answers_no_query_with_other_inputs(run: Path, keys: Pat
     assert len(budget.entries) == 1
     again.close()
     assert not list(keys.iterdir())
-    with pytest.raises(ReleaseError, match="is gone"):
+    with pytest.raises(ReleaseError, match="is missing"):
         opened(copies[1], keys, hops=2, budget=budget)

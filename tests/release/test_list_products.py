@@ -135,7 +135,7 @@ def test_every_number_has_the_charged_noise() -> None:
         (COLUMNS.float(), ALL, "an integer from 0 to 5"),
         (COLUMNS[1:], ALL, "an integer from 0 to 5"),
         (COLUMNS, ALL.long(), "one bool"),
-        (COLUMNS, ALL[1:], "as bool"),
+        (COLUMNS, ALL[1:], "one bool"),
     ],
 )
 def test_data_that_do_not_fit_are_rejected(columns: torch.Tensor, counted: torch.Tensor, reason: str) -> None:

@@ -387,5 +387,5 @@ def test_releases_of_different_units_do_not_compose() -> None:
     assert [entry.unit for entry in budget.entries] == [UndirectedEdge()]
     bounded_degree = NodeBoundedDegree(2)
     records = ReleasePlan(bounded_degree, hops(0.1, 1, 2, bounded_degree), delta=1e-5)
-    with pytest.raises(BudgetError, match="of different privacy units"):
+    with pytest.raises(BudgetError, match="different privacy units"):
         Release.open(records, TRIPLE, budget=budget)

@@ -70,5 +70,5 @@ class TestPrivacyCost:
         assert (query.steps, query.sampling_rate) == (390, math.ceil(0.0256 * 2**32) / 2**32)
 
     def test_rejects_a_batch_larger_than_the_records(self):
-        with pytest.raises(ConfigError, match="batch of 10001 is larger than the 10000 records"):
+        with pytest.raises(ConfigError, match="batch size 10001 is larger than the number of records, 10000"):
             training(batch_size=10_001)
