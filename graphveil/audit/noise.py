@@ -102,7 +102,7 @@ class Law(ABC):
         return False
 
     def shared(self, later: Any) -> Floats | None:
-        """Return what is revealed exactly if a later step draws the same noise; None if nothing is."""
+        """Return what the released values reveal if a later step reuses the noise; None if nothing."""
         return None
 
     def shared_mass(self) -> float:

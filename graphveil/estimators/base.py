@@ -856,7 +856,7 @@ class Estimator(ABC):
 
     @property
     def fitted_edges(self) -> EdgeSet:
-        """The identity of the fitted edges, whose ledger is charged for other graphs that may share an edge.
+        """Edge set that the model was fitted on. Its ledger is charged for predictions of overlapping graphs.
 
         A model that was loaded from a folder does not have these edges. Attach the ledger of the training
         data before the first prediction of another graph.

@@ -75,7 +75,7 @@ class FittedModel:
     def from_result(
         cls, result: FitResult, ready: PreparedFit, session: Session, parameters: Mapping[str, Any]
     ) -> "FittedModel":
-        """Return the fit that a method computed in a session, from what was prepared for it."""
+        """Return the fit that a method computed in a session."""
         plan, guarantee, rows = ready.preview
         return cls(
             method=ready.method,

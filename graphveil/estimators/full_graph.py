@@ -169,7 +169,7 @@ class FullGraphMethod(Method):
             self.mechanism.check(graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit))
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return what a plan for this graph depends on: logits for classes, and the protected node pairs."""
+        """Return the public sizes that the plan for this graph depends on."""
         sizes = replace(super().sizes_of(graph), classes=self.head.width(graph))
         if self.mechanism is None:
             return sizes
@@ -253,7 +253,7 @@ class TrainedFullGraph(TrainedModel):
         return self.head.proba(logits)
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return what the plan for another graph depends on: its own protected node pairs."""
+        """Return the public sizes that the plan for another graph depends on."""
         sizes = super().sizes_for(graph, fitted)
         return sizes if self.mechanism is None else with_protected_pairs(sizes, graph, self.unit)
 

@@ -1,4 +1,4 @@
-"""Predictions of a fitted model: of its own graph from the fit, of other graphs as new releases.
+"""Predictions of a fitted model: stored ones for its training graph, new releases for other graphs.
 
 ``PredictionManager`` returns a cached prediction, or creates the requests that are needed. Each request is a
 release: of the whole graph, or of the new edges of a graph that has grown. A request is recorded in the
@@ -78,7 +78,7 @@ RequestFactory = Callable[[PredictionState, Graph, PredictionOptions], Sequence[
 
 @dataclass(frozen=True, eq=False)
 class GraphRequest:
-    """One release: the graph whose edges are queried, its plan and privacy cost, and its cache key.
+    """One release for predictions: the queried graph, its plan, its privacy cost, and its cache key.
 
     With a ``step``, the graph has the edges of one growth step only, and aggregates of previous nodes are
     kept. ``disjoint`` is the caller's assumption that these edges were not queried before.
@@ -258,7 +258,7 @@ class PredictionManager:
             self._state.ledger.note(edges, privacy_cost)
 
     def of(self, graph: Graph, options: PredictionOptions) -> Tensor:
-        """Return probabilities (N, C). What is not cached is queried and recorded."""
+        """Return probabilities (N, C). Predictions that are not cached are queried and charged."""
         with self._lock:
             known = self._known(graph)
             requests = self._requests(graph, options, known)

@@ -159,7 +159,7 @@ class LPGNetMethod(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedLPGNet(TrainedModel):
-    """The trained networks; another graph is predicted by a release of its own.
+    """Trained networks of LPGNet. Predicting another graph is a new release.
 
     Args:
         stack: The networks' configuration and queries.

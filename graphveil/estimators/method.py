@@ -49,7 +49,7 @@ class TrainedModel(ABC):
 
     @property
     def chosen_method(self) -> str | None:
-        """Name of the method that was chosen among several; None if there was no choice. It is public."""
+        """Name of the method that ``auto`` chose; None if there was no choice. It is public."""
         return None
 
     @abstractmethod
@@ -123,7 +123,7 @@ class FittedGraphModel(TrainedModel):
 
 
 def unknown_training_nodes_error(method: str) -> NotImplementedGuaranteeError:
-    """Return the error of a method whose aggregations need to know the training nodes of a graph."""
+    """Return the error for a method that cannot predict other graphs."""
     return NotImplementedGuaranteeError(
         f"{method} with unit 'node-record' cannot predict another graph, because its predictions "
         "depend on which nodes have public labels. Fit it on that graph, which is a new release "
@@ -254,7 +254,7 @@ class Method(ABC):
 
     @property
     def decision(self) -> str:
-        """What a fit decides by what, in one sentence; empty if it decides nothing between methods."""
+        """Describe in one sentence what a fit chooses and by which data; empty if it makes no choice."""
         return ""
 
     @property
@@ -316,7 +316,7 @@ class Method(ABC):
         )
 
     def for_graph(self, graph: Graph) -> Self:
-        """Return the method with what its objective names resolved to classes of the graph."""
+        """Return the method with class names in its objective replaced by class numbers."""
         objective = self.objective.for_graph(graph)
         return self if objective is self.objective else replace(self, objective=objective)
 

@@ -76,7 +76,7 @@ class MLPArchitecture:
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivateMLP(Method):
-    """An MLP whose features and labels are public, or not protected."""
+    """An MLP on public or unprotected features and labels."""
 
     reads_edges: ClassVar[bool] = False
     selects_by_metric: ClassVar[bool] = True

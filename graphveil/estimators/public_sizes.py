@@ -52,7 +52,7 @@ def nodes_of(mask: Tensor) -> Tensor:
 
 
 def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Reject public labels whose classes differ from those in training.
+    """Reject public labels with other classes than in training.
 
     Raises:
         GraphError: If a class is unknown, or class names differ.
@@ -76,7 +76,7 @@ TYPICAL_NODES, TYPICAL_CLASSES, TYPICAL_FEATURES = 10_000, 10, 500
 
 @dataclass(frozen=True, kw_only=True)
 class PublicSizes:
-    """The public sizes that a plan may depend on besides the configuration; none is protected.
+    """The public sizes that a query plan may depend on.
 
     Unknown sizes are None. ``completed`` replaces them by typical ones, and ``missing`` lists their names, so
     that a plan can be shown with its assumptions.

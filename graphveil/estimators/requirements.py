@@ -148,7 +148,7 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_head(head: TaskHead, graph: Graph) -> None:
-    """Reject a graph whose labels are not what the head predicts.
+    """Reject a graph with labels of another type than the task needs.
 
     Raises:
         GraphError: Numeric targets for a classification, or classes for a regression.
@@ -263,7 +263,7 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
 
 
 def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
-    """Reject a graph whose edges are not what the unit protects; passes if edges are not read."""
+    """Reject a graph with edges that the privacy unit does not support."""
     if not reads_edges:
         return
     unit, epsilon = privacy_config.unit, privacy_config.epsilon
@@ -298,7 +298,7 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
 
 
 def check_features(graph: Graph, features: int) -> None:
-    """Reject a graph whose features the fitted networks cannot read."""
+    """Reject a graph with other features than in training."""
     if graph.num_features != features:
         raise GraphError(
             f"The graph has {counted(graph.num_features, 'feature')}, but the model was trained on "
@@ -307,7 +307,7 @@ def check_features(graph: Graph, features: int) -> None:
 
 
 def check_magnitudes(graph: Graph) -> None:
-    """Reject features whose squares overflow float32, since training would fail or produce NaN.
+    """Reject features with squares that overflow float32.
 
     Raises:
         GraphError: With the names of the columns.
@@ -332,7 +332,7 @@ def column_names(graph: Graph) -> tuple[str, ...]:
 
 
 def as_graph(graph: Any, unit: str | None) -> Graph:
-    """Return a graph from a graph or a torch_geometric ``Data``, whose edges are directed if the unit is.
+    """Convert a graph or a torch_geometric ``Data`` to a graph that is directed if the unit is.
 
     Raises:
         GraphError: If it is neither.

@@ -1,4 +1,4 @@
-"""Resources of a fit besides the data: plan, ledger, named randomness, progress, and workspace."""
+"""Resources of a fit other than the data: plan, ledger, seeds, progress, and workspace."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -156,7 +156,7 @@ def _other_data() -> ConfigError:
 
 
 def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionReport":
-    """Reconstruct the features of half of a run's nodes; those of the other half are public.
+    """Reconstruct the features of half of the nodes, given the features of the other half.
 
     Raises:
         ConfigError: If nodes of this run do not report randomized features.

@@ -1,4 +1,4 @@
-"""The account that a release is charged to: which dataset of a ledger the data match, and what it has spent.
+"""Ledger accounts: match the data to a dataset of the ledger, and return what it has spent.
 
 ``RunAccount`` is the account of a command, ``CollectionAccount`` that of people who sent LDP reports, and
 ``LedgerRegistry`` finds the ledgers that earlier releases were charged to.
@@ -143,12 +143,12 @@ class RunAccount:
         return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
 
     def refund(self) -> None:
-        """Refund what this process reserved and never drew noise for."""
+        """Refund reservations of this process for which no noise was drawn."""
         for receipt in self.receipts:
             self.ledger.refund(receipt.release)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return what was ever released of the data under this unit, and the receipts of this process."""
+        """Return all recorded releases of the data under this unit, and the receipts of this process."""
         spent, delta = self._spent()
         epsilon = spent.total.epsilon(delta)
         limit = spent.limit

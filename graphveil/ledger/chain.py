@@ -209,7 +209,7 @@ def reservation(connection: sa.Connection, name: str, reference: str) -> Row | N
 
 
 def states_of(connection: sa.Connection, name: str, reference: str) -> set[str]:
-    """Return what has happened to a release: reserved, committed, withdrawn."""
+    """Return the states of a release: reserved, committed, withdrawn."""
     query = sa.select(entries.c.kind).where(entries.c.data_set == name, entries.c.reference == reference)
     return set(connection.execute(query).scalars())
 

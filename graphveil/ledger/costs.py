@@ -1,4 +1,4 @@
-"""Spent budget and limits of a dataset, in a form whose size does not grow with the number of releases.
+"""Spent budget and limits of a dataset, stored in constant size for any number of releases.
 
 Gaussian releases add up in mu squared, and equal ones of any other kind are counted. Both sums are exact
 fractions, never floats that are compared with floats. A number that was given as a decimal counts as that

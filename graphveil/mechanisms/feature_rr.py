@@ -443,7 +443,7 @@ with public_weights, or mode='paper' to reproduce the paper without a guarantee
 
     @property
     def loss(self) -> float:
-        """The actual privacy loss of a record whose weights are not observed."""
+        """The actual privacy loss of a record if its weights are not observed."""
         return record_loss(self.epsilon, self.dim, self.k)
 
     @property

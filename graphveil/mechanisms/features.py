@@ -182,7 +182,7 @@ class SampledAllocation:
             checks.integer_at_least(1, count=self.count)
 
     def size(self, epsilon: float, dim: int) -> int:
-        """Return the number of sampled features among ``dim``."""
+        """Return the number of sampled features of ``dim``."""
         if self.count is not None:
             return min(self.count, dim)
         return dim if math.isinf(epsilon) else max(1, min(dim, int(epsilon / 2.5)))

@@ -196,7 +196,7 @@ class MultiBit(FeatureMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PerFeature(FeatureMechanism):
-    """Divide one budget among features and apply a scalar mechanism to each, by an explicit allocation.
+    """Divide the budget explicitly between features and apply a scalar mechanism to each.
 
     On the centered scale [-1, 1], with V the scalar mechanism's variance:
 

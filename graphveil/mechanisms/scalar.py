@@ -212,7 +212,7 @@ class ScalarMechanism(ABC):
 
 
 class KnotMechanism(ScalarMechanism):
-    """A mechanism of few outputs, whose probabilities are linear in x between knots.
+    """A mechanism with few outputs and probabilities that are piecewise linear in x.
 
     It has two steps: round x to one of the two knots around it, with x as expectation, then send the knot
     through a channel. Only the channel has to be private, and it is a table of integers.

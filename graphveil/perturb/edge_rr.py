@@ -109,7 +109,7 @@ class DendrogramRelease:
         return self.structure != "public" and domain.slots.nodes > 2
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
-        """Return the release; only a walk whose steps are observed needs a delta."""
+        """Return the release. It needs a delta only if the steps of a walk are observed."""
         queries = self.queries(domain)
         delta = max((getattr(query, "delta", 0.0) for query in queries), default=0.0)
         return ReleasePlan(unit, queries, delta=delta)

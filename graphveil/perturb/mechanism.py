@@ -29,7 +29,7 @@ SEEDED = "the noise is reproducible from a seed"
 
 
 class ReleaseOptions(TypedDict, total=False):
-    """Options of every graph release besides its mechanism.
+    """Options of a graph release other than its mechanism.
 
     Keys:
         unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"edge-subset"``.
@@ -50,7 +50,7 @@ class ReleaseOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphMechanism(ABC):
-    """A mechanism that reads a graph's edges once and releases a whole noisy graph; its fields are public.
+    """A mechanism that reads the edges once and releases a perturbed graph. Its fields are public.
 
     Args:
         epsilon: Budget of one edge, for all queries together.
@@ -88,7 +88,7 @@ class GraphMechanism(ABC):
 
     @abstractmethod
     def expected_edges(self, domain: Domain) -> float:
-        """Return the public part of the expected number of edges: what noise alone adds."""
+        """Return the expected number of edges that noise alone adds, which is public."""
 
     @abstractmethod
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ class GraphMechanism(ABC):
         return adjacency_of(found, domain, public, origin)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
-        """Return the release, whose noise is bounded and needs no delta."""
+        """Return the release, which needs no delta."""
         return ReleasePlan(unit, self.queries(domain), delta=0.0)
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Mechanisms as in published code, flaws included: for paper mode, which never gives a guarantee.
+"""Mechanisms as in published code, including its flaws: for paper mode, which has no valid guarantee.
 
 The deviations of each describe its flaws; its epsilon is the valid part, if there is any.
 """

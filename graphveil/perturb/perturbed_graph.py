@@ -97,7 +97,7 @@ class PerturbedGraph(NamedTuple):
 def load(
     folder: Path | str, nodes: Graph, *, source: str = "source", target: str = "target"
 ) -> PerturbedGraph:
-    """Combine a stored released graph with the nodes of another graph, whose own edges are not read.
+    """Combine a stored perturbed graph with the nodes of another graph, without reading that graph's edges.
 
     Args:
         folder: Folder written by ``PerturbedGraph.save``, or its table of edges.

@@ -52,7 +52,7 @@ MAX_CASES = 8  # combinations of groups that are tracked separately
 
 
 class Curve(ABC):
-    """Privacy of a whole transcript: epsilon for any delta, and back.
+    """Privacy curve of a transcript: delta as a function of epsilon, and the inverse.
 
     Privacy:
         Computed from events, which contain no protected data. Charges: nothing.
@@ -530,7 +530,7 @@ def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
 
 
 def dominating_composition(totals: list[CanonicalComposition]) -> CanonicalComposition:
-    """Return what costs at least as much as any of these."""
+    """Return an event that costs at least as much as each of these."""
     bound = CanonicalComposition()
     for total in totals:
         bound |= total
@@ -727,7 +727,7 @@ def node_group_epsilon(
 
 
 def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -> float:
-    """Return epsilon for k edges, whose shifts together are at most k times that of one edge.
+    """Return epsilon for k edges, bounded by k times the shift of one edge.
 
     In sampled steps k edges change k sampled gradients. Their sum with noise z reveals no more than k
     separate gradients with noise z / sqrt k each, whose noises add up to z.

@@ -1,4 +1,4 @@
-"""What was done to private data, as plain frozen records. What it costs is the accountant's business.
+"""Privacy events: what was done to private data. The accountant computes their cost.
 
 The meaning of a record never changes once it exists; a new mechanism is a new record.
 """
@@ -56,7 +56,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class PairwiseGaussian:
-    """Gaussian release whose mu^2 depends on the public groups of the ends of an edge.
+    """Gaussian release with a mu^2 that depends on the public groups of an edge's ends.
 
     ``mu_squared[g][h]`` is for a pair with ends in groups g and h, and is symmetric. Two releases over the
     same ``partition`` compose pair by pair, and the cost is the worst pair's: max over pairs of the sum,
@@ -195,7 +195,7 @@ class PoissonRoots:
 
 @dataclass(frozen=True)
 class NonPrivate:
-    """Release without noise, whose privacy loss is unbounded."""
+    """Release without noise, which has an unbounded privacy loss."""
 
 
 @dataclass(frozen=True)

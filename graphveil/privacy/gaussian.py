@@ -89,7 +89,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest mu whose delta(epsilon; mu) is at most delta, rounded down by 1e-9.
+    """Return the largest mu with delta(epsilon; mu) at most delta, rounded down by 1e-9.
 
     Raises:
         CalibrationError: If mu would be out of range.

@@ -320,7 +320,7 @@ class Guarantee(Facts):
 
     @property
     def curve(self) -> Curve:
-        """The whole privacy curve."""
+        """The privacy curve."""
         return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
 
     def max_tpr(self, fpr: float = FALSE_POSITIVE_RATE) -> float:

@@ -29,7 +29,7 @@ class Unit(ABC):
 
     @abstractmethod
     def pair_sensitivity(self, forward: float, backward: float) -> float:
-        """Combine the L2 changes of two rows over the whole release.
+        """Combine the L2 changes of two rows over the complete release.
 
         Args:
             forward: Change of v's row by u.

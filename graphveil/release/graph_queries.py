@@ -58,7 +58,7 @@ def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers])
 
 @dataclass(frozen=True)
 class BoundedQuery(Query):
-    """A query about edges whose answer is epsilon-indistinguishable, with its own exact noise.
+    """An edge query with a pure epsilon-DP answer and its own exactly sampled noise.
 
     It has no grid of vectors and does not use the plan's sampler, so it uses no share of delta.
     """
@@ -197,7 +197,7 @@ class PerturbedNodePairs(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeTotalData(NodePairData):
-    """The node pairs whose edges are counted. The answer is one int64, which may be negative."""
+    """Node pairs with edges to count. The answer is one int64, which may be negative."""
 
 
 @dataclass(frozen=True)

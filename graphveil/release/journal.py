@@ -28,7 +28,7 @@ Record = Mapping[str, object]
 
 
 class Journal(ABC):
-    """Store what a release has committed to."""
+    """Store the committed state of a release."""
 
     durable: ClassVar[bool]  # whether another process may resume from it
 
@@ -42,7 +42,7 @@ class Journal(ABC):
 
     @abstractmethod
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Reject data whose fingerprint is not that of the first run's data of this name.
+        """Reject data with another fingerprint than the first data of this name.
 
         Data with a new name are accepted, unless the release is closed.
         """

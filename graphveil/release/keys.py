@@ -150,7 +150,7 @@ class KeyStore:
         return True
 
     def erase(self, release_id: str) -> None:
-        """Erase the master key, and what its queries are bound to."""
+        """Delete the master key and the data bindings of its queries."""
         self._path(release_id).unlink(missing_ok=True)
         for path in self._folder.glob(f"{release_id}.*.query*"):
             path.unlink(missing_ok=True)

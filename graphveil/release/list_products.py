@@ -43,7 +43,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListProductData(QueryData[Tensor]):
-    """Which nodes are items, and whose lists count, both public or released before.
+    """Which nodes are items, and which lists are counted. Both are public or already released.
 
     ``columns`` are the column of each node, int64 (N): from 0 to columns - 1, each at most once, and -1 for
     nodes that are not counted. ``counted`` are the sources whose lists count, bool (N). The answer is the

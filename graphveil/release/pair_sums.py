@@ -89,7 +89,7 @@ class PairTerms:
         return out
 
     def check(self, nodes: int, count: int) -> None:
-        """Reject tables of other shapes, and numbers whose dot products are not exact.
+        """Reject tables of wrong shapes, and numbers with inexact dot products.
 
         Raises:
             ReleaseError: If the terms do not fit a plan for this number of nodes and features.

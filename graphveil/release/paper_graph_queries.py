@@ -181,7 +181,7 @@ class ChunkDensityQuery(BoundedQuery):
         checks.integer_at_least(1, chunk=self.chunk)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the valid bound, for the edge whose chunks have fewest rows."""
+        """Return the valid privacy bound, which is that of the chunk with the fewest rows."""
         self.sensitivity(unit)
         count, last = 2 if isinstance(unit, UndirectedEdge) else 1, self.nodes % self.chunk
         sizes = [last] * min(last, count) + [min(self.chunk, self.nodes)] * count

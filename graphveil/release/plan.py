@@ -111,7 +111,7 @@ class ReleasePlan(Facts):
 
     @cached_property
     def event(self) -> Event:
-        """The whole release as one event."""
+        """The complete release as one privacy event."""
         return _event(self.unit, self.queries, self.alternatives)
 
     @property

@@ -269,14 +269,14 @@ def require_record_unit(unit: Unit) -> NodeUnit:
 
 
 def by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
-    """Return the cost of a step for each group; groups whose records are not used are not charged."""
+    """Return the cost of a step for each group; unused groups are not charged."""
     if all(pays):
         return event
     return ByGroup(partition, tuple(event if one else Composed(()) for one in pays))
 
 
 def check_pays(pays: tuple[bool, ...]) -> None:
-    """Require a group whose records are read."""
+    """Check that the query reads records of at least one group."""
     if not any(pays):
         raise ConfigError(f"pays={pays!r} must name a group of records that the query reads")
 
@@ -303,5 +303,5 @@ def are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
 
 
 def outside(values: Tensor, count: int) -> bool:
-    """Return whether a public value lies outside 0 .. count - 1."""
+    """Return whether a public value is outside 0 .. count - 1."""
     return bool(((values < 0) | (values >= count)).any())

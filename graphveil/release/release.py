@@ -1,4 +1,4 @@
-"""The release path: charge the whole plan to the privacy ledger, then answer each query once.
+"""Releases: charge the complete plan to the privacy ledger, then answer each query once.
 
 A ``Release`` records its plan first and then answers the plan's queries in order. For each query,
 contributions are truncated toward zero to a grid, checked against their bound, and summed exactly. Integer
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 class Release:
-    """One release: charged as a whole, then answered query by query, each once.
+    """One release: the complete plan is charged first, then each query is answered once.
 
     It belongs to the process that opened it, and its threads query it one after the other. A query of the
     plan is answered once, and a forked copy answers none.

@@ -137,7 +137,7 @@ class AffineGradients:
         return weight, scaled.sum(dim=(0, 1))
 
     def drop(self, bad: Tensor) -> None:
-        """Remove the records of a mask, whose factors are zero but whose numbers are not finite.
+        """Remove records with factors of zero that have NaN or infinite numbers.
 
         Nothing is written in place: a row that is the same for all records may be one row in memory.
         """

@@ -236,7 +236,7 @@ def targets_of(labels: Tensor, classes: int) -> Tensor:
 
 
 def chunks(index: Tensor, numbers: int) -> Iterable[Tensor]:
-    """Return equal parts of an index whose records take ``numbers`` numbers each."""
+    """Return equal parts of an index for records of ``numbers`` numbers each."""
     count = -(-len(index) * numbers // _PIECE_NUMBERS)
     return index.chunk(count) if count else ()
 

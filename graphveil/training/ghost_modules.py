@@ -1,4 +1,4 @@
-"""Networks whose per-sample gradient norms have a closed form, with a manual backward pass.
+"""Networks with closed-form per-sample gradient norms and a manual backward pass.
 
 In an affine map z_i = W h_i + b record i's gradient is delta_i outer (h_i, 1), delta_i = dL_i / dz_i, so its
 squared norm is (|h_i|^2 + 1) |delta_i|^2. Per-sample gradients are never formed ("ghost" clipping;

@@ -15,7 +15,7 @@ from graphveil.training.metrics import evaluate_numbers
 
 @dataclass(frozen=True)
 class TaskHead(ABC):
-    """The loss, predictions and score for logits; it has no parameters of its own."""
+    """The loss, predictions and score for logits, without trainable parameters."""
 
     @abstractmethod
     def labels(self, graph: Graph) -> Tensor:
@@ -26,11 +26,11 @@ class TaskHead(ABC):
         """
 
     def fitted(self, graph: Graph) -> Self:
-        """Return the head for a graph, with what it reads of public training labels: by default nothing."""
+        """Return the head for a graph, including constants from public training labels."""
         return self
 
     def state(self) -> dict[str, Tensor]:
-        """Return what ``fitted`` read, as tensors by name."""
+        """Return the constants that the head computed from public labels, as tensors by name."""
         return {}
 
     def restored(self, state: dict[str, Tensor]) -> Self:

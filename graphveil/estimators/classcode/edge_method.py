@@ -359,7 +359,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     clusters: FeatureClusters | None = None
 
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
-        """Reject public labels whose classes differ from those in training."""
+        """Reject public labels with other classes than in training."""
         check_classes(graph, class_names, self.classes)
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:

@@ -285,7 +285,7 @@ def fit_shape(
 
 
 def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteriors: Tensor) -> Signal:
-    """Return the signal with its length fitted to aggregates of nodes whose classes are not known.
+    """Return the signal, rescaled to match aggregates of nodes without public labels.
 
     The length is that of the signal times the factor f which maximizes
 

@@ -209,7 +209,7 @@ class _Moments:
 
 
 def decoding_memory(classes: int) -> float:
-    """Return the approximate memory of decoding in bytes, besides the aggregates, by public sizes.
+    """Return the approximate memory of decoding in bytes, without the aggregates.
 
     >>> round(decoding_memory(500) / 2**30)
     37

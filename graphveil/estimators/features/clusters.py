@@ -1,4 +1,4 @@
-"""Clusters of public features, for graphs whose features do not predict the class of their own node."""
+"""Clusters of public features, for graphs where features alone do not predict the class."""
 
 from dataclasses import dataclass
 

@@ -35,7 +35,7 @@ Counts = npt.NDArray[np.float64]
 
 
 def range_query(unit: Unit, columns: int, mu: float) -> FeatureHistogramQuery:
-    """Return the query of training records whose cost is 2 % of the squared mu of a budget."""
+    """Return the query for column ranges, which uses 2 % of the squared mu of a budget."""
     query = FeatureHistogramQuery(
         columns=columns,
         cells=2 * _SIDE,
@@ -67,7 +67,7 @@ def numeric_columns(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def learnable(choices: Sequence[tuple[int, ...]], unit: Unit, mu: float, records: int) -> tuple[int, ...]:
-    """Return the first choice of columns whose ranges can be learned, by public sizes; none if no one can."""
+    """Return the first selection of columns with learnable ranges, by public sizes; None if there is none."""
     for columns in choices:
         few = 0 < len(columns) <= MAX_COLUMNS
         if few and records >= MIN_RECORDS * range_query(unit, len(columns), mu).sigma:

@@ -229,7 +229,7 @@ class OneHopInputs:
 
 
 class CodePriorModule(nn.Module):
-    """A module on 1-hop ego graphs whose logits at the root are added to a public homophily prior.
+    """A module on 1-hop ego graphs that adds a public homophily prior to the root's logits.
 
     Let lp be the centered log-posterior at the root, z the aggregate there, h the mean aggregate at the
     leaves, and A the codes, (C, C - 1). The logits at the root are

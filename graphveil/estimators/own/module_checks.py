@@ -129,7 +129,7 @@ def _fault_of(part: nn.Module) -> str:
 
 
 def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool = True) -> None:
-    """Reject a module whose output at a root depends on more than the root's own tree and the parameters.
+    """Reject a module that mixes records: outputs may depend only on the own ego graph and the parameters.
 
     Raises:
         ConfigError: If it cannot be run in float64, does not have these sizes, changes while it runs, draws

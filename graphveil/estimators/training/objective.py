@@ -23,7 +23,7 @@ WORST: Score = (-math.inf, -math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What training minimizes, and what selects and measures epochs, candidates and posteriors.
+    """The training loss, and the metric for selection and evaluation.
 
     Args:
         metric: A name of ``METRICS``; None for each method's own rule.
@@ -109,7 +109,7 @@ class Objective:
         return weights
 
     def targets(self, graph: Graph) -> Tensor:
-        """Return what the cross entropy of each node reads: its class, or its weight in the class's column.
+        """Return the targets of the cross entropy: class numbers, or one-hot rows scaled by class weights.
 
         The cross entropy of targets t and probabilities p is the sum over the classes of -t log p. A node
         without a label has only zeros, so it contributes nothing.
@@ -178,7 +178,7 @@ def weighted_loss(log_posteriors: Tensor, labels: Tensor) -> float:
 
 
 def check_positive(name: str, places: Mapping[str, int], classes: int, more: str = "") -> None:
-    """Reject a positive class that is none of two classes.
+    """Reject a positive class that is not one of two classes.
 
     Raises:
         GraphError: If the class is unknown, or there are not two classes.
@@ -197,7 +197,7 @@ def check_positive(name: str, places: Mapping[str, int], classes: int, more: str
 def check_objective(
     objective: Objective, method: str, unit: str, *, on_records: bool, selects: bool, weighs: bool
 ) -> None:
-    """Reject what cannot be used under a unit, or in a method.
+    """Reject objectives that the privacy unit or the method does not support.
 
     Args:
         objective: Metric and class weights.

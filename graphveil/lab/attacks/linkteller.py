@@ -186,7 +186,7 @@ class LinkReport:
         return MeanInterval(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``graphveil attack linkteller --json`` prints."""
+        """Return the JSON output of ``graphveil attack linkteller``."""
         main, baseline = self[LINKTELLER].roc, self[BY_FEATURES].roc
         return {
             "internal": True,

@@ -91,7 +91,7 @@ class MembershipReport:
     settings: MembershipSettings = field(default_factory=MembershipSettings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``graphveil attack membership --json`` prints."""
+        """Return the JSON output of ``graphveil attack membership``."""
         main = self.attackers[SHADOW_MLP]
         return {
             "internal": True,

@@ -132,7 +132,7 @@ class Pairs:
 
     @property
     def density(self) -> float:
-        """The share of edges among all judged pairs."""
+        """The share of edges in all scored pairs."""
         return float(self.joined.mean())
 
 
@@ -145,7 +145,7 @@ def draw_pairs(
     cutoff: int | None = None,
     seed: int = 0,
 ) -> Pairs:
-    """Draw nodes and return the pairs among them, as LinkTeller does (Wu, Long, Zhang, Li, S&P 2022).
+    """Draw nodes and return all pairs of them, as LinkTeller does (Wu, Long, Zhang, Li, S&P 2022).
 
     Args:
         edges: True edges.

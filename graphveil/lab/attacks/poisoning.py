@@ -64,7 +64,7 @@ class PoisoningReport:
     unpoisoned_robust: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``graphveil attack poisoning --json`` prints."""
+        """Return the JSON output of ``graphveil attack poisoning``."""
         found = dict(vars(self))
         lost = {f"lost_{name}": self.unpoisoned - found[name] for name in ("poisoned", "checked")}
         lost["lost_robust"] = self.unpoisoned_robust - self.robust
@@ -73,7 +73,7 @@ class PoisoningReport:
 
 @dataclass(frozen=True, eq=False)
 class PoisonedCollection:
-    """One collection of unpoisoned LDP reports, whose accuracy is measured once.
+    """One collection of unpoisoned LDP reports and its accuracy.
 
     Args:
         model: LPGNN that was fitted to the LDP reports.

@@ -73,7 +73,7 @@ class ReconstructionReport:
     epsilon: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``graphveil attack reconstruction --json`` prints."""
+        """Return the JSON output of ``graphveil attack reconstruction``."""
         return {
             "internal": True,
             "attack": "reconstruction",

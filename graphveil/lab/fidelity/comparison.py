@@ -79,7 +79,7 @@ class StructuralComparison:
         return {query.name: query for query in self.queries}[name]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``graphveil compare --json`` prints."""
+        """Return the JSON output of ``graphveil compare``."""
         queries = [query.as_dict() for query in self.queries]
         return {"internal": True, "queries": queries, "notes": list(self.notes)}
 

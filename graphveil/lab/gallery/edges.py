@@ -92,7 +92,7 @@ def density_cost(nodes: int, chunk: int, epsilon: float) -> float:
 
 
 def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -> None:
-    """ARR whose density is queried per chunk of rows, with noise for the density of the whole matrix."""
+    """ARR with one noisy density query per chunk of rows, but noise for the complete matrix."""
     n = graph.nodes
     for start in range(0, n, chunk):
         rows = np.triu(graph.a)[start : start + chunk]

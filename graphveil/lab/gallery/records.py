@@ -71,7 +71,7 @@ def reach(epsilon: float) -> float:
 
 
 def deterministic_tail(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
-    """PM-SUB whose right tail is a product of two numbers that follow from x."""
+    """PM-SUB with a right tail that is a product of two numbers computed from x."""
     e, t, s = piecewise(EPSILON)
     x = 2 * graph.x[:, 0] - 1
     left, right, most = s * (x * t - 1), s * (x * t + 1), s * (t + 1)
@@ -125,7 +125,7 @@ def noise_by_clipping_norm() -> float:
 
 
 def public_threshold(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """A step whose clipping norm is public."""
+    """A training step with a public clipping norm."""
     norms = np.linalg.norm(graph.x, axis=1)
     noise.gaussian((graph.x * np.minimum(1, 1 / np.maximum(norms, 1e-12))[:, None]).sum(axis=0), 2.0)
 

@@ -154,7 +154,7 @@ def draws_of_one_block(leaves: int) -> int:
 
 
 def noise_drawn_once(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """CalculateNoisyProb with one draw for the whole block."""
+    """CalculateNoisyProb with one noise draw for the complete block."""
     fresh_noise_for_descendants(graph, noise, once=True)
 
 

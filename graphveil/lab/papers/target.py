@@ -434,7 +434,7 @@ RUNS = 3
 
 
 def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
-    """Return one row: the target, what it shows, whether its data are here, how many cells, how long."""
+    """Return one table row: the target, its content, whether its data are available, and its size."""
     return {
         "target": target.name,
         "title": target.title,

@@ -17,7 +17,7 @@ PAIR_PARTS = "fitted pairs/held-out pairs"
 
 @dataclass(frozen=True)
 class HeldOutPairs:
-    """Node pairs whose edges are not fitted, but measured. Any two different pairs are chosen independently.
+    """Held-out node pairs, which are evaluated and not fitted. Pairs are chosen independently.
 
     Args:
         share: Expected share of all node pairs, at most 0.9.

@@ -1,4 +1,4 @@
-"""Noisy training steps on records, whose gradients are clipped."""
+"""Noisy training steps on clipped per-record gradients."""
 
 import math
 import os
