@@ -176,7 +176,7 @@ def test_node_level_units_reject_encodings_from_the_data(
 def test_private_edges_do_not_add_public_nodes(invoke: Invoke, small: list[str]) -> None:
     flags = [*FIXED[:-1], "add"]
     answer = invoke("train gap", *small, *COLUMNS, *flags, *PRIVATE)
-    assert answer.code == 2 and "would reveal an edge" in answer.err and not recorded()
+    assert answer.code == 2 and "publish a node" in answer.err and not recorded()
     open_graph = ["--unit", "none", "--set", "epochs=2", "--json"]
     counted = invoke("train gcn", *small, *COLUMNS, *flags, *open_graph)
     assert counted.code == 0 and counted.json["nodes"] > 300

@@ -433,7 +433,7 @@ BAD_PROTOCOLS = {
     "--eps-x 1 --dim 2 --low zero": "--low zero cannot be read",
     "--eps-x 1 --dim 3 --high 1,2": "but --dim 3",
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
-    "--eps-x 1 --dim 2 --set m=3": "--set m=3 of --dim 2",
+    "--eps-x 1 --dim 2 --set m=3": "--set m=3 must be at most --dim 2",
     "--eps-x 1 --dim 2 --mechanism laplace": "--mechanism",
     "--eps-x 1 --dim 2 --theta t.json": "is for --mechanism feature-rr",
 }

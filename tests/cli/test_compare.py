@@ -59,7 +59,7 @@ def test_an_edge_table_between_the_same_nodes_is_compared(
     fewer = tmp_path / "fewer.csv"
     write(fewer, read(files.edges)[:100])
     done = invoke("compare", files.edges, fewer, "--nodes", files.nodes, *COLUMNS, "--directed", "--json")
-    assert done.code == 0 and "not perturbed by a mechanism" in done.err
+    assert done.code == 0 and "not released by a mechanism" in done.err
     assert done.json["queries"][1]["released"] < done.json["queries"][1]["true"]
 
 

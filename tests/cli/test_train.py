@@ -455,7 +455,7 @@ def test_metric_and_class_weights_apply_to_the_method_and_its_baseline(
         ("--class-weight t0=x", "neither 'balanced' nor a list of weights"),
         ("--class-weight t0=1,t0=2", "each class once"),
         ("--class-weight nobody=2", "names the class 'nobody'"),
-        ("--positive t0", "applies to two classes"),
+        ("--positive t0", "two classes"),
         ("--metric auc", "--metric auc is not one of"),
         ("--set metric=roc_auc --metric roc_auc", "given twice"),
     ):

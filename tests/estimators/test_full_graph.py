@@ -77,5 +77,5 @@ def test_residual_layers_read_one_hop_each(method: str) -> None:
 def test_residual_networks_use_layer_norm() -> None:
     with pytest.raises(ConfigError, match="Omit batch_norm"):
         METHODS["gcn"](unit="none", residual=True, batch_norm=True)
-    with pytest.raises(ConfigError, match="perturbed graph is released"):
+    with pytest.raises(ConfigError, match="perturbed graphs"):
         METHODS["sage"](unit="node-record", epsilon=1.0, mode="paper", out_degree_bound=5, residual=True)

@@ -81,7 +81,7 @@ def test_a_saved_model_needs_the_registered_code_and_predicts_other_graphs(
 @pytest.mark.parametrize(
     ("changes", "error", "why"),
     [
-        ({"encoder": Wide(4, 4)}, ConfigError, "encoder=Wide\\(...\\is a module instance"),
+        ({"encoder": Wide(4, 4)}, ConfigError, "encoder=Wide\\(...\\) is a module instance"),
         ({"encoder": Wide, "encoder_layers": 2}, ConfigError, "in place|replaces the built-in"),
         (
             {"head": Wide, "unit": "node-record", "out_degree_bound": 2, "epochs": None},

@@ -107,8 +107,8 @@ REJECTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a table by position": (Position, "place of its tree in a batch"),
     "the batch before": (Remembers, "changes .last. in forward"),
     "cached GCN": (lambda: Net(pyg.GCNConv(IN, HIDDEN, cached=True)), "cached=False"),
-    "a dropout module": (lambda: sage(nn.Dropout(0.5)), "Use dropout=0"),
-    "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "Use dropout=0"),
+    "a dropout module": (lambda: sage(nn.Dropout(0.5)), "set it to 0"),
+    "a convolution's dropout": (lambda: Net(pyg.GATConv(IN, HIDDEN, dropout=0.2)), "set it to 0"),
     "BasicGCN with batch norm": (lambda: pyg.models.GCN(IN, HIDDEN, 2, CLASSES, norm="batch"), TYPE),
 }
 # Rejected by type, and also by running alone.

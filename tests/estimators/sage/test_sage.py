@@ -51,7 +51,7 @@ class TestOverSubgraphs:
         ("options", "words"),
         [
             ({"layers": 2}, "Use layers=1"),
-            ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
+            ({"batch_norm": True}, "mixes the records of a batch"),
             ({"dropout": 0.1}, "not supported under this unit"),
             ({"patience": 2}, "not supported under this unit"),
             ({"private_metrics": True}, "not supported under this unit"),
