@@ -183,8 +183,8 @@ WEIGHTS = {
     f"[true, 0] {RR}": "must contain a JSON list of weights, one number per feature",
     f'{{"a": 1}} {RR}': "must contain a JSON list of weights, one number per feature",
     f"[0.5, 0.5 {RR}": "Cannot read a JSON list of weights",
-    f"[1.0, 0.0] {RR}": "a feature of weight 0",
-    "[1.0, 0.0] --set features=duchi --theta theta.json": "a feature of weight 0",
+    f"[1.0, 0.0] {RR}": "A feature of weight 0",
+    "[1.0, 0.0] --set features=duchi --theta theta.json": "A feature of weight 0",
     f"[0.5, 0.5] {RR} --set theta=0.5,0.5": "theta is given twice",
     "[0.5, 0.5] --theta theta.json": "theta weights the features of lpm, ",
 }

@@ -299,7 +299,7 @@ def test_collections_under_one_seed_differ() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"unit": None}, UnitError, "no unit of protection was given"),
+        ({"unit": None}, UnitError, "no default privacy unit"),
         ({"unit": "undirected-edge"}, UnitError, "needs unit='edge-subset'.*with_public.*--public-edges"),
         ({"unit": "undirected-edge"}, UnitError, "If all edges are private, use 'classcode'"),
         ({"unit": "none"}, UnitError, "without noise use method 'gcn'"),

@@ -52,7 +52,7 @@ def test_runs_of_records_need_a_file_of_keys(invoke: Invoke, tmp_path: Path) -> 
         ("run.json/keys", "ann", "Cannot create"),
         ("k" * 250, "ann", "Cannot create"),
         ("new", "x" * 1001, "longer than 1,000 characters"),
-        ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "set a locale of UTF-8"),  # größe where the locale is C
+        ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "Set a UTF-8 locale"),  # größe where the locale is C
     ],
 )
 def test_keys_rejects_places_and_subjects_that_it_cannot_store(
