@@ -264,7 +264,7 @@ def test_rejects_a_changed_additional_guarantee(tmp_path: Path) -> None:
     record = json.loads(path.read_text())
     record["guarantee"]["additional"][0]["epsilon"] = 0.1
     path.write_text(json.dumps(record))
-    with pytest.raises(Exception, match="so the file was changed"):
+    with pytest.raises(Exception, match="was changed after it was written"):
         load_model(tmp_path / "release")
 
 
