@@ -332,13 +332,12 @@ def _budget(epsilon: float | None) -> float:
 def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
     """Require these budgets under ``local-attributes``, and none for other units."""
     if privacy_config.epsilon is not None:
-        flags = " ".join(f"--set {budget}=.." for budget in budgets)
         raise ConfigError(
             f"epsilon={privacy_config.epsilon:g}: {name} spends on "
             + (
-                f"features and on the label; pass eps_x= and eps_y= ({flags}), which add up"
+                "features and on the label; pass eps_x= and eps_y=, which add up"
                 if len(budgets) > 1
-                else f"the label alone; pass eps_y= ({flags})"
+                else "the label alone; pass eps_y="
             )
         )
     if not privacy_config.protects:
