@@ -17,7 +17,7 @@ from graphveil.cli.options import (
     given,
     grouped,
 )
-from graphveil.cli.reads import Choice, check_choice
+from graphveil.cli.reads import Declaration, check_choice
 from graphveil.data.tables.labels import REGRESSION
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _TOTAL_ADDS_UP = {
     "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
     "records": "since a person may be in both graphs",
 }
-_WITHOUT_COST = Choice("A prediction without privacy cost", frozenset())
+_WITHOUT_COST = Declaration("A prediction without privacy cost", frozenset())
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 AssumeDisjointEdges = Annotated[

@@ -29,7 +29,7 @@ Names = frozenset[str]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Declaration:
     """A choice on the command line.
 
     Args:
@@ -55,7 +55,7 @@ def check_options(context: Any) -> None:
             check_choice(choice, given)
 
 
-def check_choice(choice: Choice, given: Mapping[str, str]) -> None:
+def check_choice(choice: Declaration, given: Mapping[str, str]) -> None:
     """Reject given options, by name, that a choice does not read.
 
     Raises:
@@ -79,12 +79,12 @@ def given_options(context: Any) -> dict[str, str]:
     return found
 
 
-def choices(command: str, values: Values) -> Iterable[Choice]:
+def choices(command: str, values: Values) -> Iterable[Declaration]:
     """Return the choices of a command line, which declare what they read."""
     return _CHOICES.get(command, _no_choices)(values)
 
 
-def _no_choices(values: Values) -> Iterator[Choice]:
+def _no_choices(values: Values) -> Iterator[Declaration]:
     """Return nothing: the command reads all of its options in every case."""
     yield from ()
 
@@ -150,55 +150,55 @@ def _of_method(method: str, values: Values) -> Names:
     return _OF_CLASSIFIERS | (known & (_KEYWORDS | {"module"})) | code
 
 
-def _of_data(values: Values) -> Iterator[Choice]:
+def _of_data(values: Values) -> Iterator[Declaration]:
     """Return what a source of a graph reads."""
     if values.get("dataset") is not None:
-        yield Choice("--dataset", frozenset({"dataset", "root", "task"}), _DATA)
+        yield Declaration("--dataset", frozenset({"dataset", "root", "task"}), _DATA)
     elif values.get("graph") is not None:
-        yield Choice("--graph", frozenset({"graph", "task"}), _DATA)
+        yield Declaration("--graph", frozenset({"graph", "task"}), _DATA)
     else:
-        yield Choice("A graph from tables", _DATA - {"root"}, _DATA)
+        yield Declaration("A graph from tables", _DATA - {"root"}, _DATA)
 
 
-def _of_unit(values: Values) -> Iterator[Choice]:
+def _of_unit(values: Values) -> Iterator[Declaration]:
     """Return what a privacy unit reads."""
     if values.get("unit") == "none":
-        yield Choice("Unit none", frozenset(), _BUDGET)
+        yield Declaration("Unit none", frozenset(), _BUDGET)
 
 
-def _of_dry_run(values: Values) -> Iterator[Choice]:
+def _of_dry_run(values: Values) -> Iterator[Declaration]:
     if values.get("dry_run"):
-        yield Choice("--dry-run", frozenset(), frozenset({"ledger", "track"}))
+        yield Declaration("--dry-run", frozenset(), frozenset({"ledger", "track"}))
 
 
-def _train(values: Values) -> Iterator[Choice]:
-    yield Choice(f"Method {values['method']}", _of_method(values["method"], values))
+def _train(values: Values) -> Iterator[Declaration]:
+    yield Declaration(f"Method {values['method']}", _of_method(values["method"], values))
     if values["method"] == "mlp":  # it is the baseline
-        yield Choice("Method mlp", frozenset(), frozenset({"baseline"}))
+        yield Declaration("Method mlp", frozenset(), frozenset({"baseline"}))
     yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
 
 
-def _sweep(values: Values) -> Iterator[Choice]:
+def _sweep(values: Values) -> Iterator[Declaration]:
     methods = [name.strip() for name in values["methods"].split(",")]
     words = f"Method {methods[0]}" if len(methods) == 1 else f"A sweep of {', '.join(methods)}"
-    yield Choice(words, frozenset().union(*(_of_method(name, values) for name in methods)))
+    yield Declaration(words, frozenset().union(*(_of_method(name, values) for name in methods)))
     yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
 
 
-def _calibrate(values: Values) -> Iterator[Choice]:
+def _calibrate(values: Values) -> Iterator[Declaration]:
     from graphveil.estimators import METHODS
 
     method, unit = values["method"], values["unit"] or ""
     sizes = {"nodes_count", "classes_count", "features_count", "training_count", "labeled_count"}
     reads = _of_method(method, values) & (_KEYWORDS | {"module"})
     if method in LINK_METHODS:
-        yield Choice(f"Method {method}", reads | {"noise_std", "nodes_count", "set", "json"})
+        yield Declaration(f"Method {method}", reads | {"noise_std", "nodes_count", "set", "json"})
     elif method in METHODS:
-        yield Choice(f"Method {method}", reads | sizes | {"noise_std", "set", "json"})
+        yield Declaration(f"Method {method}", reads | sizes | {"noise_std", "set", "json"})
     if unit.startswith("node-"):
-        yield Choice(f"Unit {unit}", frozenset(), frozenset({"labeled_count"}))
+        yield Declaration(f"Unit {unit}", frozenset(), frozenset({"labeled_count"}))
     elif unit:
-        yield Choice(f"Unit {unit}", frozenset(), frozenset({"training_count"}))
+        yield Declaration(f"Unit {unit}", frozenset(), frozenset({"training_count"}))
 
 
 # -- runs ----------------------------------------------------------------------------------------------------
@@ -211,94 +211,94 @@ _OF_ANOTHER_GRAPH = (
 )
 
 
-def _predict(values: Values) -> Iterator[Choice]:
+def _predict(values: Values) -> Iterator[Declaration]:
     from graphveil.links import find_link_folder
 
     found = find_link_folder(values["run"])
     if found is None and not values["run"].is_dir():
         return  # another error
     if found is None:
-        yield Choice("A run that predicts nodes", _OF_ANOTHER_GRAPH)
+        yield Declaration("A run that predicts nodes", _OF_ANOTHER_GRAPH)
         if values["nodes"] is None and values["edges"] is None:
-            yield Choice("A prediction without --nodes and --edges", _PREDICTED)
+            yield Declaration("A prediction without --nodes and --edges", _PREDICTED)
     elif found.kind == "recommender":
-        yield Choice("A run of recommender", _TABLES_OF_USERS | _PREDICTED | {"top_k"})
+        yield Declaration("A run of recommender", _TABLES_OF_USERS | _PREDICTED | {"top_k"})
     elif values["pairs"] is not None:
-        yield Choice("--pairs", frozenset({"pairs", "source", "target"}) | _PREDICTED)
+        yield Declaration("--pairs", frozenset({"pairs", "source", "target"}) | _PREDICTED)
     else:
-        yield Choice("A run of links", frozenset({"pairs", "top_k"}) | _PREDICTED)
+        yield Declaration("A run of links", frozenset({"pairs", "top_k"}) | _PREDICTED)
 
 
-def _attack(values: Values) -> Iterator[Choice]:
+def _attack(values: Values) -> Iterator[Declaration]:
     from graphveil.runs.run_folder import RunFolder, read_json
 
     data, folder = frozenset({"root", "nodes", "edges"}), RunFolder(values["run"])
     if folder.lock.is_file():
         named = "data.dataset" in read_json(folder.lock).get("configuration", {})
         words = "A run on a named dataset" if named else "A run on tables"
-        yield Choice(words, frozenset({"root"}) if named else data - {"root"}, data)
+        yield Declaration(words, frozenset({"root"}) if named else data - {"root"}, data)
     if values.get("sampling") not in (None, "lo", "hi"):
-        yield Choice(f"--sampling {values['sampling']}", frozenset(), frozenset({"cutoff"}))
+        yield Declaration(f"--sampling {values['sampling']}", frozenset(), frozenset({"cutoff"}))
 
 
 # -- other commands ------------------------------------------------------------------------------------------
 
 
-def _perturb(values: Values) -> Iterator[Choice]:
+def _perturb(values: Values) -> Iterator[Declaration]:
     yield from _of_edges(values)
     yield from (*_of_unit(values), *_of_dry_run(values))
     if values["private_fraction"] is None:
-        yield Choice("perturb without --private-fraction", frozenset(), frozenset({"seed"}))
+        yield Declaration("perturb without --private-fraction", frozenset(), frozenset({"seed"}))
 
 
-def _of_edges(values: Values) -> Iterator[Choice]:
+def _of_edges(values: Values) -> Iterator[Declaration]:
     among = _names(EdgeListOptions) | {"dataset", "root"}
     if values["dataset"] is not None:
-        yield Choice("--dataset", frozenset({"dataset", "root"}), among)
+        yield Declaration("--dataset", frozenset({"dataset", "root"}), among)
     else:
-        yield Choice("A graph from tables", among - {"dataset", "root"}, among)
+        yield Declaration("A graph from tables", among - {"dataset", "root"}, among)
 
 
-def _compare(values: Values) -> Iterator[Choice]:
+def _compare(values: Values) -> Iterator[Declaration]:
     if values["dataset"] is None and values["nodes"] is None and not Path(values["graphs"][0]).is_file():
         values = {**values, "dataset": values["graphs"][0]}
     yield from _of_edges(values)
 
 
-def _ledger_init(values: Values) -> Iterator[Choice]:
+def _ledger_init(values: Values) -> Iterator[Declaration]:
     if all(values[name] is None for name in ("dataset", "graph", "nodes", "edges")):
-        yield Choice("ledger init without --dataset, --graph or tables", frozenset(), _DATA)
+        yield Declaration("ledger init without --dataset, --graph or tables", frozenset(), _DATA)
         return
     yield from _of_data(values)
     if values["nodes"] is not None and values["label"] is None and values["classes"] is None:
         edge_list = _names(EdgeListOptions) | {"delimiter", "decimal"}
-        yield Choice("ledger init without --label and --classes", edge_list, _DATA)
+        yield Declaration("ledger init without --label and --classes", edge_list, _DATA)
 
 
-def _reproduce(values: Values) -> Iterator[Choice]:
+def _reproduce(values: Values) -> Iterator[Declaration]:
     if values["target"] == "list":
-        yield Choice("reproduce list", frozenset({"root", "json"}))
+        yield Declaration("reproduce list", frozenset({"root", "json"}))
 
 
-def _serve(values: Values) -> Iterator[Choice]:
+def _serve(values: Values) -> Iterator[Declaration]:
     if values["rate"] is None:
-        yield Choice("serve without --rate", frozenset(), frozenset({"burst"}))
+        yield Declaration("serve without --rate", frozenset(), frozenset({"burst"}))
 
 
-def _protocol(values: Values) -> Iterator[Choice]:
+def _protocol(values: Values) -> Iterator[Declaration]:
     if values["eps_x"] is None:
         features = frozenset({"low", "high", "mechanism", "theta", "set"})
-        yield Choice("A protocol without --eps-x", frozenset(), features)
+        yield Declaration("A protocol without --eps-x", frozenset(), features)
     if values["eps_y"] is None:
-        yield Choice("A protocol without --eps-y", frozenset(), frozenset({"label_mechanism"}))
+        yield Declaration("A protocol without --eps-y", frozenset(), frozenset({"label_mechanism"}))
 
 
-def _check(values: Values) -> Iterator[Choice]:
+def _check(values: Values) -> Iterator[Declaration]:
     if values["weight"] is None:
-        yield Choice("check without --weight", frozenset(), frozenset({"max_weight"}))
+        yield Declaration("check without --weight", frozenset(), frozenset({"max_weight"}))
 
 
-_CHOICES: dict[str, Callable[[Values], Iterable[Choice]]] = {
+_CHOICES: dict[str, Callable[[Values], Iterable[Declaration]]] = {
     "train": _train,
     "sweep": _sweep,
     "calibrate": _calibrate,
