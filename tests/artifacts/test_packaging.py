@@ -54,7 +54,7 @@ def test_ids_may_come_in_any_shape(release: Path, given: object) -> None:
 
 def test_questions_that_would_need_a_release_are_rejected(release: Path, model: gv.GAP) -> None:
     loaded = _load_pyfunc(str(release))
-    for given, words in (([99_999], "not among the predictions"), ({"x": [1]}, "a column 'id' or 'node'")):
+    for given, words in (([99_999], "not among the predictions"), ({"x": [1]}, "no column 'id' or 'node'")):
         with pytest.raises(ConfigError, match=words):
             loaded.predict(given)
     with pytest.raises(ConfigError, match="takes no parameters"):

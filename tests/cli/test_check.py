@@ -144,7 +144,7 @@ def test_check_states_why_columns_cannot_be_guessed(invoke: Invoke, files: Files
     assert (repeats.code, "column 'user' repeats ids" in repeats.err) == (2, True)
     assert SECRET not in repeats.err and rows[1][0] not in repeats.err
     folder = invoke("check --nodes . --edges", files.edges)
-    assert (folder.code, ". is a folder; name the table in it" in folder.err) == (2, True)
+    assert (folder.code, ". is a folder. Name the table in it" in folder.err) == (2, True)
 
 
 def test_check_does_not_load_torch(small: list[str]) -> None:

@@ -369,7 +369,7 @@ def test_invalid_reports_can_be_skipped_and_are_counted(invoke: Invoke) -> None:
     record = answer.json
     assert (record["nodes"], record["accepted"], record["rejected"]) == (NODES - 1, NODES - 3, 3)
     assert record["rejected_rows"] == [5, 9, 11]
-    assert "Rejected row 11: this node has answered; a second report would double" in answer.err
+    assert "Rejected row 11: This node has already reported. A second report would double" in answer.err
     assert "2 nodes without an LDP report" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
@@ -435,14 +435,14 @@ BAD_PROTOCOLS = {
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
     "--eps-x 1 --dim 2 --set m=3": "--set m=3 must be at most --dim 2",
     "--eps-x 1 --dim 2 --mechanism laplace": "--mechanism",
-    "--eps-x 1 --dim 2 --theta t.json": "is for --mechanism feature-rr",
+    "--eps-x 1 --dim 2 --theta t.json": "does not use --theta",
 }
 BAD_WEIGHTS = {
     "[0.5, 0.6]": "theta sums to 1.1 instead of 1",
     "[0.25, 0.25]": "would spend 0.5 times its budget",
     "[1.5, -0.5]": "finite numbers of at least 0",
     "[[0.5, 0.5], [0.9, 0.1]]": "depend on a record",
-    "[1.0]": "1 weights and there are 2",
+    "[1.0]": "has 1 weights for 2 features",
     "{}": "must contain a JSON list",
     "[": "Cannot read a JSON list",
 }

@@ -65,7 +65,7 @@ def test_an_edge_table_between_the_same_nodes_is_compared(
 
 INVALID: dict[str, tuple[list[object], str]] = {
     "one graph": (["EDGES"], "compare needs a true and a released graph"),
-    "three": (["EDGES", "OUT", "--dataset", "cora"], "Got 2 in addition to it"),
+    "three": (["EDGES", "OUT", "--dataset", "cora"], "Got 2 graph(s) in addition to it"),
     "no nodes": (["EDGES", "OUT"], "is an edge table. Add --nodes"),
     "no columns": (["EDGES", "OUT", "--nodes", "NODES"], "Add --id, --source, --target"),
     "no such data set": (["coar", "OUT"], "did you mean 'cora'"),

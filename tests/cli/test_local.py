@@ -206,4 +206,4 @@ def test_invalid_feature_weights_are_rejected(invoke: Invoke, files: Files, case
 def test_feature_weights_are_for_local_methods(invoke: Invoke, files: Files) -> None:
     Path("theta.json").write_text("[0.5, 0.5]")
     flags = "train gap --unit undirected-edge --epsilon 1 --theta theta.json"
-    rejected(invoke(flags, *files.flags), "gap has no weights")
+    rejected(invoke(flags, *files.flags), "Method gap does not use --theta.")

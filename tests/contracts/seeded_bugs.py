@@ -291,7 +291,7 @@ BUGS = [
         name="lists_of_nodes_leave_out_known_edges",
         edits=[
             (
-                "graphveil.links.link_predictor:LinkPredictor.fit",
+                "graphveil.links.link_predictor:LinkPredictor._fit_in",
                 "self._fit = self._answers(",
                 "self._edges = known; self._fit = self._answers(",
             ),
@@ -3659,9 +3659,9 @@ BUGS = [
         name="text_is_a_sequence_of_budgets",
         edits=[
             (
-                "graphveil._util.checks:_fits_class",
-                "if isinstance(value, _NO_SEQUENCE):",
-                "if isinstance(value, Mapping):",
+                "graphveil._util.checks:_fits",
+                "if isinstance(value, _TEXTS) or",
+                "if isinstance(value, Mapping) or",
             ),
         ],
         test="tests/test_wrong_types.py::test_text_is_not_a_sequence_of_choices[settings-'48']",
@@ -3811,7 +3811,7 @@ BUGS = [
                 "if content is None:",
             ),
         ],
-        test="tests/ledger/test_ledger_files.py::test_rejects_a_ledger_of_another_version[3-of version 3-sqlite]",
+        test="tests/ledger/test_ledger_files.py::test_rejects_a_ledger_of_another_version[3-has version 3-sqlite]",
     ),
     dict(
         name="older_copy_of_a_ledger_is_continued",
@@ -4275,7 +4275,7 @@ BUGS = [
                 "baseline is not False",
             ),
         ],
-        test="tests/cli/test_train.py::test_a_dry_run_prints_the_total_and_writes_nothing[train on records]",
+        test="tests/cli/test_train.py::test_a_dry_run_prints_the_total_and_writes_nothing[train on node records]",
     ),
     dict(
         name="unit_none_is_suggested",
@@ -4469,7 +4469,7 @@ BUGS = [
     ),
     dict(
         name="silent_connections_keep_others_out",
-        edits=[("graphveil.serve.server:ConnectionLimits.open", "oldest.transport.abort()", "pass")],
+        edits=[("graphveil.serve.server:ConnectionLimits.open", "ordered[0].transport.abort()", "pass")],
         test="tests/serve/test_slow_clients.py::test_too_many_connections_close_the_oldest_idle_ones",
         reason="timed out",
     ),
@@ -5882,15 +5882,15 @@ BUGS = [
         name="an_error_of_a_table_of_items_quotes_a_private_id",
         edits=[
             (
-                "graphveil.data.interactions:Interactions.from_columns",
-                '"users or items has an id that is not in user_ids or item_ids;',
-                'f"users has the id {sources[~known][0]} that is not in user_ids or item_ids;',
+                "graphveil.data.tables.edges:_problem",
+                'lacking = f"{end.title} holds ids that',
+                'lacking = f"{end.title} holds {strangers.to_pylist()}, which are ids that',
             )
         ],
         test="tests/data/test_interactions.py::test_errors_quote_no_protected_id[unknown user]",
     ),
     dict(
-        name="the_scale_of_targets_reads_test_nodes",
+        name="the_scale_of_targets_reads_all_nodes",
         edits=[
             (
                 "graphveil.training.heads:RegressionHead.fitted",

@@ -159,7 +159,7 @@ def test_rejects_unknown_names_and_suggests_a_similar_one(name: str, message: st
 
 @pytest.mark.parametrize("name", [5, None, b"cora", ["cora"]])
 def test_rejects_names_that_are_not_text(name: object) -> None:
-    with pytest.raises(ConfigError, match="must be a string"):
+    with pytest.raises(ConfigError, match="name must be text"):
         load_dataset(name)  # type: ignore[arg-type]
 
 

@@ -243,10 +243,11 @@ def inspect_tables(
         return found
     if names is None or edge_names is None:
         return found
+    unweighted, missing = roles.weight is None, len(found.problems)
     roles = _present(roles, names, edge_names)
     with _collecting(found):
         edge_tables.reject_two_kinds(roles.id, nodes.title, roles.source, roles.target)
-    if found.problems:
+    if len(found.problems) > missing:  # other tables are needed, and their columns differ
         return found
     unread = [name for name in edge_names if name not in roles.of_edges]
     ignored = tuple(name for name in choices.drop if name in unread and name not in names)
@@ -255,11 +256,11 @@ def inspect_tables(
     features = FeatureRuleBuilder(
         choices, rules, private_records=private_records, written=nodes.written, ignored=ignored
     )
-    if roles.weight is None and rules is None:
+    if unweighted and rules is None:
         with _collecting(found):
             edge_tables.reject_weights(unread, "column", ignored)
-        if found.problems:
-            name = next(one for one in unread if repr(one) in found.problems[0])
+        if len(found.problems) > missing:
+            name = next(one for one in unread if repr(one) in found.problems[-1])
             features.ignore(name)
     _inspect_nodes(found, nodes, names, roles, features, classes, listed)
     found.columns += [

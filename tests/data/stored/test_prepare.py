@@ -165,7 +165,7 @@ def edges_of(graph: Graph) -> set[tuple[str, ...]]:
         'a,b\n"r0","x,y"\nr1,r2\n',
         "a,b\r\nr0,r1\r\nr1,r2\r\n",
         "a,b\nr0,r1",
-        "w,a,more,b\n1,r0,2,r1\n",
+        "since,a,more,b\n1,r0,2,r1\n",
     ],
 )
 def test_no_edge_affects_how_others_are_read(tmp_path: Path, content: str) -> None:
