@@ -100,7 +100,7 @@ def test_a_prediction_of_another_graph_is_charged(invoke: Invoke, files: Files, 
     ):
         rejected(invoke(f"predict {run} --assume-disjoint-nodes", *flags[:-1]), words)
     rejected(invoke("predict run --assume-disjoint-edges", *flags[:-1]), "--assume-disjoint-nodes")
-    rejected(invoke("predict run --assume-disjoint-nodes"), "about another")
+    rejected(invoke("predict run --assume-disjoint-nodes"), "does not use --assume-disjoint-nodes")
 
 
 def test_calibrate_describes_the_reports_of_a_node(invoke: Invoke) -> None:
