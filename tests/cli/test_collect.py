@@ -435,7 +435,7 @@ BAD_PROTOCOLS = {
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
     "--eps-x 1 --dim 2 --set m=3": "--set m=3 must be at most --dim 2",
     "--eps-x 1 --dim 2 --mechanism laplace": "--mechanism",
-    "--eps-x 1 --dim 2 --theta t.json": "does not use --theta",
+    "--eps-x 1 --dim 2 --theta t.json": "is only for --mechanism feature-rr",
 }
 BAD_WEIGHTS = {
     "[0.5, 0.6]": "theta sums to 1.1 instead of 1",
