@@ -430,7 +430,7 @@ BAD_PROTOCOLS = {
     "--eps-x 1 --columns a,a": "different names",
     "--eps-x 1 --columns a,b --dim 2": "Remove --dim",
     "--eps-x 1 --dim 2 --low 1 --high 1": "must be below",
-    "--eps-x 1 --dim 2 --low zero": "--low zero cannot be read",
+    "--eps-x 1 --dim 2 --low zero": "--low zero is not valid",
     "--eps-x 1 --dim 3 --high 1,2": "but --dim 3",
     "--eps-x 1 --dim 2 --set k=3": "multi-bit has no such parameter",
     "--eps-x 1 --dim 2 --set m=3": "--set m=3 must be at most --dim 2",
