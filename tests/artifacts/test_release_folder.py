@@ -254,7 +254,11 @@ def test_ids_are_held_once_however_often_they_stand_in_the_file(copy: Path) -> N
 
 @pytest.mark.parametrize(
     ("ids", "codec", "rejection"),
-    [("x" * 1001, "snappy", "1,000 bytes"), ("x", "zstd", "packed"), (None, "snappy", "node id")],
+    [
+        ("x" * 1001, "snappy", "1,000 bytes"),
+        ("x", "zstd", "compression or encoding"),
+        (None, "snappy", "node id"),
+    ],
 )
 def test_predictions_cannot_grow_beyond_their_file(
     copy: Path, ids: str | None, codec: str, rejection: str

@@ -145,7 +145,7 @@ def test_reports_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     while (room := 4090 - len(str(folder))) > 2:  # root may write everywhere, so permissions cannot be used
         folder /= "d" * min(200, room - 1)
     folder.mkdir(parents=True)
-    with pytest.raises(LedgerError, match=r"cannot be written .File name too long"):
+    with pytest.raises(LedgerError, match=r"is not writable .File name too long"):
         Ledger(folder / "l")
 
 

@@ -383,7 +383,7 @@ def test_rejects_edge_level_parameters_that_cannot_predict() -> None:
         ({**RECIPE_S, "targets": 1.5}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
         ({**RECIPE_S, "targets": (1.5,)}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
         ({**RECIPE_S, "encoder_share": 0.9}, ConfigError, "encoder_share"),
-        ({**RECIPE_S, "few_labels": True}, ConfigError, "few_labels=True is for edge units"),
+        ({**RECIPE_S, "few_labels": True}, ConfigError, "few_labels=True applies to edge units only"),
         (
             {"unit": "node-bounded-degree", "max_degree": 9},
             NotImplementedGuaranteeError,

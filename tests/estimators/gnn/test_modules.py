@@ -214,7 +214,7 @@ REJECTED: dict[str, tuple[Module, str]] = {
     "NaN gradients": (RootOfZero, r"gradients that are NaN.*clamp_min"),
     "an open file": (Opened, "cannot be copied"),
     "frozen": (changed(lambda module: module.requires_grad_(False)), "has no trainable parameters"),
-    "contains itself as a": (changed(lambda module: setattr(module, "me", module)), "holds itself"),
+    "contains itself as a": (changed(lambda module: setattr(module, "me", module)), "contains itself"),
     "DataParallel": (lambda i, c: nn.DataParallel(Mean(i, c)), "pass the module inside it"),
     "within": (lambda i, c: nn.Sequential(nn.DataParallel(Mean(i, c))), "pass the module inside it"),
     "scripted": (lambda i, c: torch.jit.script(nn.Linear(i, c)), "without torch.jit"),

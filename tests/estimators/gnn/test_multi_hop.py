@@ -277,9 +277,13 @@ def test_an_interrupted_fit_is_not_resumed_with_other_data_or_code(
     [
         ({"unit": "undirected-edge"}, UnitError, "private_hops"),
         ({"private_metrics": True}, ConfigError, "sensitivity of the counts is unbounded"),
-        ({"layers": 2, "max_out_edges": 3}, ConfigError, "13 roots"),
-        ({"layers": 2, "max_out_edges": 20, "allow_high_noise": True}, ConfigError, "421 roots.*fewer slots"),
-        ({"unit": "node-bounded-degree", "max_degree": 1110}, ConfigError, "1111 roots.*'node-record'"),
+        ({"layers": 2, "max_out_edges": 3}, ConfigError, "13 ego graphs"),
+        (
+            {"layers": 2, "max_out_edges": 20, "allow_high_noise": True},
+            ConfigError,
+            "421 ego graphs.*fewer slots",
+        ),
+        ({"unit": "node-bounded-degree", "max_degree": 1110}, ConfigError, "1111 ego graphs.*'node-record'"),
         ({"layers": 0}, ConfigError, "layers"),
         ({"max_out_edges": 0}, ConfigError, "max_out_edges"),
         ({"out_degree_bound": 3}, ConfigError, "max_out_edges"),
