@@ -124,7 +124,7 @@ _WORDS = re.compile(
     |(?<![\w.'"|/-])(?P<bare>[a-z]\w*)(?:\ \((?P<same>--[\w-]+)\)|(?![\w'"(=.]))""",
     re.VERBOSE,
 )
-_LITERAL = re.compile(r"""(-?[\d.]+(e[+-]?\d+)?|inf|True|False|None|'.*'|".*"|\(\.\.\.\))?""")
+_LITERAL = re.compile(r"""(-?[\d.]+(e[+-]?\d+)?|inf|nan|True|False|None|'.*'|".*"|\(\.\.\.\))?""")
 _TWICE = re.compile(r"(--[\w-]+), \1(?![\w-])")
 _context: Any = None  # of the command that runs
 
