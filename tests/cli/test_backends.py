@@ -55,10 +55,10 @@ def test_no_result_depends_on_the_backend(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--backend", "dask"), "'dask' is not one of memory, disk, ray"),
+        (("--backend", "dask"), "dask is not one of memory, disk, ray"),
         (("--backend", "disk"), "graphveil prepare"),
-        (("--address", "here:1"), "add --backend ray"),
-        (("--backend", "memory", "--address", "here:1"), "add --backend ray"),
+        (("--address", "here:1"), "Add --backend ray"),
+        (("--backend", "memory", "--address", "here:1"), "Add --backend ray"),
         (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )

@@ -144,7 +144,7 @@ def test_empty_items_of_lists_are_rejected(case: str, invoke: Invoke) -> None:
 def test_a_budget_that_protects_nothing_is_rejected(mechanism: str, epsilon: str, invoke: Invoke) -> None:
     data = ["--dataset", "synthetic/tiny", "--unit", "undirected-edge", "--out", "graph"]
     answer = invoke("perturb", mechanism, *data, "--epsilon", epsilon)
-    assert answer.code == 2 and "does not protect" in answer.err and not Path("graph").exists()
+    assert answer.code == 2 and "gives no protection" in answer.err and not Path("graph").exists()
 
 
 def test_a_budget_that_reveals_almost_every_edge_is_marked(invoke: Invoke) -> None:

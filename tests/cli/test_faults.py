@@ -242,7 +242,7 @@ def test_no_home_directory_is_an_error_with_a_fix(
 
 def test_names_that_are_too_long_or_look_like_markup_are_misuse(invoke: Invoke, files: Files) -> None:
     long = "a" * 300
-    one_line(invoke("train gap", *files.flags, *PRIVATE, "--out", long), 2, "choose a shorter --out")
+    one_line(invoke("train gap", *files.flags, *PRIVATE, "--out", long), 2, "Choose a shorter --out")
     one_line(invoke("train gap --dataset [/x]", *PRIVATE), 2, "[/x]")
     named = files.nodes.rename(files.nodes.with_name(f"{'n' * 240}.csv"))
     assert invoke("train mlp", *Files(named, files.edges).flags, *PRIVATE).code == 0

@@ -224,7 +224,7 @@ MISUSE = {  # without a ledger, and with an empty one
     "init friends --unit none": ("protects nothing", None),
     f"raise nobody {EDGES}": ("Set --unit, --epsilon and --delta", None),
     "restore copy.sqlite": ("There is no backup at copy.sqlite", None),
-    "check-runs runs": ("runs is no folder", None),
+    "check-runs runs": ("runs is not a folder", None),
     "export nobody --out /dev/null/book.jsonl": ("Cannot create", None),
     "backup copy.sqlite": ("There is no ledger at", None),
     "show nobody": ("There is no ledger at", "registered: none yet"),

@@ -141,11 +141,11 @@ def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
     ("named", "why"),
     [
         ("own.py", "nor of the form"),
-        ("other.py:MyGNN", "There is no file"),
+        ("other.py:MyGNN", "there is no file"),
         ("own.py:Nothing", "does not define 'Nothing'"),
         ("broken.py:MyGNN", "fails: ZeroDivisionError"),
         ("own.py:Mixing", "changes with the other trees"),
-        (None, "pass --module"),
+        (None, "--module sage"),
     ],
 )
 def test_an_invalid_module_leaves_no_run(

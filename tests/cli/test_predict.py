@@ -129,7 +129,7 @@ def test_an_unusable_graph_is_rejected_before_the_privacy_cost(
     rejections = {"code": invoke("predict code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
     rejections["narrow"] = invoke("predict", trained, *another)
-    for words, answer in zip(("use gap", "no column 'height'"), rejections.values(), strict=True):
+    for words, answer in zip(("use method gap", "no column 'height'"), rejections.values(), strict=True):
         assert answer.code == 2
         (line,) = answer.err.strip().splitlines()  # and no table of the price above it
         assert words in line

@@ -33,8 +33,8 @@ INVALID = {
     "unknown data": (["gap:table1", "--datasets", "karat"], "karate"),
     "unknown mode": (["gap:table1", "--mode", "papper"], "paper"),
     "two targets": (["gap:table1", "gap:table2"], "Name one target"),
-    "no axis": (["gap:table1", "--at", "1"], "no axis"),
-    "a place that is not there": (["gap:figure8", "--at", "1,9"], "which has 1, 2, 3, 4, 5"),
+    "no axis": (["gap:table1", "--at", "1"], "no x-axis"),
+    "a place that is not there": (["gap:figure8", "--at", "1,9"], "Use one of 1, 2, 3, 4, 5"),
     "a place that is no number": (["gap:figure8", "--at", "one"], "list of numbers"),
     "nothing to resume": (["gap:table1", "--resume"], "nothing to resume"),
 }
