@@ -140,7 +140,10 @@ class KeyStore:
         digest = hashlib.sha256(descriptor).hexdigest().encode()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         written = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        written.write_bytes(digest)
+        with written.open("wb") as file:
+            file.write(digest)
+            file.flush()
+            os.fsync(file.fileno())  # before any noise of the query is drawn
         try:
             os.link(written, path)  # all or nothing, and by one process only
         except FileExistsError:
