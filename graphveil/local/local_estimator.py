@@ -214,10 +214,11 @@ class LocalEstimator(ABC):
             return FeatureEstimates(torch.zeros(collector.nodes, 1))
         if (given is None) != (collector.protocol.features is not None):
             raise ConfigError(
-                "the protocol collects no features, so public ones are needed: public_features=, one row per "
-                "node"
+                "The protocol collects no features, so public ones are needed. Pass public_features= with "
+                "one row per node (--nodes)."
                 if given is None
-                else "the protocol collects features, and the reports are used; drop public_features"
+                else "The protocol collects features, and their reports are used. Remove public_features "
+                "(--nodes)."
             )
         if given is None:
             return None

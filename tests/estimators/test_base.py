@@ -312,7 +312,7 @@ class TestGuarantee:
     def test_rejects_the_directed_unit_for_an_undirected_graph(self, graph, epsilon, delta, actual):
         model = build("gap", unit="directed-edge", epsilon=epsilon, delta=delta)
         with pytest.raises(
-            UnitError, match=r"Use unit='undirected-edge' \(--unit undirected-edge\)"
+            UnitError, match=r"use unit='undirected-edge' \(--unit undirected-edge\)"
         ) as rejection:
             model.fit(graph)
         assert f"epsilon {actual:g} (delta {delta:g})" in str(rejection.value)

@@ -97,5 +97,5 @@ def test_every_edge_weight_is_covered() -> None:
     assert {w.partition("(")[0] for m, w in FITS if m == "gap"} == {ONE, *_NAMED}
     assert {w for m, w in FITS if m == "gap"} - {w for m, w in FITS if m == "classcode"} == NOT_IN_CLASSCODE
     for weights in NOT_IN_CLASSCODE:
-        with pytest.raises(ConfigError, match=r"use (gap|'learned_public')"):
+        with pytest.raises(ConfigError, match=r"Use (method gap|weights='learned_public')"):
             fitted("classcode", "undirected-edge", weights)

@@ -232,7 +232,7 @@ def test_loads_bounds_bins_and_class_names(edges, tmp_path) -> None:
 def test_rejects_other_protocols_other_nodes_and_too_few_reports(edges) -> None:
     model = gv.LPGNN.from_protocol(SURVEY, epochs=2)
     other = CollectionProtocol(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
-    with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the protocol"):
+    with pytest.raises(ConfigError, match=r"eps_x=1\.0 differs from the protocol"):
         model.fit_from_collector(collector(other), edges)
     with pytest.raises(GraphError, match="The edges have 30 nodes, but the LDP reports have 29"):
         model.fit_from_collector(collector(nodes=29, silent=[]), edges)

@@ -240,7 +240,7 @@ def test_an_interrupted_fit_is_resumed_with_the_same_weights(tmp_path: Path) -> 
     [
         ({"weights": "sigmoid"}, "not a known weight"),
         ({"weights": "attention"}, "Use weights='learned_public'"),
-        ({"weights": "given"}, "use gap"),
+        ({"weights": "given"}, "Use method gap"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "jaccard", "weight_rows": "previous"}, "which are the same"),
         ({"weights": "half_cos", "unit": "node-record", "self_training": None}, "node-level units protect"),

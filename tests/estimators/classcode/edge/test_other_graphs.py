@@ -170,7 +170,7 @@ def test_node_level_models_do_not_predict_other_graphs() -> None:
     model = ClassCode(**{**BUDGET, "unit": "node-record"}).fit(grouped())
     other = grouped(seed=1)
     for query in (model.predict, model.privacy_cost):
-        with pytest.raises(NotImplementedGuaranteeError, match="Use method gap"):
+        with pytest.raises(NotImplementedGuaranteeError, match="use method gap"):
             query(other)
     assert not ledger_of(other.edge_set).entries
 
