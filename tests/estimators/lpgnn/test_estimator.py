@@ -46,7 +46,7 @@ def graph():
 
 class TestBudgets:
     def test_both_are_needed(self) -> None:
-        with pytest.raises(ConfigError, match="eps_y is missing. Pass it"):
+        with pytest.raises(ConfigError, match=r"eps_y is missing\. Pass it"):
             model(eps_y=None)
         with pytest.raises(ConfigError, match="eps_x and eps_y are missing"):
             model(eps_x=None, eps_y=None)
