@@ -442,7 +442,7 @@ def test_parameters_that_are_frozen_stay() -> None:
     [
         (X, PrivateSchedule(batch_size=31), undrawn(), ConfigError, "larger than the number of records, 30"),
         (X, SCHEDULES[0], undrawn(rate=0.5), ReleaseError, "sampling_rate=0.5"),
-        (X, SCHEDULES[0], undrawn(P + 1), ReleaseError, f"parameters={P + 1}, .*parameters={P};"),
+        (X, SCHEDULES[0], undrawn(P + 1), ReleaseError, f"parameters={P + 1} for .*parameters={P};"),
         (X[:-1], SCHEDULES[0], undrawn(), GraphError, "29 records but 30 labels"),
     ],
 )

@@ -299,7 +299,7 @@ def test_an_unknown_activation_is_rejected() -> None:
         (X, Y[:-1], GraphError, "one label per record"),
         (X.long(), Y, GraphError, "a floating-point matrix"),
         (X[:, 0], Y, GraphError, "a floating-point matrix"),
-        ([], Y, ConfigError, "no block"),
+        ([], Y, ConfigError, "no columns"),
         ([X, X[:-1]], Y, GraphError, "different numbers of rows"),
     ],
 )
