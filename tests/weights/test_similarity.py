@@ -397,9 +397,9 @@ def test_a_hop_without_a_similarity_takes_no_keys() -> None:
 @pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(5)])
 def test_similarities_are_rejected_under_node_units(unit: NodeRecord | NodeBoundedDegree) -> None:
     (query,) = hops(1.0, 1, 3, None, HalfCos())
-    with pytest.raises(NotImplementedGuaranteeError, match="which unit .* protects"):
+    with pytest.raises(NotImplementedGuaranteeError, match=r"which unit .* protects"):
         query.event(unit)
-    with pytest.raises(NotImplementedGuaranteeError, match="which unit .* protects"):
+    with pytest.raises(NotImplementedGuaranteeError, match=r"which unit .* protects"):
         query.sensitivity(unit)
 
 
