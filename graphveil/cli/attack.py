@@ -93,7 +93,7 @@ def linkteller(
 def topology(
     run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
-    """Infer all edges of a run's graph, with none or half of the pairs known to the attacker."""
+    """Infer all edges of a run's graph, also with half of the pairs known."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)

@@ -189,7 +189,7 @@ def test_several_values_and_switches_may_be_repeated(invoke: Invoke) -> None:
     answer = invoke(*calibrate, "--set", "hops=1", "--set", "epochs=2", "--json", "--json")
     assert answer.code == 0, answer.err
     repeated = invoke(*calibrate, "--set", "hops=1", "--set", "hops=2")
-    assert (repeated.code, "--set hops is given twice; keep one" in repeated.err) == (2, True)
+    assert (repeated.code, "--set hops is given twice. Keep one" in repeated.err) == (2, True)
 
 
 def test_default_folders_are_in_the_users_home(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_invalid_reports_are_rejected_or_skipped(invoke: Invoke, learn: list[obj
 
 
 MISUSE = {
-    "--set eps_x=1": "contradicts the protocol",
+    "--set eps_x=1": "differs from the protocol",
     "--set hiden=1": "lpgnn has no such parameter; did you mean 'hidden'",
     "--set seed=1": "Use --seed",
     "--method gap": "--method",
@@ -188,7 +188,7 @@ def test_labels_alone_and_edges_make_a_posterior(
     other = changed(labels, "--out", "other")
     nodes = ["--nodes", files.nodes]
     rejected(invoke(*other, "--method", "label-posterior", *nodes), "does not read features")
-    rejected(invoke(*other), "public features of all nodes (--nodes)")
+    rejected(invoke(*other), "table of public features of all --nodes")
 
 
 def test_auto_chooses_between_methods_by_the_received_reports(invoke: Invoke, learn: list[object]) -> None:

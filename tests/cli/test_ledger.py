@@ -163,7 +163,7 @@ def test_a_ledger_recognizes_its_data(invoke: Invoke, gap: list[str], files: Fil
     assert invoke(*gap, "a", "--ledger", place).code == 0
     other = other_of(files)
     stranger = [gap[0], *other, *gap[5:], "b", "--ledger", f"{place}#friends"]
-    rejected(invoke(*stranger), "not the data that 'friends' was registered with")
+    rejected(invoke(*stranger), "differ from those that 'friends' was registered with")
     grown = [f"ledger init friends {EDGES} --ledger {place}", *other, *files.flags[4:]]
     assert invoke(*grown).code == 0
     assert invoke(*stranger, "--json").json["ledger"]["releases"] == 2

@@ -41,7 +41,7 @@ WRONG = {
     f"train gcn {EDGE}": "--perturb edge-rr",
     f"train gcn {EDGE} --perturb nosuch": "--perturb nosuch",
     f"train lpgnn {DATA} --unit local-attributes --epsilon 3": "--set eps_x",
-    f"train lpgnn {LOCAL} --delta 1e-7": "--delta 1e-07 is for",
+    f"train lpgnn {LOCAL} --delta 1e-7": "--delta 1e-07 is only for",
     f"train links {EDGE} --set held_out=2": "--set held_out=2",
     f"train links {EDGE} --set dim=0": "--set dim=0",
     f"sweep gap {EDGE} --out o --runs 0": "--runs 0",

@@ -63,7 +63,7 @@ def test_pandas_index_is_no_feature_and_categoricals_are_read() -> None:
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        (3, "nodes is a int; give a frame"),
+        (3, "nodes is a int. Pass a pandas"),
         (pd.DataFrame({"user": ["u1", 2, SECRET], "team": ["a", "b", "a"]}), "one type"),
         (NODES | {"note": [SECRET] * 3}, r"drop=\['note'\]"),
         (NODES | {"age": [1, 10**30, 2]}, "column 'age' of nodes holds integers beyond 64 bits"),
