@@ -1036,7 +1036,10 @@ class Estimator(ABC):
         by_default = self.scales_features and self.feature_scaling == "auto" and self.feature_range is None
         if not (by_default and config.on_records and config.mode == "strict"):
             return ()
-        return learnable(choices, config.unit, calibrate_mu(config.budget, config.delta_for(nodes)), records)
+        delta = config.delta_for(nodes)
+        if not delta:
+            return ()  # the plan rejects Gaussian noise
+        return learnable(choices, config.unit, calibrate_mu(config.budget, delta), records)
 
     def _misses_ranges(self, graph: Graph) -> bool:
         """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""

@@ -272,7 +272,7 @@ def test_a_ledger_with_a_limit_rejects_two_units() -> None:
     graph = tiny()
     ledger = MemoryLedger(epsilon=100.0, delta=1e-7)
     attach_ledger(graph.edge_set, ledger)
-    with pytest.raises(Exception, match="different units"):
+    with pytest.raises(Exception, match="different privacy units"):
         made().fit(graph)
     assert {type(entry.unit) for entry in ledger.entries} == {LocalAttributes}
 

@@ -138,7 +138,7 @@ def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
         ({"weights": "sigmoid"}, "not a known weight"),
         ({"weights": "softmax"}, "not a known weight"),
         ({"weights": "attention", "unit": "none", "epsilon": None}, "trained on the edges"),
-        ({"weights": "one", "attention_steps": 10}, "attention_steps is for"),
+        ({"weights": "one", "attention_steps": 10}, "attention_steps has an effect only"),
         ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "class_agree", "use_encoder": False}, "Use use_encoder=True"),

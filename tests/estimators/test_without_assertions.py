@@ -32,5 +32,5 @@ def test_unfitted_models_raise_typed_errors() -> None:
     lines = [line.split("|") for line in done.stdout.splitlines()]
     assert [line[0] for line in lines] == list(CALLS), done.stderr
     assert all(
-        line[1:] == ["ConfigError", "The model is not fitted. Call fit(graph) first"] for line in lines
+        line[1:] == ["ConfigError", "The model is not fitted. Call fit(graph) first."] for line in lines
     )

@@ -101,7 +101,7 @@ def test_rejects_parallel_composition_of_records() -> None:
     owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
     with pytest.raises(PrivacyError, match="Releases on disjoint edges"):
         Guarantee.compose_parallel([owner, owner])
-    with pytest.raises(PrivacyError, match="different privacy units"):
+    with pytest.raises(PrivacyError, match="same edge-level unit"):
         Guarantee.compose_parallel([ONE, owner])
 
 

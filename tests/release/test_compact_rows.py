@@ -198,7 +198,7 @@ def test_sizes_and_types_that_do_not_fit_are_rejected() -> None:
         with pytest.raises(ValueError):
             _kernels.add_noisy_sums(**{**whole, **one})
     bounds = torch.ones(1, 1, dtype=torch.float64)
-    with pytest.raises(ValueError, match="rows for"):
+    with pytest.raises(ValueError, match="rows do not fit"):
         _kernels.truncate_rows(torch.ones(NODES + 5, 4), bounds, None, rows.rows)
     with pytest.raises(ValueError, match="one kind"):
         _kernels.truncate_rows(torch.ones(NODES, 4), bounds, torch.zeros(3, dtype=torch.int64), rows.rows)

@@ -105,7 +105,7 @@ def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
 def test_neighbor_counts_are_pure_dp_for_edges_and_rejected_for_records() -> None:
     assert [QUERY.event(unit) for unit in UNITS] == [PureDP(1.0)] * 2
     assert [BOTH_ENDS.event(unit) for unit in UNITS] == [PureDP(2.0), PureDP(1.0)]
-    with pytest.raises(UnitError, match="no guarantee"):
+    with pytest.raises(UnitError, match="have no bound"):
         QUERY.event(NodeRecord())
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     assert 0.999 < plan.epsilon <= 1.0

@@ -182,7 +182,7 @@ def test_noise_is_bound_to_public_settings() -> None:
 )
 def test_rejects_a_training_that_differs_from_the_plan(name: str, other: dict[str, Any]) -> None:
     release, fields = opened(replace(SAMPLED, **{"steps": 48} | other)), {"steps": 48} | other
-    with pytest.raises(ReleaseError, match=f"for its training steps {name}={fields[name]!r}"):
+    with pytest.raises(ReleaseError, match=f"the plan has {name}={fields[name]!r} for its training steps"):
         release.answer(training())
 
 

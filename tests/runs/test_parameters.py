@@ -38,7 +38,7 @@ def test_values_are_typed_by_the_field(text: str, hint: Any, value: object) -> N
     [("two", int), ("2.5", int), ("maybe", bool), ("loose", Literal["strict"]), ("1,x", tuple[int, ...])],
 )
 def test_other_text_is_rejected_with_what_is_expected(text: str, hint: Any) -> None:
-    with pytest.raises(ConfigError, match=r"key=.* cannot be read: key is "):
+    with pytest.raises(ConfigError, match=r"key=.* is not valid: key is "):
         parse_value("key", text, hint)
 
 

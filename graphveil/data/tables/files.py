@@ -420,12 +420,12 @@ def decimal_commas(values: Any) -> bool:
     return bool(pc.all(numbers).as_py() and pc.any(pc.match_substring(there, ",")).as_py())
 
 
-_THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*(\.[0-9]+)?$"
+_THOUSANDS = r"^[+-]?([1-9][0-9]{0,2}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?$"
 _HINTS = (  # patterns of text that a spreadsheet shows as numbers and dates, and how to write them
     (
         r"^[0-9]{1,4}[/.-][0-9]{1,2}[/.-][0-9]{2,4}([ T].*)?$",
-        "holds dates in another form than 2024-04-23; table[{0}] = pandas.to_datetime(table[{0}], "
-        "format='mixed') converts them to such dates",
+        "holds dates in another form than 2024-04-23; convert them, for example table[{0}] = "
+        "pandas.to_datetime(table[{0}], format='mixed')  # ISO dates",
     ),
     (
         r"^[+-]?\s*[0-9][0-9.,]*\s*%$",
