@@ -69,7 +69,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     place, name = split_name(url)
     assert name is None
     with pytest.raises(
-        (LedgerError, ConfigError), match=r"cannot be (used|read)|not a supported ledger database"
+        (LedgerError, ConfigError), match=r"cannot be (used|read)|is invalid|not a supported ledger database"
     ) as error:
         Ledger(place or url)
     assert "xyzzy" not in str(error.value)
