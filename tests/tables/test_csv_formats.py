@@ -31,11 +31,11 @@ def written(
     for one in range(NODES):
         money = null if one % 7 == 0 else f"{rng.normal():.3f}"
         nodes.append([f"{one:03d}", f"{team[one] + rng.normal():.3f}", money, "x", f"t{team[one]}"])
-    edges = [["a", "b", "w"]]
+    edges = [["a", "b", "since"]]
     edges += [[f"{u:03d}", f"{v:03d}", f"{rng.random():.3f}"] for u, v in rng.integers(0, NODES, (300, 2))]
     paths = folder / f"nodes{suffix}", folder / f"edges{suffix}"
     for path, rows in zip(paths, (nodes, edges), strict=True):
-        numbers = {"age", "money", "w"}
+        numbers = {"age", "money", "since"}
         kept = [name in numbers for name in rows[0]]
         rows = [
             [cell.replace(".", decimal) if number else cell for cell, number in zip(row, kept, strict=True)]
@@ -61,7 +61,7 @@ def test_other_formats_give_the_same_graph(tmp_path: Path, delimiter: str, decim
     choice: dict[str, Any] = COLUMNS | {
         "drop": "note",
         "missing": "indicator",
-        "weight": "w",
+        "weight": "since",
         "max_weight": 1,
     }
     plain = read_graph(*written(tmp_path, null=null), **choice)
@@ -80,7 +80,7 @@ def test_other_formats_give_the_same_graph(tmp_path: Path, delimiter: str, decim
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_weights_of_dropped_edges_do_not_affect_others(tmp_path: Path, delimiter: str) -> None:
     nodes, edges = written(tmp_path, delimiter, ",")
-    choice: dict[str, Any] = COLUMNS | {"features": "age", "weight": "w", "max_weight": 1.0}
+    choice: dict[str, Any] = COLUMNS | {"features": "age", "weight": "since", "max_weight": 1.0}
     how = {"delimiter": delimiter, "decimal": ",", "unknown_ids": "drop"}
     before = read_graph(nodes, edges, **choice, **how)
     with edges.open("a") as file:
@@ -113,9 +113,9 @@ def test_errors_suggest_the_decimal_separator(tmp_path: Path) -> None:
     assert sum("decimal comma" in one and "--decimal ','" in one for one in problems) == 2
     assert error.value.flags is not None
     assert list(error.value.flags[-4:]) == ["--delimiter", ";", "--decimal", ","]
-    with pytest.raises(GraphError, match="column 'w' holds text that is not a number; add --decimal ','"):
+    with pytest.raises(GraphError, match="column 'since' holds text that is not a number; add --decimal ','"):
         note = {"features": "note", "categories": "note"}
-        read_graph(nodes, edges, **COLUMNS, **note, delimiter=";", weight="w", max_weight=1)
+        read_graph(nodes, edges, **COLUMNS, **note, delimiter=";", weight="since", max_weight=1)
 
 
 def test_decimal_commas_in_typed_columns_are_text(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_nodes_that_edges_name_are_added_without_a_record() -> None:
 
 def test_protected_edges_add_only_nodes_of_a_public_list() -> None:
     rejected = inspect(unknown_ids="add", private_edges=True, **PLAIN)
-    assert "would reveal an edge" in rejected.problems[0]
+    assert "would publish a node" in rejected.problems[0]
     assert rejected.suggestion is not None and rejected.suggestion.unknown_ids == "drop"
     for named in ("u1", SECRET):  # the nodes depend on the list alone
         edges = {"a": ["u1", "u2", named, "u1"]}
