@@ -85,7 +85,7 @@ def test_network_over_exact_edges_reveals_canaries() -> None:
 
 
 def test_rejects_too_many_canaries() -> None:
-    with pytest.raises(ConfigError, match="ends"):
+    with pytest.raises(ConfigError, match="distinct nodes"):
         insert_edges(graph(), N, np.random.default_rng(0))
     with pytest.raises(ConfigError, match="records"):
         insert_records(graph(), N + 1, np.random.default_rng(0))

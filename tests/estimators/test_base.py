@@ -294,7 +294,7 @@ class TestFolders:
     @pytest.mark.parametrize("name", ["workspace", "cache"])
     def test_rejects_unusable_folders_before_a_charge(self, method, graph, tmp_path, name):
         for place in filter(None, self.places(tmp_path)):
-            with pytest.raises(ConfigError, match=rf"[Cc]annot write to|{name} (must|has)"):
+            with pytest.raises(ConfigError, match=rf"[Cc]annot write to|{name} (must|has|is)"):
                 build(method).fit(graph, **{name: place})
         assert ledger_of(graph.edge_set).entries == ()
 

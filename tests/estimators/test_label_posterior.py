@@ -137,7 +137,7 @@ def test_exact_labels_are_the_reference() -> None:
     ("changed", "error", "why"),
     [
         ({"eps_x": 1.0}, ConfigError, "does not read features"),
-        ({"eps_y": None}, ConfigError, "needs the budget eps_y of the label, and eps_y is missing"),
+        ({"eps_y": None}, ConfigError, "needs the budget eps_y of the label, but eps_y is missing"),
         ({"eps_y": 0}, ConfigError, "eps_y="),
         ({"epsilon": 1.0}, ConfigError, "spends on the label alone; pass eps_y="),
         ({"labels": "sets"}, ConfigError, "labels='sets' is not one of rr, subset"),
