@@ -526,27 +526,13 @@ def _of_outcomes(query: OutcomeCountQuery, context: CanaryContext) -> CanaryResu
 
 
 @insert_canaries.register
-def _of_histograms(query: RecordHistogramQuery, context: CanaryContext) -> CanaryResult | str:
-    """One record a release: in the first cell or none; where it may be replaced, in the first or second."""
-    if query.groups > 1 and not query.pays[context.group]:
-        return "records of this group are not counted"
-    replaced = getattr(context.unit, "replace_one", False)
-    along = np.zeros(query.cells)
-    along[:2] = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
-    graph, groups = _two_nodes(context, query.groups)
-    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
-    for number, inside in enumerate(present):
-        cell = 0 if inside else 1 if replaced else -1
-        seen: Floats = context.noisy(query, graph, groups, RecordHistogramData(torch.tensor([cell])))
-        scores[number] = float(along @ seen) / query.sigma
-    return of_scores(query, context, scores, present)
-
-
-@insert_canaries.register
-def _of_feature_histograms(query: FeatureHistogramQuery, context: CanaryContext) -> CanaryResult | str:
+def _of_histograms(
+    query: RecordHistogramQuery | FeatureHistogramQuery, context: CanaryContext
+) -> CanaryResult | str:
     """One record a release, in all columns: in the first cell or none; or, replaced, the first or second."""
     if query.groups > 1 and not query.pays[context.group]:
         return "records of this group are not counted"
+    columns = query.columns if isinstance(query, FeatureHistogramQuery) else 1
     replaced = getattr(context.unit, "replace_one", False)
     along = np.zeros(query.cells)
     along[:2] = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
@@ -554,9 +540,12 @@ def _of_feature_histograms(query: FeatureHistogramQuery, context: CanaryContext)
     present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
     for number, inside in enumerate(present):
         cell = 0 if inside else 1 if replaced else -1
-        data = FeatureHistogramData(torch.full((1, query.columns), cell, dtype=torch.int16))
-        seen: Floats = context.noisy(query, graph, groups, data).reshape(query.columns, query.cells)
-        scores[number] = float((seen @ along).sum()) / (query.sigma * math.sqrt(query.columns))
+        if isinstance(query, FeatureHistogramQuery):
+            cells = torch.full((1, columns), cell, dtype=torch.int16)
+            seen: Floats = context.noisy(query, graph, groups, FeatureHistogramData(cells))
+        else:
+            seen = context.noisy(query, graph, groups, RecordHistogramData(torch.tensor([cell])))
+        scores[number] = float((seen.reshape(columns, -1) @ along).sum()) / (query.sigma * math.sqrt(columns))
     return of_scores(query, context, scores, present)
 
 
