@@ -69,7 +69,7 @@ class TableError(GraphError):
         self.problems = tuple(problems)
         self.flags = None if flags is None else tuple(flags)
         self.keywords = keywords
-        super().__init__(self.words + ("" if keywords is None else f"; what passes: {keywords}"))
+        super().__init__(self.words if keywords is None else f"{self.words.removesuffix('.')}. The tables are accepted with {keywords}.")
 
     @property
     def words(self) -> str:

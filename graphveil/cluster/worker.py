@@ -125,7 +125,7 @@ class Worker:
 
 def _words(error: Exception) -> str:
     """Return a publishable error text: the message of a library error, or the exception type only."""
-    return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"
+    return str(error) if isinstance(error, GraphveilError) else f"a worker failed with {type(error).__name__}"
 
 
 # -- values as sealed parts ----

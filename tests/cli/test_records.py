@@ -373,7 +373,8 @@ def test_calibrate_shows_the_share_of_each_group(invoke: Invoke) -> None:
 def test_calibrate_takes_public_sizes(invoke: Invoke) -> None:
     base = ["calibrate mlp --set batch_size=256 --nodes-count 20000 --json", *OWNER[:-2]]
     (guess,) = invoke(*base).json["stages"]
-    (known,) = invoke(*base, "--training-count", 10_000, "--features-count", 50).json["stages"]
+    ranges, known = invoke(*base, "--training-count", 10_000, "--features-count", 50).json["stages"]
+    assert ranges["kind"] == "ranges"  # learned per column, so that their number is needed
     assert guess["sampling_rate"] == pytest.approx(256 / 15_000, rel=1e-6)
     assert known["sampling_rate"] == pytest.approx(256 / 10_000, rel=1e-6)
     assert known["noise_multiplier"] > guess["noise_multiplier"]

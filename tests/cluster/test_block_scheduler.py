@@ -85,7 +85,7 @@ def test_blocks_of_lost_workers_are_requested_again(seed: int) -> None:
 
 def test_a_block_that_loses_every_worker_fails() -> None:
     pool = FakePool(3, lambda worker, block: block == 4)
-    with pytest.raises(ReleaseError, match="one block lost too many workers"):
+    with pytest.raises(ReleaseError, match="One block lost too many workers"):
         results(pool, 9)
     assert pool.started <= 3 + 4
 

@@ -110,7 +110,7 @@ def test_a_worker_keeps_the_blocks_of_one_graph(worker: Worker, box: SecretBox) 
     assert not isinstance(first, str) and not isinstance(again, str) and (first == again).all()
     worker.set_graph("another", None)
     worker.begin("another", sealed("query", SourceIds(), box))
-    assert str(worker.block("query", (0, 2), None)) == "it failed with AssertionError"
+    assert str(worker.block("query", (0, 2), None)) == "a worker failed with AssertionError"
     worker.begin("star", sealed("query", SourceIds(), box))
     assert str(worker.block("query", (0, 2), None)) == "it cannot read the graph"
 
@@ -141,7 +141,7 @@ def test_error_texts_contain_no_value(worker: Worker, box: SecretBox) -> None:
     block = sealed("edges", block_of(star(5), 0, 2), box)
     assert worker.block("query", (0, 2), None) == NO_WORK
     worker.begin("star", sealed("query", FailingWork(), box))
-    assert worker.block("query", (0, 2), block) == "it failed with ValueError"
+    assert worker.block("query", (0, 2), block) == "a worker failed with ValueError"
     worker.begin("star", sealed("query", SourceIds(), SecretBox()))
     assert "damaged" in str(worker.block("query", (0, 2), None))
     worker.begin("star", sealed("query", SourceIds(), box))

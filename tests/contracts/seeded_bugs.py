@@ -2847,7 +2847,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.worker:_words",
-                'return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"',
+                'return str(error) if isinstance(error, GraphveilError) else f"a worker failed with {type(error).__name__}"',
                 "return str(error)",
             )
         ],

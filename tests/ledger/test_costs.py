@@ -89,7 +89,7 @@ def test_pure_releases_fit_a_limit_at_delta_0_up_to_the_sum_of_their_epsilons(na
     more = (
         LocalReport("label", 1e-9) if name == "reports" else PureDP(1e-9)
     )  # reports compose with reports alone
-    with pytest.raises(BudgetError, match="at delta 0; the limit"):
+    with pytest.raises(BudgetError, match="at delta 0, above the limit"):
         memory.record(entry(more, "more"))
     cost, limit = total_of(map(entry, events)), Limit(Decimal(float(total)), Decimal(0))
     assert cost.fits(Limit(Decimal(float(total) * (1 + 1e-15)), Decimal(0)))

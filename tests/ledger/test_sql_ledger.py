@@ -94,7 +94,7 @@ def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
             friends.record(exceeding)
     for unit in (NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=5)):
         with pytest.raises(
-            BudgetError, match=r"has a budget under node-record, undirected-edge and none under unit"
+            BudgetError, match=r"has a budget under node-record, undirected-edge, but none under unit"
         ):
             friends.record(entry("e", unit=unit))
     with pytest.raises(ConfigError, match=r"does not state its privacy unit"):
@@ -131,7 +131,7 @@ def test_a_limit_is_raised_for_a_reason_and_never_lowered(ledger: Ledger) -> Non
         ledger.raise_limit("friends", "node-record", **raised, reason="more")
     with pytest.raises(ConfigError, match="ledger raise"):  # registering again does not change it
         ledger.init("friends", "undirected-edge", epsilon="0.3", delta="1e-7")
-    with pytest.raises(ConfigError, match="registered under unit 'undirected-edge' already"):
+    with pytest.raises(ConfigError, match="is already registered under unit 'undirected-edge'"):
         ledger.init("friends", "undirected-edge")
     assert [row["reason"] for row in ledger.export("friends") if row["kind"] == "raise"] == ["a second study"]
     assert ledger.verify() == []
@@ -229,7 +229,7 @@ def test_versions_of_one_dataset_share_one_budget(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon="0.2", delta="1e-7")
     for tags in (TAGS, TAGS, {"edges": TAGS["edges"]}):
         ledger.bind("friends", tags)
-    with pytest.raises(ConfigError, match="not the data that 'friends' was registered with"):
+    with pytest.raises(ConfigError, match="differ from those that 'friends' was registered with"):
         ledger.bind("friends", OTHER)
     ledger.data_set("friends").record(entry("a"))
     ledger.init("friends", "undirected-edge", tags=OTHER)

@@ -338,7 +338,7 @@ def test_no_uncharged_step_is_taken() -> None:
     def greedy(start: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
         return answer(walk(start, answer))
 
-    with pytest.raises(ReleaseError, match="all 3 steps"):
+    with pytest.raises(ReleaseError, match="all 3 planned training steps"):
         opened().answer(EdgeAttentionData(ROWS, LABELS, ALL, START, greedy))
 
 

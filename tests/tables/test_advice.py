@@ -26,7 +26,7 @@ def edges(**columns: Any) -> pd.DataFrame:
 
 def advice(error: pytest.ExceptionInfo[Exception], start: str) -> list[str]:
     """Return the statement that an error suggests, and the same one for the nodes where it says so."""
-    found = start + str(error.value).rsplit(start, 1)[1].partition("; what passes")[0]
+    found = start + str(error.value).rsplit(start, 1)[1].partition(". The tables are accepted")[0]
     code, same, _ = found.partition(", and nodes['id'] in the same way")
     code = code.removesuffix(", or drop it (--drop)")
     return [code, code.replace("edges['a']", "nodes['id']")] if same else [code]
@@ -150,7 +150,7 @@ def test_edges_between_users_and_films_are_rejected() -> None:
 
 def test_weights_that_would_be_ignored_are_rejected_and_can_be_dropped() -> None:
     rated = edges(weight=[-3.0, 5.0] * (N // 2))
-    with pytest.raises(GraphError, match=r"max_weight=.*what passes: drop=\['weight'\]"):
+    with pytest.raises(GraphError, match=r"max_weight=.*accepted with drop=\['weight'\]"):
         gv.Graph.from_frames(nodes(), rated, **ROLES)
     assert gv.Graph.from_frames(nodes(), rated, **ROLES, drop=["weight"]).num_features == 1
     with pytest.raises(GraphError, match="weak trust"):
