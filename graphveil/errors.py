@@ -69,7 +69,10 @@ class TableError(GraphError):
         self.problems = tuple(problems)
         self.flags = None if flags is None else tuple(flags)
         self.keywords = keywords
-        super().__init__(self.words if keywords is None else f"{self.words.removesuffix('.')}. The tables are accepted with {keywords}.")
+        words = self.words
+        if keywords is not None:
+            words = f"{words.removesuffix('.')}. The tables are accepted with {keywords}."
+        super().__init__(words)
 
     @property
     def words(self) -> str:

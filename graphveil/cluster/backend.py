@@ -127,7 +127,8 @@ class RayBackend(AggregationBackend):
             rows = list(ranges(adjacency, step, first))
             for result in worker_pool.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
-                    raise ReleaseError(f"The query was not answered: {result.removesuffix('.')}. It stays charged.")
+                    reason = result.removesuffix(".")
+                    raise ReleaseError(f"The query was not answered: {reason}. It stays charged.")
                 yield torch.from_numpy(np.asarray(_ReadOnlyArray(result)))
 
     def _step(self, count: int, workers: int) -> int:

@@ -100,7 +100,7 @@ class FailingWork(BlockWork):
 
 def test_the_error_of_a_worker_ends_the_query(ray_here: Path) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
-    with pytest.raises(ReleaseError, match="a worker failed with MemoryError. It stays charged"):
+    with pytest.raises(ReleaseError, match=r"a worker failed with MemoryError\. It stays charged"):
         list(RayBackend(**TWO).run(FailingWork(), star(5)))
 
 

@@ -43,7 +43,10 @@ def test_other_text_is_rejected_with_what_is_expected(text: str, hint: Any) -> N
 
 
 # of text, "none" is a text: no mechanism, backend or module of one's own is said by leaving it out
-NO_TEXT = (("feature_range", None), ("perturb", None), ("encoder", None), ("head", None), ("backend", None))
+NO_TEXT = (  # which would be a name
+    *(("feature_range", None), ("perturb", None), ("encoder", None), ("head", None), ("backend", None)),
+    ("positive", None),
+)
 
 
 def test_every_default_of_every_method_can_be_written_as_text() -> None:
