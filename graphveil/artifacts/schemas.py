@@ -140,8 +140,8 @@ def check_query_kind(kind: str) -> str:
 
     >>> check_query_kind("medians")
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: kind='medians' of a query has no words for release folders and model \
-cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
+    graphveil.errors.ConfigError: kind='medians' of a query has no description for release folders and \
+model cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
     """
     if kind not in QUERY_KINDS:
         raise ConfigError(

@@ -135,8 +135,8 @@ class MemoryLedger:
     >>> ledger.record(Entry("a", "rows", Gaussian(0.2)))
     >>> ledger.record(Entry("b", "rows", Gaussian(0.2)))
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 1.349 at delta 1e-07; \
-the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the limit
+    graphveil.errors.BudgetError: The release 'rows' would bring the total to epsilon 1.349 at delta \
+1e-07, above the limit of 1 (spent so far: 0.9318). Use a smaller epsilon, or raise the limit.
     """
 
     def __init__(
@@ -298,8 +298,8 @@ class JointLedger:
     >>> from graphveil.privacy.events import Gaussian
     >>> JointLedger(ledgers).record(Entry("a", "rows", Gaussian(0.2)))
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 0.9318 at delta 1e-07; \
-the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
+    graphveil.errors.BudgetError: The release 'rows' would bring the total to epsilon 0.9318 at delta \
+1e-07, above the limit of 0.1 (spent so far: 0). Use a smaller epsilon, or raise the limit.
     >>> ledgers[0].entries
     ()
     """

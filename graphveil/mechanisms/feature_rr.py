@@ -411,9 +411,9 @@ class RecordFeatureRR:
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
     Traceback (most recent call last):
-    graphveil.errors.UnsupportedGuaranteeError: weights computed from the record they randomize depend on \
-it: a record loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR \
-with public_weights, or mode='paper' to reproduce the paper without a guarantee
+    graphveil.errors.UnsupportedGuaranteeError: Weights must not be computed from the record that they \
+randomize: a record loses up to 1.0494 of a budget of 1, and without bound if the weights are seen. \
+Use FeatureRR with public_weights. mode='paper' reproduces the paper without a guarantee.
     >>> RecordFeatureRR(epsilon=1.0, dim=50, mode="paper").claim.certified
     False
     """

@@ -202,8 +202,8 @@ class WeightedAllocation:
 
     >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: theta adds up to 0.75 instead of 1, so a record would spend 0.75 times its \
-budget; take WeightedAllocation.linear, which normalizes public scores
+    graphveil.errors.ConfigError: theta sums to 0.75 instead of 1, so a record would spend 0.75 times its \
+budget. Use WeightedAllocation.linear, which normalizes public scores.
     """
 
     theta: tuple[float, ...]

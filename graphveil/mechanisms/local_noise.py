@@ -55,8 +55,8 @@ class LocalStream(_SingleProcessSecret, RowStream):
     (None, None)
     >>> stream.reserve_rows(np.array([9, 7]))
     Traceback (most recent call last):
-    graphveil.errors.ReleaseError: a record's noise was used before, and equal noise on two reveals \
-their difference; give records other numbers (rows=), or make a new LocalNoise for a new release
+    graphveil.errors.ReleaseError: The noise of a record was already used. Reusing it for another record \
+would reveal their difference. Use other row numbers (rows=), or a new LocalNoise() for a new release.
     """
 
     def __init__(self, key: bytes) -> None:

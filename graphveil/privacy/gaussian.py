@@ -227,8 +227,8 @@ def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     >>> from graphveil.privacy.unit import UndirectedEdge
     >>> check_delta(UndirectedEdge(), 0.01, 1000)
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta \
-allows publishing a record outright; pass a smaller delta or delta='auto'
+    graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 privacy units), otherwise \
+a mechanism could publish a record outright. Use a smaller delta, or delta='auto'.
     """
     checks.integer_at_least(1, bound=bound)
     if isinstance(unit, NoUnit):

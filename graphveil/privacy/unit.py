@@ -180,8 +180,8 @@ class LocalAttributes(Unit):
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'local-attributes' protects what each node reports about itself, before \
-any sum: nothing is left to protect in sums of reports
+    graphveil.errors.UnitError: unit 'local-attributes' randomizes the record of each node before any \
+aggregation, so sums of LDP reports need no further noise
     """
 
     name: ClassVar[str] = "local-attributes"
@@ -207,8 +207,8 @@ class EdgeSubset(Unit):
 
     >>> EdgeSubset().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'edge-subset' is for released graphs, and sums over neighbors \
-mix public and private edges; use 'undirected-edge' for those
+    graphveil.errors.UnitError: unit 'edge-subset' supports perturbed graphs only, because sums over \
+neighbors mix public and private edges. Use unit 'undirected-edge' for sums.
     """
 
     name: ClassVar[str] = "edge-subset"

@@ -30,7 +30,7 @@ def vmap_records(function: Callable[..., Any], in_dims: Any = 0) -> Callable[...
     >>> table, index = torch.arange(6.0).reshape(2, 3, 1), torch.tensor([[0], [3]])
     >>> vmap_records(lambda rows, i: functional.embedding(i, rows))(table, index)
     Traceback (most recent call last):
-    RuntimeError: index out of range in self
+    RuntimeError: index 3 is out of bounds for dimension 1 with size 3
     """
 
     def called(*args: Any) -> Any:

@@ -250,11 +250,11 @@ def predicted_stranger() -> Job:
         grown = other.grow(x=other.x[:2], source=[NODES, NODES + 1], target=[0, 1], y=other.y[:2])
         (new,) = set(grown.edge_set.parts) - set(other.edge_set.parts)
         books.attach(new, "new")
-        asked = grown.replace(x=1 - to_dense(grown.x))  # other features, so all edges are queried again
+        wanted = grown.replace(x=1 - to_dense(grown.x))  # other features, so all edges are queried again
 
         def release() -> Charged:
-            charged = cost(model.privacy_cost(asked))
-            model.predict_proba(asked, allow_spend=True)
+            charged = cost(model.privacy_cost(wanted))
+            model.predict_proba(wanted, allow_spend=True)
             return dict.fromkeys(("data", "other", "new"), charged)
 
         return {**known, "new": []}, release

@@ -158,7 +158,7 @@ Tasks = "multiprocessing.queues.SimpleQueue[tuple[str, float] | None]"
 Answers = "multiprocessing.queues.SimpleQueue[bool]"
 
 
-def book(place: Path, tasks: Tasks, answers: Answers) -> None:
+def spend(place: Path, tasks: Tasks, answers: Answers) -> None:
     """Record and commit releases, each after a delay; a process whose ledger was replaced opens it again."""
     ledger = None
     while task := tasks.get():
@@ -181,7 +181,7 @@ def test_no_granted_release_is_lost_by_a_restore(tmp_path: Path, restores: int) 
     place, began = tmp_path / "ledger.sqlite", time.monotonic()
     record(place, friends="")
     tasks, answers = FORK.SimpleQueue(), FORK.SimpleQueue()
-    child = FORK.Process(target=book, args=(place, tasks, answers))
+    child = FORK.Process(target=spend, args=(place, tasks, answers))
     child.start()
     granted, results, seconds = set[str](), set[tuple[bool, bool]](), 0.1
     for number in range(restores):

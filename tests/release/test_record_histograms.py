@@ -84,8 +84,8 @@ def test_each_record_is_counted_once_in_each_column() -> None:
 
 def test_every_count_of_a_column_has_the_charged_noise() -> None:
     query = FeatureHistogramQuery(columns=6, cells=1000, sigma=7.0)
-    nobody = torch.full((3, 6), -1, dtype=torch.int16)
-    drawn = opened(query, 1).answer(FeatureHistogramData(nobody)).numpy()
+    unaffected = torch.full((3, 6), -1, dtype=torch.int16)
+    drawn = opened(query, 1).answer(FeatureHistogramData(unaffected)).numpy()
     for column in drawn:
         has_the_law(column * query.unit_steps, 7.0 * query.unit_steps)
     correlations = torch.corrcoef(torch.from_numpy(drawn)) - torch.eye(6)

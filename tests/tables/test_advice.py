@@ -138,7 +138,7 @@ def test_low_ratings_and_dislikes_are_no_likes() -> None:
         (("user", "n.csv", "a", "b"), None),
     ],
 )
-def test_ids_of_two_kinds_are_told_by_the_names_of_columns(names: Any, other: str | None) -> None:
+def test_ids_of_two_kinds_are_recognized_by_names_of_columns(names: Any, other: str | None) -> None:
     assert end_of_another_kind(*names) == other
 
 
@@ -201,7 +201,7 @@ def test_no_advice_names_an_argument_that_the_model_lacks(estimator: Any) -> Non
     assert "max_degree" not in str(error.value)
 
 
-def test_metrics_that_are_not_defined_say_why() -> None:
+def test_undefined_metrics_have_a_reason() -> None:
     from graphveil.training.metrics import evaluate, evaluate_numbers
 
     shown = str(evaluate(torch.tensor([1, 1]), torch.tensor([[0.2, 0.8], [0.6, 0.4]])))

@@ -99,8 +99,8 @@ def noisy_range(counts: Counts, sigma: float, records: int) -> Range | None:
         sigma: Standard deviation of the noise of each count.
         records: Public number of counted records.
 
-    >>> counts = np.zeros(2 * _SIDE)
-    >>> counts[magnitude_cells(torch.arange(18.0, 70.0)[:, None])[:, 0].numpy()] += 100
+    >>> ages = magnitude_cells(torch.arange(18.0, 70.0)[:, None])[:, 0].numpy()
+    >>> counts = 100.0 * np.bincount(ages, minlength=2 * _SIDE)
     >>> [round(end) for end in noisy_range(counts, 1.0, 5200)]
     [19, 69]
     """

@@ -176,7 +176,7 @@ def test_a_resumed_fit_has_the_same_ranges_and_is_charged_once(tmp_path: Any) ->
     assert torch.equal(first.predict_proba(), again.predict_proba())
 
 
-def test_a_fit_without_learned_ranges_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fit_without_learned_ranges_warns(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="graphveil"):
         gv.MLP(**{**BUDGET, "epsilon": 0.2}).fit(graph())
         assert "feature_range" in caplog.text
