@@ -137,8 +137,9 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
         return row.steps is not None
     if not row.noise_std or not all(0 < std < math.inf for std in row.noise_std):
         return False
-    if isinstance(one, PureDP):
-        return math.isclose(row.noise_std[0], sigma_of(one.epsilon), rel_tol=_ROUNDING)
+    if isinstance(one, PureDP):  # which is divided among the counts that change, each by one
+        changed = round(row.sensitivity**2)
+        return math.isclose(row.noise_std[0], sigma_of(one.epsilon / changed), rel_tol=_ROUNDING)
     least, most = (row.sensitivity / std for std in (max(row.noise_std), min(row.noise_std)))
     return least * (1 - _ROUNDING) <= _mu(one) <= most * (1 + _ROUNDING)
 

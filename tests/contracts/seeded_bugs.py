@@ -3597,7 +3597,29 @@ BUGS = [
                 'dataset=f"{experiment.source.published_name} ({experiment.source.load().num_edges} edges)",',
             )
         ],
-        test="tests/cli/test_transcript.py::test_an_edge_affects_a_release_only_through_query_answers[mlp]",
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
+    ),
+    dict(
+        name="the_mlp_adds_exact_sums_over_private_edges",
+        edits=[
+            (
+                "graphveil.estimators.mlp:TunedMLP.fit",
+                "proba=public.log.exp().to(torch.float32)",
+                'proba=(public.log + __import__("graphveil.release.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, public.log.exp())).softmax(1).to(torch.float32)',
+            )
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
+    ),
+    dict(
+        name="lpgnet_adds_exact_sums_over_private_edges",
+        edits=[
+            (
+                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                "proba=logits.softmax(dim=1)",
+                'proba=(logits + __import__("graphveil.release.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
+            )
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnet-directed-edge]",
     ),
     dict(
         name="methods_on_edges_train_on_all_labels",
