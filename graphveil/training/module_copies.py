@@ -88,7 +88,8 @@ class ModuleCopies:
         except Exception as error:
             raise ConfigError(
                 f"{type(module).__name__} cannot be copied, and each record runs on a fresh copy: "
-                f"{type(error).__name__}: {error}. Build open files, locks and iterators in forward()."
+                f"{type(error).__name__}: {str(error).removesuffix('.')}. Build open files, locks and iterators "
+                "in forward()."
             ) from error
         shared = _shared_object((module, [place.get() for place in self._places]), kept)
         if shared is not None:

@@ -5,7 +5,6 @@ returns is a Python number, so no module here can run under ``vmap``.
 """
 
 import functools
-import itertools
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -99,7 +98,7 @@ class InASet(Stateful):
 class Counted(Stateful):
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__(inputs, classes)
-        self.counter = itertools.count()
+        self.counter = iter(range(10**6))  # iterators of itertools lose copies in Python 3.14
 
     def recorded_in_folder(self, loud: float) -> float:
         return 100.0 * next(self.counter) if loud else 0.0
