@@ -86,10 +86,10 @@ class ModuleCopies:
         try:
             kept = _copied((module, [place.get() for place in self._places]), reach)
         except Exception as error:
+            reason = f"{type(error).__name__}: {error}".removesuffix(".")
             raise ConfigError(
-                f"{type(module).__name__} cannot be copied, and each record runs on a fresh copy: "
-                f"{type(error).__name__}: {str(error).removesuffix('.')}. Build open files, locks and iterators "
-                "in forward()."
+                f"{type(module).__name__} cannot be copied, and each record runs on a fresh copy: {reason}. "
+                "Build open files, locks and iterators in forward()."
             ) from error
         shared = _shared_object((module, [place.get() for place in self._places]), kept)
         if shared is not None:
