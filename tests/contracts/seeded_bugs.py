@@ -3622,6 +3622,143 @@ BUGS = [
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnet-directed-edge]",
     ),
     dict(
+        name="gap_releases_the_number_of_edges",
+        edits=[
+            (
+                "graphveil.estimators.gap.method:",
+                "proba=trained.proba(views), released=released)",
+                'proba=trained.proba(views), released=released | {"edges": torch.tensor([graph.num_edges])})',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gap-undirected-edge]",
+    ),
+    dict(
+        name="spectral_adds_exact_degrees",
+        edits=[
+            (
+                "graphveil.estimators.spectral:",
+                "proba=log.exp().to(torch.float32), released=released_state",
+                "proba=(log * (1 + graph.adjacency.indptr.diff())[:, None]).softmax(1).to(torch.float32), released=released_state",
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[spectral-undirected-edge]",
+    ),
+    dict(
+        name="the_number_of_epochs_depends_on_the_edges",
+        edits=[
+            (
+                "graphveil.estimators.lpgnet:LPGNetMethod._train",
+                "self.stack.training_config.nonprivate_schedule(),",
+                "__import__('dataclasses').replace(self.stack.training_config.nonprivate_schedule(), epochs=9 + graph.num_edges % 2),",
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnet-directed-edge]",
+    ),
+    dict(
+        name="auto_rejects_an_odd_number_of_edges",
+        edits=[
+            (
+                "graphveil.estimators.choice:ValidationChoice.fit",
+                'nodes = graph.mask("val").nonzero()[:, 0]',
+                'nodes = graph.mask("val").nonzero()[:, 0]\n        if graph.num_edges % 2:\n            raise ConfigError("odd")',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[auto-undirected-edge]",
+    ),
+    dict(
+        name="the_network_predicts_on_the_true_graph",
+        edits=[
+            (
+                "graphveil.estimators.full_graph:",
+                "            slots, graph = released(",
+                "            truth = graph\n            slots, graph = released(",
+            ),
+            (
+                "graphveil.estimators.full_graph:",
+                "proba=trained.proba(graph), released=published)",
+                "proba=trained.proba(truth), released=published)",
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gcn-edge-subset]",
+    ),
+    dict(
+        name="mlp_releases_exact_class_counts",
+        edits=[
+            (
+                "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
+                "trained=trained, proba=proba, private_accuracy",
+                'trained=trained, proba=proba, released={"classes": graph.y.clamp_min(0).bincount(minlength=3)}, private_accuracy',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-node-record]",
+    ),
+    dict(
+        name="gap_releases_which_nodes_have_a_label",
+        edits=[
+            (
+                "graphveil.estimators.gap.method:",
+                "            released=named_aggregates(aggregates),",
+                '            released=named_aggregates(aggregates) | {"known": graph.labeled},',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gap-node-record]",
+    ),
+    dict(
+        name="classcode_adds_exact_features_to_noisy_rows",
+        edits=[
+            (
+                "graphveil.estimators.classcode.node_method:",
+                'released={"rows": aggregated.rows.to(torch.float32)}',
+                'released={"rows": aggregated.rows.to(torch.float32) + graph.x.sum()}',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[classcode-node-record]",
+    ),
+    dict(
+        name="a_released_tensor_is_as_long_as_the_list_of_edges",
+        edits=[
+            (
+                "graphveil.estimators.own.private_module:",
+                "trained=trained, proba=proba, private_accuracy",
+                'trained=trained, proba=proba, released={"padding": torch.zeros(graph.num_edges)}, private_accuracy',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[module-node-record/replace-one]",
+    ),
+    dict(
+        name="lpgnn_releases_the_true_labels",
+        edits=[
+            (
+                "graphveil.local.network_learner:",
+                'released = {"labels": records.labels} if',
+                'released = {"labels": graph.y} if',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnn-local-attributes]",
+    ),
+    dict(
+        name="simgat_predicts_from_true_features",
+        edits=[
+            (
+                "graphveil.local.network_learner:",
+                "return FitResult(trained=trained, proba=proba, released=released, learned=learned)",
+                "return FitResult(trained=trained, proba=(proba + graph.x.sum(dim=1, keepdim=True) * torch.arange(3)).softmax(1), released=released, learned=learned)",
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[simgat-local-attributes]",
+    ),
+    dict(
+        name="gnn_releases_exact_degrees",
+        edits=[
+            (
+                "graphveil.estimators.gnn.one_hop:",
+                'released={"rows": rows.to(torch.float32)}',
+                'released={"rows": rows.to(torch.float32), "degrees": graph.adjacency.indptr.diff()}',
+            ),
+        ],
+        test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gnn-node-record]",
+    ),
+    dict(
         name="methods_on_edges_train_on_all_labels",
         edits=[
             (

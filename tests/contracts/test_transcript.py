@@ -118,12 +118,21 @@ def changed(unit: str) -> Callable[[list[list[str]]], list[list[str]]]:
     return without
 
 
-def other_record(rows: list[list[str]]) -> list[list[str]]:
-    """Give the node other features and another label."""
-    return [
-        row if row[0] != NODE else [NODE, "9.5", "-2", "t2" if row[3] != "t2" else "t0", row[4]]
-        for row in rows
-    ]
+def other_record(unit: str) -> Callable[[list[list[str]]], list[list[str]]]:
+    """Return the change of the table of nodes: other features, and another label or none."""
+
+    def other(rows: list[list[str]]) -> list[list[str]]:
+        (number,) = (number for number, row in enumerate(rows) if row[0] == NODE)
+        label = (
+            ""
+            if unit in ("node-record", "node-bounded-degree")
+            else "t2"
+            if rows[number][3] != "t2"
+            else "t0"
+        )
+        return [*rows[:number], [NODE, "9.5", "-2", label, rows[number][4]], *rows[number + 1 :]]
+
+    return other
 
 
 def published(invoke: Invoke, monkeypatch: pytest.MonkeyPatch, flags: Flags, out: str) -> dict[str, Any]:
@@ -174,7 +183,7 @@ def published_twice(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatc
             before = published(invoke, monkeypatch, flags, "run-1")
         edit(files.edges, changed(unit))
         if unit.startswith(("node", "local")):
-            edit(files.nodes, other_record)
+            edit(files.nodes, other_record(unit))
         second = first.again()
         with second.in_place():
             after = published(invoke, monkeypatch, flags, "run-2")
