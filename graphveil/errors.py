@@ -103,6 +103,10 @@ class UnsupportedGuaranteeError(PrivacyError):
     """No proof can exist for this combination: a counterexample is known."""
 
 
+class ProtectedDataError(PrivacyError):
+    """A method reads data that its unit protects, outside of a query. Nothing was returned."""
+
+
 class NotImplementedGuaranteeError(PrivacyError):
     """This combination is unproved or not implemented; the error message names an alternative."""
 

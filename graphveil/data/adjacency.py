@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data.csr import Pattern, check_rows, mirrored, pattern
-from graphveil.errors import GraphError
+from graphveil.errors import GraphError, ProtectedDataError
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
 _Ids32: TypeAlias = npt.NDArray[np.int32]
@@ -211,7 +211,7 @@ class Adjacency:
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
-        return f"Adjacency(nodes={self.num_nodes}, directed={self.directed})"
+        return f"{type(self).__name__}(nodes={self.num_nodes}, directed={self.directed})"
 
     @property
     def num_nodes(self) -> int:
@@ -357,6 +357,10 @@ class Adjacency:
         weights = None if max_weight is None else torch.from_numpy(matrix.data.astype(np.float32))
         return cls._in_order(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
 
+    def _unwrap(self) -> Adjacency:
+        """Return edges that can be read. Only queries call it."""
+        return self
+
     def without_weights(self) -> Adjacency:
         """Return the same edges without weights.
 
@@ -493,6 +497,70 @@ class Adjacency:
             weights=None if self.weights is None else self.weights[torch.from_numpy(stays)],
             max_weight=self.max_weight,
         )
+
+
+class ProtectedEdges(Adjacency):
+    """A handle of protected edges for methods: queries accept it, and nothing else reads it.
+
+    Public are the number of nodes, the direction, the bound of weights, and the identity of the edges. This
+    stops accidents. Python code that wants to read the edges can.
+
+    Args:
+        edges: The edges.
+        unit: Name of the unit that protects them.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> ProtectedEdges(path, "undirected-edge").indices
+    Traceback (most recent call last):
+    graphveil.errors.ProtectedDataError: Unit 'undirected-edge' protects the edges, so indices cannot be \
+read. Query them: session.open(graph) and release.answer(...). Their noisy answers are public.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, edges: Adjacency, unit: str) -> None:
+        """Store the edges; they are not read."""
+        public = ("directed", "edge_set", "max_weight", "folder", "version")
+        vars(self).update({name: getattr(edges, name) for name in public}, _edges=edges._unwrap(), _unit=unit)
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N, which is public."""
+        return self._unwrap().num_nodes
+
+    @property
+    def indptr(self) -> NoReturn:  # type: ignore[override]  # a field of the edges
+        """Raise ``ProtectedDataError``."""
+        self._refuse("indptr")
+
+    @property
+    def indices(self) -> NoReturn:  # type: ignore[override]  # a field of the edges
+        """Raise ``ProtectedDataError``."""
+        self._refuse("indices")
+
+    @property
+    def weights(self) -> NoReturn:  # type: ignore[override]  # a field of the edges
+        """Raise ``ProtectedDataError``."""
+        self._refuse("weights")
+
+    @property
+    def history(self) -> NoReturn:  # type: ignore[override]  # a field of the edges
+        """Raise ``ProtectedDataError``."""
+        self._refuse("history")
+
+    def _unwrap(self) -> Adjacency:
+        edges: Adjacency = vars(self)["_edges"]
+        return edges
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise ProtectedDataError(
+            f"Unit {vars(self)['_unit']!r} protects the edges, so {name} cannot be read. Query them: "
+            "session.open(graph) and release.answer(...). Their noisy answers are public."
+        )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise ``ProtectedDataError``: a copy or a file of the handle would contain the edges."""
+        self._refuse("a copy")
 
 
 def _check_num_nodes(num_nodes: int) -> None:

@@ -508,7 +508,7 @@ class Estimator(ABC):
             )
         ready = ready.with_learned_ranges(session)
         graph = ready.scaled
-        result = method.for_graph(graph).fit(graph, session)
+        result = method.for_graph(graph).fit(method.view(graph), session)
         session.seconds["total"] = time.perf_counter() - started
         fitted = FittedModel.from_result(result, ready, session, self.recorded_params())
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))

@@ -107,7 +107,9 @@ class GraphRequest:
             None if self.step is None else _cached_before_step(self.graph, self.step, prediction_state.cache)
         )
         answer = prediction_state.fitted.trained.answer(
-            self.graph, prediction_session(prediction_state, self, self.plan, self.workspace), kept
+            prediction_state.fitted.method.view(self.graph),
+            prediction_session(prediction_state, self, self.plan, self.workspace),
+            kept,
         )
         prediction_state.cache.keep(self.version, self.graph.x, answer)
 
@@ -278,7 +280,7 @@ class PredictionManager:
             if known is None:
                 fitted = self._state.fitted
                 session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
-                known = fitted.trained.answer(graph, session, None)
+                known = fitted.trained.answer(fitted.method.view(graph), session, None)
             return known.proba
 
     def privacy_cost(self, graph: Graph, options: PredictionOptions) -> Guarantee | None:

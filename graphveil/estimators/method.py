@@ -315,6 +315,16 @@ class Method(ABC):
             method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
         )
 
+    def view(self, graph: Graph) -> Graph:
+        """Return what a fit or a prediction may see of a graph: under units that protect edges, a handle.
+
+        Published code in paper mode reads edges, and has no valid guarantee.
+        """
+        unit = self.privacy_config.unit
+        if self.privacy_config.paper or isinstance(unit, NoUnit | LocalAttributes):
+            return graph
+        return graph.with_protected_edges(unit.name)
+
     def for_graph(self, graph: Graph) -> Self:
         """Return the method with class names in its objective replaced by class numbers."""
         objective = self.objective.for_graph(graph)

@@ -292,7 +292,8 @@ class LinkPredictor:
         held_out = HeldOutPairs(float(self.held_out), streams.derive("held-out pairs"))
         plan = self._plan(known.num_nodes, vectors.shape[1], held_out)
         session.plan, session.guarantee = plan, self._guarantee(known, plan)
-        self._fit = self._answers(known, vectors, held_out, session)
+        edges = known.with_protected_edges(self._config.unit.name)
+        self._fit = self._answers(edges, vectors, held_out, session)
         return self
 
     def _answers(self, graph: Graph, vectors: Tensor, held_out: HeldOutPairs, session: Session) -> _Fit:

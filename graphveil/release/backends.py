@@ -254,6 +254,7 @@ def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) 
         ConfigError: If no backend has this name, or it cannot read these edges. No budget is charged.
         GraphError: If the edges are mapped from files that have changed.
     """
+    adjacency = adjacency._unwrap()
     check_unchanged(adjacency)
     if backend is None:
         backend = _chosen.get()

@@ -29,7 +29,7 @@ class PrivateEdges:
 
     def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
         """Store the edges and the backend that schedules their blocks, by default one that can read them."""
-        self._adjacency, self._backend = adjacency, backend_for(backend, adjacency)
+        self._adjacency, self._backend = adjacency._unwrap(), backend_for(backend, adjacency)
         self._memory: Tensor | CompactRows | None = None
 
     def __repr__(self) -> str:

@@ -3600,6 +3600,17 @@ BUGS = [
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
     ),
     dict(
+        name="methods_receive_protected_edges_themselves",
+        edits=[
+            (
+                "graphveil.estimators.method:Method.view",
+                "return graph.with_protected_edges(unit.name)",
+                "return graph",
+            )
+        ],
+        test="tests/estimators/test_protected_edges.py::test_a_method_that_reads_edges_is_stopped_before_anything_is_charged[mlp]",
+    ),
+    dict(
         name="the_mlp_adds_exact_sums_over_private_edges",
         edits=[
             (
@@ -3729,10 +3740,10 @@ BUGS = [
         name="lpgnn_releases_the_true_labels",
         edits=[
             (
-                "graphveil.local.network_learner:",
-                'released = {"labels": records.labels} if',
-                'released = {"labels": graph.y} if',
-            ),
+                "graphveil.local.local_method:LocalMethod.collected",
+                "return CollectionResult(randomizer.received(found, x), clipped)",
+                "return CollectionResult(__import__('dataclasses').replace(randomizer.received(found, x), labels=graph.y), clipped)",
+            )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnn-local-attributes]",
     ),
@@ -3740,10 +3751,10 @@ BUGS = [
         name="simgat_predicts_from_true_features",
         edits=[
             (
-                "graphveil.local.network_learner:",
-                "return FitResult(trained=trained, proba=proba, released=released, learned=learned)",
-                "return FitResult(trained=trained, proba=(proba + graph.x.sum(dim=1, keepdim=True) * torch.arange(3)).softmax(1), released=released, learned=learned)",
-            ),
+                "graphveil.local.local_method:LocalMethod.collected",
+                "return CollectionResult(randomizer.received(found, x), clipped)",
+                "return CollectionResult(exact_records(graph, x), clipped)",
+            )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[simgat-local-attributes]",
     ),

@@ -1,0 +1,119 @@
+"""The door: methods receive a handle of protected edges, which queries read and nothing else."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import graphveil as gv
+from estimators.conftest import grouped
+from graphveil.data import Adjacency, Graph
+from graphveil.data.adjacency import ProtectedEdges
+from graphveil.data.blocks import blocks, in_edges
+from graphveil.errors import ProtectedDataError
+from graphveil.estimators.method import Method
+from graphveil.release.exact_sums import sum_in_neighbors
+
+EDGES = Adjacency.from_edges(
+    [0, 1, 2], [1, 2, 0], num_nodes=4, directed=True, weight=[1.0, 0.5, 2.0], max_weight=2.0
+)
+HANDLE = ProtectedEdges(EDGES, "directed-edge")
+PUBLIC = {"directed", "edge_set", "folder", "max_weight", "num_nodes", "version"}
+MADE_FROM_OTHERS = {"from_edges", "from_rows"}  # class methods
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "subgraph": (torch.ones(4, dtype=torch.bool),),
+    "without_crossing": (torch.ones(4, dtype=torch.bool),),
+    "with_stored_zeros": (torch.ones(3),),
+}
+READERS = {name for name in dir(EDGES) if not name.startswith("_")} - PUBLIC - MADE_FROM_OTHERS
+
+
+def test_what_is_public_is_that_of_the_edges() -> None:
+    for name in PUBLIC:
+        assert getattr(HANDLE, name) is getattr(EDGES, name) or getattr(HANDLE, name) == getattr(EDGES, name)
+    assert repr(HANDLE) == "ProtectedEdges(nodes=4, directed=True)"
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_everything_else_raises(name: str) -> None:
+    with pytest.raises(ProtectedDataError, match="protects the edges, so"):
+        found = getattr(HANDLE, name)
+        found(*ARGUMENTS.get(name, ()))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        len,
+        list,
+        copy.copy,
+        copy.deepcopy,
+        pickle.dumps,
+        lambda edges: edges[0],
+        lambda edges: list(blocks(edges, 2)),
+        lambda edges: in_edges(edges, torch.tensor([0]).numpy()),
+        lambda edges: sum_in_neighbors(edges, torch.ones(4, 1)),
+        lambda edges: torch.as_tensor(edges),
+    ],
+)
+def test_functions_that_read_edges_raise(read: Any) -> None:
+    with pytest.raises((ProtectedDataError, TypeError, RuntimeError)):
+        read(HANDLE)
+
+
+def test_a_graph_shares_its_budget_with_its_handle() -> None:
+    graph = grouped(nodes=30)
+    seen = graph.with_protected_edges("undirected-edge")
+    assert seen.edge_set is graph.edge_set and seen.x is graph.x
+    with pytest.raises(ProtectedDataError):
+        seen.subgraph(torch.ones(30, dtype=torch.bool))
+    released = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=5.0).graph
+    assert released.with_protected_edges("undirected-edge") is released
+
+
+EDGE: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6}
+RECORD: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5}
+FITS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mlp": ("mlp", EDGE),
+    "gap": ("gap", {**EDGE, "epochs": 1}),
+    "classcode": ("classcode", EDGE),
+    "lpgnet": ("lpgnet", {**EDGE, "epochs": 1}),
+    "spectral": ("spectral", EDGE),
+    "auto": ("auto", EDGE),
+    "gcn": ("gcn", {**EDGE, "epochs": 1, "perturb": "edge-rand"}),
+    "mlp, records": ("mlp", RECORD),
+    "gap, records": ("gap", {**RECORD, "epochs": 1, "out_degree_bound": 4}),
+    "classcode, records": ("classcode", {**RECORD, "out_degree_bound": 4}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_method_that_reads_edges_is_stopped_before_anything_is_charged(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, given = FITS[name]
+    graph, model = grouped(nodes=30), gv.METHODS[method](**given)
+
+    def leaking(self: Method, graph: Graph, session: Any) -> Any:
+        sum_in_neighbors(graph.adjacency, torch.ones(graph.num_nodes, 1))
+        raise AssertionError("the edges were read")
+
+    monkeypatch.setattr(type(model.config), "fit", leaking)
+    with pytest.raises(ProtectedDataError, match=given["unit"]):
+        model.fit(graph)
+    assert gv.ledger.ledger_of(graph.edge_set).entries == ()
+
+
+def test_unit_none_reads_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = gv.GCN(unit="none", epochs=1), list[Any]()
+    fit = type(model.config).fit
+
+    def recorded(self: Method, graph: Graph, session: Any) -> Any:
+        seen.append(graph.adjacency)
+        return fit(self, graph, session)
+
+    monkeypatch.setattr(type(model.config), "fit", recorded)
+    model.fit(grouped(nodes=30))
+    assert type(seen[0]) is Adjacency
