@@ -23,8 +23,12 @@ import torch
 from scipy.stats import norm, t
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.core.ledger import ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.normalize import safe_unit
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
 from graphveil.data import synthetic
 from graphveil.estimators.classcode.edge_plan import groups_of, public_labels
 from graphveil.estimators.classcode.edge_rows import build_rounds
@@ -83,11 +87,8 @@ from graphveil.lab.attacks.reconstruction import (
     up_convolution,
 )
 from graphveil.lab.attacks.serving import network_predict
-from graphveil.ledger import ledger_of
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.propagation.normalize import safe_unit
-from graphveil.release import NeighborSumData, Release
 
 Record = dict[str, Any]
 EDGE = {"unit": "undirected-edge"}

@@ -22,12 +22,12 @@ import torch
 
 from graphveil import GAP, METHODS, register
 from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import parse_unit
 from graphveil.errors import PrivacyError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.private_hops import plan_hops
 from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection
-from graphveil.privacy import parse_unit
-from graphveil.release import ReleasePlan
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 MANY = 1 << 32  # samples of each side for features with small budgets: two minutes at epsilon 0.5

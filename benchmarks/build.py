@@ -38,7 +38,7 @@ def peak_mb() -> float:
 
 def measure(size: str, directed: bool) -> str:
     """Return one row of the table, for random ids, which have the least locality."""
-    from graphveil.data import Adjacency
+    from graphveil.core.edges.adjacency import Adjacency
 
     nodes, edges = SIZES[size]
     listed = 2 * edges if directed else edges  # the same number of stored edges either way

@@ -25,7 +25,8 @@ import torch
 from torch import nn
 
 import graphveil as gv
-from graphveil.data import RECIPES, Graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import RECIPES, Graph
 
 DEFAULT_ROOT = Path(__file__).parents[2] / "shared" / "data"
 DELTA, BATCH, EPOCHS, CLIP, RATE = 1e-5, 256, 10, 1.0, 0.01

@@ -41,10 +41,12 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.data import RECIPES, Adjacency, Graph, to_dense
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import to_dense
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.data import RECIPES, Graph
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gnn.one_hop import TrainedOneHopGNN
-from graphveil.release.codes import simplex_codes
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)

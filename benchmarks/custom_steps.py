@@ -18,20 +18,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import (
-    GATv2Conv,
-    GINConv,
-    GraphConv,
-    SAGEConv,
-    TransformerConv,
-)
+from torch_geometric.nn import GATv2Conv, GINConv, GraphConv, SAGEConv, TransformerConv
 
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.queries.bounded_lists import BoundedTrees
 from graphveil.data import RECIPES, load_dataset
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.multi_hop import MultiHopInputs
-from graphveil.mechanisms import StepNoise
-from graphveil.release.steps.bounded_lists import BoundedTrees
-from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
 

@@ -31,7 +31,7 @@ import torch
 from scipy import stats
 
 import graphveil as gv
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import GraphveilError
 from graphveil.estimators import METHODS
 from graphveil.perturb import sample_public_edges

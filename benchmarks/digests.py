@@ -491,7 +491,7 @@ def calibrations() -> dict[str, Parts]:
     for method, unit in (("gap", "undirected-edge"), ("classcode", "node-record")):
         extra = {"out_degree_bound": 5} if unit == "node-record" else {}
         found[f"calibrate {method} {unit} of a noise"] = calibrated(
-            method, unit, None, 1e-5, noise_std=4.0, **sizes, **extra
+            method, unit, None, 1e-5, noise_std=12.0, **sizes, **extra
         )
     for features in ("multi-bit", "feature-rr", "piecewise", "agm"):
         local = {"eps_x": 1.0, "eps_y": 2.0, "features": features, "dim": 30, "classes": 4}

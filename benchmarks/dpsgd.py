@@ -20,14 +20,14 @@ from _measure import fastest
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._util.random import PublicStreams
-from graphveil.mechanisms import StepNoise
+from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.clipped_sums import GhostClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule, _TrainingState
+from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostSequential
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.queries.training_steps import noisy_mean
 from graphveil.nn.layers import FeedForward, SparseRows, batch_of
-from graphveil.release.steps.training_steps import noisy_mean
-from graphveil.training import Activation, Affine, GhostSequential, PrivateSchedule
-from graphveil.training.adam import Adam
-from graphveil.training.clipped_sums import GhostClippedSum
-from graphveil.training.dpsgd import _TrainingState
 from graphveil.training.heads import MULTICLASS
 
 N, CLASSES = 20_000, 6

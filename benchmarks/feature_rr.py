@@ -24,7 +24,8 @@ import numpy as np
 import torch
 from scipy import sparse, stats
 
-from graphveil.data import RECIPES, Graph, load_dataset, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
 from graphveil.local.local_method import CollectionResult, LocalMethod
 from graphveil.local.lpgnn import LPGNN

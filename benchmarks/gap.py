@@ -27,9 +27,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch_geometric.nn import MLP, SimpleConv
 
-from graphveil.data import Graph, load_dataset, to_dense
+from graphveil.core.features import to_dense
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.data import Graph, load_dataset
 from graphveil.estimators.gap import GAP
-from graphveil.release import NeighborSumQuery
 
 REFERENCE, PAPER = "plain torch and PyG, eps 4, directed-edge", "paper mode, eps 4, directed-edge"
 ROWS: dict[str, dict[str, Any]] = {

@@ -21,25 +21,21 @@ import numpy as np
 import torch
 from _measure import medians, memcpy, peak_rss_mb
 
-from graphveil import _kernels
-from graphveil._util.random import RowStream
-from graphveil.data import Adjacency, EdgeSet
-from graphveil.data.blocks import blocks
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import NodeRecord, UndirectedEdge, calibrate_mu
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import (
-    NeighborSumData,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Release,
-    ReleasePlan,
-    sum_in_neighbors,
-)
-from graphveil.release.out_edge_sums import LEVEL
-from graphveil.release.plan import hops
-from graphveil.release.row_sums import CompactRows
+from graphveil.core.accounting.gaussian import calibrate_mu
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.blocks import blocks
+from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise import _kernels
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian, IntegerNoise, RoundedGaussian
+from graphveil.core.noise.random import RowStream
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.out_edge_sums import LEVEL, OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.row_sums import CompactRows
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, UndirectedEdge
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}

@@ -23,11 +23,12 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from graphveil.ledger import Entry, Ledger, PrivacyCost
+from graphveil.core.events import ApproximateDP, Event, Gaussian, PoissonGaussian
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import UndirectedEdge
+from graphveil.ledger import Ledger, PrivacyCost
 from graphveil.ledger.chain import COMMIT, RESERVE, HashChain, account_in, canonical, link, update_account
 from graphveil.ledger.database import data_sets, entries
-from graphveil.privacy import UndirectedEdge
-from graphveil.privacy.events import ApproximateDP, Event, Gaussian, PoissonGaussian
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 EVENTS: list[Event] = [Gaussian(0.013), ApproximateDP(0.0245), Gaussian(0.1), PoissonGaussian(8.0, 0.01, 10)]

@@ -24,14 +24,17 @@ from scipy import sparse
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data.features import to_dense
+from graphveil.core.features import to_dense
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
-from graphveil.ledger import MemoryLedger
 from graphveil.links.node_vectors import node_vectors
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import HeldOutPairs, NeighborCountData, NeighborCountQuery, Release, ReleasePlan
 
 UNIT, DELTA, SEEDS, EPSILONS, SHARE = "undirected-edge", 1e-7, 5, (0.25, 0.5, 1.0, 4.0), 0.1
 DATASETS = (

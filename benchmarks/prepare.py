@@ -40,20 +40,17 @@ import pyarrow.parquet
 import torch
 from _measure import medians
 
-from graphveil.data import Adjacency, open_graph, prepare
-from graphveil.data.stored_graph import MANIFEST, SOURCES
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge
-from graphveil.propagation import safe_unit
-from graphveil.release import (
-    AggregationBackend,
-    DiskBackend,
-    InMemoryBackend,
-    NeighborSumData,
-    Release,
-    ReleasePlan,
-)
-from graphveil.release.plan import hops
+from graphveil.core.backends import AggregationBackend, DiskBackend, InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import SOURCES
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.normalize import safe_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge
+from graphveil.data import open_graph, prepare
+from graphveil.data.stored_graph import MANIFEST
 
 DIM, ROWS = 16, 1 << 22
 COLUMNS = {"id": "id", "label": "label", "source": "source", "target": "target"}

@@ -23,14 +23,16 @@ import torch
 from hop import DIM, SIZES, random_graph
 
 from graphveil.cluster.backend import RayBackend
-from graphveil.data import Adjacency, load_dataset, open_graph
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import UndirectedEdge
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleasePlan
-from graphveil.release.backends import AggregationBackend
-from graphveil.release.plan import hops
+from graphveil.core.backends import AggregationBackend, InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
+from graphveil.data import load_dataset, open_graph
 
 _TICK = os.sysconf("SC_CLK_TCK")
 IN_PROCESS = {"1 thread": 1, "2 threads": 2}

@@ -108,7 +108,9 @@ def write_run(folder: Path, nodes: int) -> Path:
     """Write a run with random predictions, which do not affect the measurement."""
     from graphveil.artifacts.release_folder import write_release
     from graphveil.artifacts.snapshot import Snapshot
-    from graphveil.privacy import Gaussian, Guarantee, UndirectedEdge
+    from graphveil.core.events import Gaussian
+    from graphveil.core.unit import UndirectedEdge
+    from graphveil.privacy import Guarantee
 
     proba = torch.rand(nodes, CLASSES, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     snapshot = Snapshot(

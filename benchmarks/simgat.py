@@ -26,7 +26,7 @@ import torch
 from _measure import peak_rss_mb
 from scipy import sparse, stats
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn import LPGNN

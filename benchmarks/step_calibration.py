@@ -18,10 +18,11 @@ from itertools import product
 import dp_accounting as dpa
 from dp_accounting.pld import PLDAccountant
 
+from graphveil.core.noise.steps import public_rate
+from graphveil.core.plan import calibrate_plan
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.unit import NodeRecord
 from graphveil.errors import GraphveilError
-from graphveil.mechanisms import public_rate
-from graphveil.privacy import NodeRecord
-from graphveil.release import DPSGDQuery, calibrate_plan
 
 RECORDS, DELTA, PARAMETERS = 20_000, 1e-5, 500
 BATCHES = (32, 256, 1024, 8192)

@@ -46,9 +46,12 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
-from graphveil._util.random import RowStream
-from graphveil.data import RECIPES, Adjacency, Graph, load_dataset
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.random import RowStream
+from graphveil.core.queries.dendrogram import Dendrogram
+from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain
+from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.data.tables import write
 from graphveil.errors import ConfigError
 from graphveil.lab.fidelity import SimpleGraph, compare
@@ -56,8 +59,6 @@ from graphveil.lab.fidelity.comparison import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.perturbed_graph import edge_table
-from graphveil.release.dendrogram import Dendrogram
-from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain
 
 COMMANDS = ("accuracy", "queries", "structure", "heterorr")
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")

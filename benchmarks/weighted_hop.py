@@ -19,14 +19,16 @@ from _measure import fastest
 from hop import DIM, SIZES, random_graph
 from scipy import sparse
 
-from graphveil import _kernels
-from graphveil.data import Adjacency, Features
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import UndirectedEdge
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, Release, ReleasePlan
-from graphveil.release.plan import hops
-from graphveil.release.weights import parse_weight
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import Features
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise import _kernels
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.weights import parse_weight
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 
 FAST = (
     "one",

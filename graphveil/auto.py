@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from graphveil._util import checks
+from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.choice import Choice, ChosenModel, OutDegreeChoice, PublicChoice, ValidationChoice
@@ -29,7 +30,6 @@ from graphveil.local.lpgnn import LPGNN, baseline_of
 from graphveil.local.network_learner import NetworkLearner
 from graphveil.local.report_config import FeatureKeywords, LabelKeywords, ReportConfig
 from graphveil.local.simgat import SimGAT
-from graphveil.privacy import LocalAttributes, NodeBoundedDegree, NodeRecord
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ InMemoryBackend(block_rows=4096)
 """
 
 from graphveil.cluster.backend import RayBackend as Ray
-from graphveil.release.backends import DiskBackend as Disk
-from graphveil.release.backends import InMemoryBackend as Memory
-from graphveil.release.backends import using
+from graphveil.core.backends import DiskBackend as Disk
+from graphveil.core.backends import InMemoryBackend as Memory
+from graphveil.core.backends import using
 
 __all__ = ["Disk", "Memory", "Ray", "using"]

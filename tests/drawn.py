@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphveil._util.random import RowStream
-from graphveil.mechanisms import DiscreteGaussian
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.noise.random import RowStream
 
 
 def draw_otherwise(patch: pytest.MonkeyPatch, draw: Callable[..., Any], law: type = DiscreteGaussian) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from graphveil import _kernels
+from graphveil.core.noise import _kernels
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-MODULES = ("graphveil.release.keys", "graphveil.mechanisms.local_noise", "graphveil._util.random")
+MODULES = ("graphveil.core.keys", "graphveil.mechanisms.local_noise", "graphveil.core.noise.random")
 
 
 class SeededSecrets:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from graphveil.data.node_pairs import Domain
+from graphveil.core.accounting.gaussian import calibrate_mu
+from graphveil.core.edges.node_pairs import Domain
 from graphveil.mechanisms import LabelRR, LocalHashing, SubsetSelection
 from graphveil.mechanisms.scalar import scalar
 from graphveil.perturb import MECHANISMS
-from graphveil.privacy import calibrate_mu
 
 
 @pytest.mark.parametrize(

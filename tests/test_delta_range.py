@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import graphveil as gv
+from graphveil.core.accounting.gaussian import check_delta
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
+from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
-from graphveil.ledger import MemoryLedger
 from graphveil.ledger.costs import limit_of
 from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
-from graphveil.privacy import UndirectedEdge, check_delta
-from graphveil.release import ReleasePlan, calibrate_plan
-from graphveil.release.plan import hops
 
 CALLS: dict[str, Callable[[float], object]] = {
     "calibrate": lambda delta: gv.calibrate("classcode", "undirected-edge", epsilon=1.0, delta=delta),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from graphveil._util.random import KEY_BYTES, PublicStreams, RowStream
+from graphveil.core.noise.random import KEY_BYTES, PublicStreams, RowStream
 
 KEY = bytes(range(KEY_BYTES))
 

@@ -9,9 +9,11 @@ from command import Invoke
 from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
+from graphveil._util.figures import percent_up
 from graphveil.artifacts.release_folder import withheld_files
-from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
-from graphveil.privacy.statements import percent_up
+from graphveil.core.events import Gaussian
+from graphveil.core.unit import NodeRecord, UndirectedEdge
+from graphveil.privacy import Guarantee
 from graphveil.runs.results import FinishedRun
 
 MISLEADING = (
@@ -59,7 +61,7 @@ REPORTS = (  # files where "message" would mean an LDP report
 )
 WORDS = {  # pattern of a forbidden word, and the files where it is allowed
     "promise": (re.compile(r"(?<!node-)(?<!check_)\bpromis(e|es|ed|ing)\b(?!\()", re.IGNORECASE), ()),
-    "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/mechanisms/sampling.py",)),
+    "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/core/noise/sampling.py",)),
     "vouch": (re.compile(r"\bvouch", re.IGNORECASE), ()),
     "message": (re.compile(r"(?<!error )(?<!--)\bmessages?\b", re.IGNORECASE), ()),
     "book": (re.compile(r"\bbook(s|ed|ing|ings)?\b(?!tabs)", re.IGNORECASE), ()),

@@ -10,9 +10,9 @@ import wrong_types
 from wrong_types import Call
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphveilError
-from graphveil.ledger import ledger_of
 
 TABLES: dict[str, Callable[[], list[Call]]] = {
     "attacks": wrong_types.attack_calls,

@@ -18,10 +18,10 @@ from graphveil import mechanisms as m
 from graphveil import perturb
 from graphveil import privacy as p
 from graphveil.audit.noise import NoiseRecorder
+from graphveil.core.ledger import Entry, joint_ledger
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ConfigError
 from graphveil.lab import attacks, fidelity
-from graphveil.ledger import Entry, joint_ledger
 from graphveil.local import collect
 
 WRONG: dict[str, object] = {

@@ -4,7 +4,7 @@ Help texts list the names, so this file imports nothing.
 """
 
 BACKENDS = {  # module and class names, so that a backend is imported only if it is chosen
-    "memory": "graphveil.release.backends:InMemoryBackend",
-    "disk": "graphveil.release.backends:DiskBackend",
+    "memory": "graphveil.core.backends:InMemoryBackend",
+    "disk": "graphveil.core.backends:DiskBackend",
     "ray": "graphveil.cluster.backend:RayBackend",
 }

@@ -11,16 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
+from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 from graphveil.artifacts.schemas import LIST_QUERY_KINDS, QUERY_KINDS
 from graphveil.artifacts.snapshot import ReleaseRow, charged_to_text
-from graphveil.privacy import (
-    Guarantee,
-    LocalAttributes,
-    NodeBoundedDegree,
-    NodeRecord,
-    NoUnit,
-)
-from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
+from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord, NoUnit
+from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot

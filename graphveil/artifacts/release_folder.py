@@ -36,10 +36,11 @@ from graphveil.artifacts.schemas import (
     write_schema,
 )
 from graphveil.artifacts.snapshot import ReleaseRow, Snapshot
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord
 from graphveil.data import tables
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy import Guarantee, NodeBoundedDegree, NodeRecord
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:

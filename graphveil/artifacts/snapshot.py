@@ -9,14 +9,16 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.schemas import check_query_kind
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import ByGroup, Event, compose
+from graphveil.core.queries.held_out import PAIR_PARTS
+from graphveil.core.unit import NodeUnit, Unit
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
-from graphveil.privacy import ByGroup, Event, Guarantee, NodeUnit, Unit, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release.steps.held_out import PAIR_PARTS
+from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
-    from graphveil.release import ReleasePlan
+    from graphveil.core.plan import ReleasePlan
 
 
 _PARTS = (

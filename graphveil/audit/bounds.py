@@ -32,9 +32,10 @@ from scipy.stats import binom
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.events import PoissonGaussian
 from graphveil.errors import ConfigError
-from graphveil.privacy import PoissonGaussian, privacy_curve
-from graphveil.privacy.gaussian import epsilon_of
 
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which their probability is below rounding

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil._util.figures import counted
 from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.noise import (
     DivergedError,
@@ -31,9 +32,8 @@ from graphveil.audit.noise import (
     same,
 )
 from graphveil.audit.small_graphs import NODES, Drawing, Neighbors, SmallGraph, neighbors_of, pairs_of
+from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.errors import ConfigError
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.statements import counted
 
 SECONDS, RUNS = 20.0, 16_000
 TOLERANCE = 1e-7  # relative; rounding is below it

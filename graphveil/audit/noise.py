@@ -21,8 +21,8 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from graphveil._util.checks import checked
+from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.errors import ConfigError
-from graphveil.privacy.gaussian import epsilon_of
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

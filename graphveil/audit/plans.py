@@ -11,10 +11,11 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, _check_confidence
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
-from graphveil.privacy import ByGroup, Composed, Event, PairwiseGaussian, Unit, compose, privacy_curve
-from graphveil.privacy.unit import NodeUnit
-from graphveil.release import ReleasePlan
-from graphveil.release.query import Query, by_group
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.events import ByGroup, Composed, Event, PairwiseGaussian, compose
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.query import Query, by_group
+from graphveil.core.unit import NodeUnit, Unit
 
 
 @checked
@@ -107,7 +108,7 @@ def audit_plan(
         Reads: the plan and synthetic canaries only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> from graphveil.release.plan import hops
+    >>> from graphveil.core.plan import hops
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 2, 16), delta=1e-5)
     >>> found = audit_plan(plan, unsafe_noise_seed=0)
     >>> found.is_valid, found.share > 0.9

@@ -19,79 +19,65 @@ from torch import Tensor
 
 from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repeated_runs, summed_gaussian
 from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law
-from graphveil.audit.query_neighbor_tests import (
-    NeighborView,
-    has_row_per_node,
-    law,
-    reason_without_example,
-)
+from graphveil.audit.query_neighbor_tests import NeighborView, has_row_per_node, law, reason_without_example
 from graphveil.audit.small_graphs import adjacency, family
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.data.node_pairs import Domain, Integers
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import StepNoise
-from graphveil.privacy import (
-    DirectedEdge,
-    EdgeSubset,
-    Event,
-    Gaussian,
-    NodeBoundedDegree,
-    NodeRecord,
-    PoissonGaussian,
-    PureDP,
-    Unit,
-    privacy_curve,
-)
-from graphveil.privacy.events import Relation
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.unit import NodeUnit
-from graphveil.release import (
-    AccuracyCountData,
-    AccuracyCountQuery,
-    BlockCountData,
-    BlockCountQuery,
-    DPSGDQuery,
-    EdgeAttentionQuery,
-    EdgeCountData,
-    EdgeCountQuery,
-    EdgeProductData,
-    EdgeProductQuery,
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain, Integers
+from graphveil.core.events import Event, Gaussian, PoissonGaussian, PureDP, Relation
+from graphveil.core.keys import ReleaseKey, canonical
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram, DendrogramBlocks
+from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
     EdgeResponseQuery,
     EdgeTotalData,
     EdgeTotalQuery,
-    FeatureHistogramData,
-    FeatureHistogramQuery,
-    HeldOutPairs,
+    TopNodePairsData,
+    TopNodePairsQuery,
+)
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.list_products import (
+    MAX_COLUMNS,
+    NO_COLUMN,
     ListProductData,
     ListProductQuery,
-    NeighborCountData,
-    NeighborCountQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
+    unpack_products,
+)
+from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.pair_sums import (
     PairHistogramData,
     PairHistogramQuery,
     PairSumData,
     PairSumQuery,
     PairTerms,
+)
+from graphveil.core.queries.record_counts import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+)
+from graphveil.core.queries.record_histograms import (
+    FeatureHistogramData,
+    FeatureHistogramQuery,
     RecordHistogramData,
     RecordHistogramQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    TopNodePairsData,
-    TopNodePairsQuery,
-    TreeStepsQuery,
 )
-from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.release.keys import canonical
-from graphveil.release.list_products import MAX_COLUMNS, NO_COLUMN, unpack_products
-from graphveil.release.query import Query, QueryData
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.queries.tree_steps import TreeStepsQuery
+from graphveil.core.query import Query, QueryData
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, NodeUnit, Unit
 
 Floats = npt.NDArray[np.float64]
 Coins = npt.NDArray[np.bool_]

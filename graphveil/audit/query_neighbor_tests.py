@@ -42,33 +42,30 @@ from graphveil.audit.small_graphs import (
     mutual_edges,
 )
 from graphveil.audit.zero_noise import Draw, RecordingZeroNoise, zero_noise_plan
-from graphveil.data.node_pairs import Domain
-from graphveil.errors import ConfigError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.privacy import (
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Composed,
-    DirectedEdge,
     Event,
     Gaussian,
-    NodeBoundedDegree,
-    NodeRecord,
     PairwiseGaussian,
     PoissonGaussian,
     PoissonRoots,
     PureDP,
-    Unit,
     compose,
 )
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.unit import NodeUnit
-from graphveil.propagation import safe_unit
-from graphveil.release import OutEdgeSumQuery, Release
-from graphveil.release.query import Query, QueryData
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.normalize import safe_unit
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.query import Query, QueryData
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, NodeUnit, Unit
+from graphveil.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
 PAIRS = 200
@@ -103,7 +100,7 @@ def neighbor_test_plan(
         Reads: synthetic graphs only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> from graphveil.release.plan import hops
+    >>> from graphveil.core.plan import hops
     >>> found = neighbor_test_plan(UndirectedEdge(), hops(1.0, 2, 4), pairs=20)
     >>> found.broken, found.attained["0-0"] > 0.99
     (False, True)
@@ -138,7 +135,7 @@ def neighbor_test_query(
         Reads: synthetic graphs only. Charges: nothing. The result is public.
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> from graphveil.release.plan import hops
+    >>> from graphveil.core.plan import hops
     >>> (query,) = hops(1.0, 1, 4)
     >>> neighbor_test_query(query, UndirectedEdge(), pairs=20).broken
     False

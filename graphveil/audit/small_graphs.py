@@ -16,10 +16,10 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.data import Adjacency
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
-from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 
 Rng = np.random.Generator
 Pair = tuple[int, int]

@@ -15,10 +15,11 @@ import torch
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, one_run, one_run_gaussian
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.unit import NodeUnit
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
-from graphveil.privacy import NodeUnit
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -8,14 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._util.random import RowStream
-from graphveil.mechanisms import IntegerNoise, StepNoise
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.privacy import Unit
-from graphveil.release import ReleasePlan
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Query
+from graphveil.core.noise.discrete_gaussian import IntegerNoise
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.noise.random import RowStream
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.query import Query
+from graphveil.core.unit import Unit
 
 _CERTAIN = 40.0  # an epsilon at which a node pair is reported wrongly with probability e^-40
 

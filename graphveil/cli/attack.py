@@ -139,9 +139,9 @@ def membership(
     json: options.Json = False,
 ) -> None:
     """Infer training membership with shadow models and LiRA."""
+    from graphveil._util.figures import counted
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
-    from graphveil.privacy.statements import counted
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -230,9 +230,9 @@ def poisoning(
 
 
 def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
+    from graphveil._util.figures import counted
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_links
-    from graphveil.privacy.statements import counted
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)

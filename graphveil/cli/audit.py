@@ -37,7 +37,7 @@ def audit(
 
 
 def _show(found: "RunAudit", screen: Screen) -> None:
-    from graphveil.privacy.statements import counted
+    from graphveil._util.figures import counted
     from graphveil.runs.run_audit import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")

@@ -284,11 +284,11 @@ def randomize(
     json: options.Json = False,
 ) -> None:
     """Randomize each record of a table of nodes into an LDP report."""
+    from graphveil._util.figures import counted
     from graphveil.data import tables
     from graphveil.ledger.accounts import CollectionAccount
     from graphveil.local.collect import check_limits, client_secret
     from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
-    from graphveil.privacy.statements import counted
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
@@ -394,7 +394,7 @@ def print_account(screen: Screen, account: "RunAccount | None") -> None:
 
 def print_received(screen: Screen, received: "CheckedReports", where: str) -> None:
     """Print how many LDP reports were accepted, the rejected rows, and the location of the nodes."""
-    from graphveil.privacy.statements import counted
+    from graphveil._util.figures import counted
 
     for row, reason in list(received.rejected.items())[:_MAX_SHOWN_REJECTIONS]:
         screen.note(f"Rejected row {row}: {reason}")
@@ -503,8 +503,8 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Train a model on LDP reports and public edges."""
+    from graphveil._util.figures import counted
     from graphveil.data.tables import id_array
-    from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges
     from graphveil.runs.parameters import method_class, parse_settings
     from graphveil.runs.results import SAME_REPORTS, choice_text

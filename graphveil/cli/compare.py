@@ -87,9 +87,9 @@ def compare(
 
 def _release_origin(graph: "Graph") -> str:
     """Return the mechanism that released the edges, and its guarantee."""
+    from graphveil._util.figures import format_epsilon_delta
     from graphveil.perturb import guarantee_of
     from graphveil.perturb.perturbed_graph import mechanism_of
-    from graphveil.privacy.statements import format_epsilon_delta
 
     guarantee = guarantee_of(graph)
     if guarantee is None:

@@ -30,7 +30,7 @@ from graphveil.errors import (
 )
 
 if TYPE_CHECKING:
-    from graphveil.ledger import PrivacyLedger
+    from graphveil.core.ledger import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
 _CHARGED_MESSAGE = "The privacy budget of this release was spent and cannot be refunded."
@@ -261,7 +261,7 @@ def explain_resume_on_failure(
     Any error after this run charged the ledger is a failure: exit code 2 means that it spent nothing. Charges
     of other processes do not count.
     """
-    from graphveil.ledger import own_releases
+    from graphveil.core.ledger import own_releases
 
     known = folder if by_flag else None
     before = frozenset[str]() if budget is None else own_releases(budget)
@@ -292,7 +292,7 @@ def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_ME
         budget: The ledger that the command charges.
         charged: What to print if it was charged.
     """
-    from graphveil.ledger import own_releases
+    from graphveil.core.ledger import own_releases
 
     before = own_releases(budget)
     try:

@@ -113,7 +113,7 @@ def calibrate(
     """Compute the noise for a privacy budget, or the budget for a noise."""
     from graphveil.cli.links import link_parameters
     from graphveil.cli.train import configuration, load_custom_module
-    from graphveil.privacy import parse_unit
+    from graphveil.core.unit import parse_unit
     from graphveil.runs import calibration
 
     parse_unit(unit, max_degree=max_degree)
@@ -148,7 +148,7 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
-    from graphveil.privacy.statements import format_epsilon_delta, format_upper_bound, percent_up
+    from graphveil._util.figures import format_epsilon_delta, format_upper_bound, percent_up
     from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
@@ -193,9 +193,9 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Explain the guarantee of a run."""
+    from graphveil._util.figures import format_delta, format_upper_bound
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
-    from graphveil.privacy.statements import format_delta, format_upper_bound
     from graphveil.runs.charges import earlier_predictions, receipts_in
     from graphveil.runs.event_table import event_cells, event_lines
     from graphveil.runs.run_folder import RunFolder
@@ -260,8 +260,8 @@ def report(
     """
     from datetime import UTC, datetime
 
+    from graphveil._util.figures import counted
     from graphveil._util.files import write_atomic
-    from graphveil.privacy.statements import counted
     from graphveil.runs.html_pages import compared_page
     from graphveil.runs.results import FinishedRun
 

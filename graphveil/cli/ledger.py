@@ -115,7 +115,7 @@ def init(
 
 def list_(ledger: LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered datasets and their spent budgets."""
-    from graphveil.privacy.statements import format_delta
+    from graphveil._util.figures import format_delta
 
     screen = Screen(as_json=json)
     opened_ledger = open_ledger_or_none(ledger)
@@ -155,7 +155,7 @@ def list_(ledger: LedgerPlace = None, json: options.Json = False) -> None:
 
 def verify(name: AnyName = None, ledger: LedgerPlace = None, json: options.Json = False) -> None:
     """Verify all hashes and totals. Exits with 1 if one is wrong."""
-    from graphveil.privacy.statements import counted
+    from graphveil._util.figures import counted
 
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
@@ -189,7 +189,7 @@ def check_runs(
     json: options.Json = False,
 ) -> None:
     """Verify that the ledger contains the releases of run folders."""
-    from graphveil.privacy.statements import counted
+    from graphveil._util.figures import counted
     from graphveil.runs.charges import receipts_below
 
     screen = Screen(as_json=json)
@@ -282,8 +282,8 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Export a dataset's entries and hashes for an auditor."""
+    from graphveil._util.figures import counted
     from graphveil._util.files import write_atomic
-    from graphveil.privacy.statements import counted
 
     check_not_existing(out, "Choose another --out.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
@@ -387,14 +387,14 @@ def delta_of(account: "Account") -> float:
 
 def format_epsilon(epsilon: float | None) -> str:
     """Return an epsilon as text; None is unbounded."""
-    from graphveil.privacy.statements import format_upper_bound
+    from graphveil._util.figures import format_upper_bound
 
     return "no bound" if epsilon is None else format_upper_bound(epsilon)
 
 
 def format_limit(account: "Account") -> str:
     """Return a limit as text."""
-    from graphveil.privacy.statements import format_delta
+    from graphveil._util.figures import format_delta
 
     if account.limit is None:
         return "no limit"
@@ -403,7 +403,7 @@ def format_limit(account: "Account") -> str:
 
 def format_spent(account: "Account") -> str:
     """Return the spent part of a budget, as one line."""
-    from graphveil.privacy.statements import counted, format_delta
+    from graphveil._util.figures import counted, format_delta
 
     count = counted(account.releases, "release")
     spent, delta = format_epsilon(epsilon_of(account)), f"at delta {format_delta(delta_of(account))}"
@@ -507,8 +507,8 @@ def _show(
 
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
     """Print what is spent under a unit: the total, its course, and the last releases."""
+    from graphveil._util.figures import counted
     from graphveil.ledger.verify import over_time
-    from graphveil.privacy.statements import counted
 
     steps = past.of_unit(account.unit)
     listed = _last(steps, most)

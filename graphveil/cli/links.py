@@ -27,7 +27,7 @@ def train_link_model(
     synthetic: bool,
 ) -> None:
     """Show the plan, fit, and print the result and its guarantee."""
-    from graphveil.ledger import ledger_of
+    from graphveil.core.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.link_run import LinkPlan, execute
     from graphveil.runs.run_folder import RunFolder, default_folder, read_json
@@ -64,9 +64,9 @@ def _facts(
     plan: "LinkPlan", folder: "RunFolder", account: "RunAccount | None", *, resume: bool
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan."""
+    from graphveil._util.figures import counted, format_epsilon_delta
     from graphveil.artifacts.cards import all_deviations, attack_bound_text
     from graphveil.cli.summary import encoding_facts, stage_fact
-    from graphveil.privacy.statements import counted, format_epsilon_delta
     from graphveil.runs.calibration import stages_of
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
@@ -153,8 +153,8 @@ def predict_links(
 
 
 def _deliver(kind: str, table: "Table", out: Path | None, screen: Screen) -> None:
+    from graphveil._util.figures import counted
     from graphveil.data import tables
-    from graphveil.privacy.statements import counted
 
     if out is not None:
         tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
@@ -187,7 +187,7 @@ def link_experiment(
     Raises:
         ConfigError: If an option is no parameter of the method, or a required one is missing.
     """
-    from graphveil.privacy import NoUnit, parse_unit
+    from graphveil.core.unit import NoUnit, parse_unit
     from graphveil.runs.link_run import LinkExperiment
 
     if parse_unit(flags.get("unit"), max_degree=1).name == NoUnit.name:

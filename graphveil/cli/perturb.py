@@ -20,8 +20,8 @@ from graphveil.cli.options import (
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.core.edges.node_pairs import Domain
     from graphveil.data import Graph
-    from graphveil.data.node_pairs import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import ReleaseOptions
     from graphveil.privacy import Guarantee
@@ -67,13 +67,13 @@ def perturb(
 ) -> None:
     """Release a noisy version of a private graph."""
     from graphveil._util import checks
-    from graphveil.ledger import ledger_of
+    from graphveil._util.figures import counted
+    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.ledger import ledger_of
+    from graphveil.core.unit import parse_unit
     from graphveil.ledger.accounts import RunAccount
     from graphveil.perturb import MECHANISMS, mechanism_for_mode, release_graph
     from graphveil.perturb.mechanism import domain_of
-    from graphveil.privacy import parse_unit
-    from graphveil.privacy.statements import counted
-    from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.parameters import read_settings
     from graphveil.runs.source import GraphTableColumns
 
@@ -133,9 +133,9 @@ def _facts(
     mechanism: "GraphMechanism", graph: "Graph", domain: "Domain", guarantee: "Guarantee"
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
+    from graphveil._util.figures import counted, format_epsilon_delta
     from graphveil.artifacts.cards import attack_bound_text
     from graphveil.perturb.perturbed_graph import REVEALS_WARNING, reveals_edges
-    from graphveil.privacy.statements import counted, format_epsilon_delta
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),

@@ -112,12 +112,12 @@ def predict(
     """Predict nodes of a run's graph or of a new graph, or links."""
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
+    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
     from graphveil.estimators.saved import load_model
-    from graphveil.ledger import ledger_of
     from graphveil.links import find_link_folder
-    from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
 
@@ -242,8 +242,8 @@ def _facts(
     ``apart`` is what the graphs share none of, as the caller asserts. ``known`` is whether this graph was
     trained on or predicted before.
     """
+    from graphveil._util.figures import counted, format_epsilon_delta
     from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.privacy.statements import counted, format_epsilon_delta
     from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
@@ -296,9 +296,9 @@ def _deliver(
     privacy_cost: "Guarantee | None",
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
+    from graphveil._util.figures import format_count_with_verb
     from graphveil.artifacts.release_folder import NODE, PREDICTION
     from graphveil.data import tables
-    from graphveil.privacy.statements import format_count_with_verb
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()

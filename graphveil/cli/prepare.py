@@ -40,9 +40,9 @@ def prepare(
     json: options.Json = False,
 ) -> None:
     """Write a graph's sorted edges to disk, for graphs larger than memory."""
+    from graphveil._util.figures import counted
     from graphveil.data import prepare as prepared
     from graphveil.data.tables.encoding import ERROR
-    from graphveil.privacy.statements import counted
 
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:

@@ -170,8 +170,8 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
 
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
+    from graphveil._util.figures import counted
     from graphveil.lab.papers.target import cells_of
-    from graphveil.privacy.statements import counted
 
     target, run_options = grid.target, grid.run_options
     cells = len({cell.work.name for cell in cells_of(target, run_options)})
@@ -230,7 +230,7 @@ class LiveProgress:
 
     def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
         """Store all cells, and the earlier results."""
-        from graphveil.privacy.statements import counted
+        from graphveil._util.figures import counted
 
         self._cells, self._found = cells, dict(done)
         self._began = self._last_note = time.monotonic()
@@ -251,7 +251,7 @@ class LiveProgress:
             self._screen.note(self._status_text())
 
     def _status_text(self) -> str:
-        from graphveil.privacy.statements import counted
+        from graphveil._util.figures import counted
 
         names = {cell.work.name for cell in self._cells}
         done = sum(name in self._found for name in names)

@@ -26,9 +26,9 @@ def plan_facts(
     plan: "Preview", folder: "RunFolder", account: "RunAccount | None" = None, *, resumed: bool = False
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
+    from graphveil._util.figures import counted
     from graphveil.artifacts.cards import all_deviations
     from graphveil.data.tables.labels import listed
-    from graphveil.privacy.statements import counted
 
     experiment, guarantee, encoding = plan.experiment, plan.guarantee, plan.encoding
     numbers = experiment.parameters.get("task") == REGRESSION
@@ -132,14 +132,14 @@ def _additional_budgets(plan: "Preview") -> Iterator[Fact]:
 
 
 def _epsilon(guarantee: "Guarantee") -> str:
-    from graphveil.privacy.statements import format_epsilon_delta
+    from graphveil._util.figures import format_epsilon_delta
 
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
 def stage_fact(stage: "Stage") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
-    from graphveil.privacy.statements import format_upper_bound
+    from graphveil._util.figures import format_upper_bound
     from graphveil.runs.calibration import stage_text
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
@@ -192,7 +192,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the result of the demo in a box of six lines."""
-    from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+    from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import interval
 
     guarantee, classes = metrics["guarantee"], counted(metrics["classes"], "class", "classes")
@@ -269,7 +269,7 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
 
 def _cost_cells(metrics: dict[str, Any], cost: "Cost") -> tuple[str, str, str]:
     """Return epsilon, delta and the attack bound of a model."""
-    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
+    from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "local-attributes" else "none"
@@ -285,8 +285,8 @@ def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
+    from graphveil._util.figures import format_upper_bound, percent_up
     from graphveil.estimators.classcode.edge_rows import Homophily
-    from graphveil.privacy.statements import format_upper_bound, percent_up
     from graphveil.runs.results import Cost, choice_text, cost_remarks, predicts_numbers
 
     runs = metrics["runs"]
@@ -343,8 +343,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
 
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return the total cost of all queries of the same protected data."""
+    from graphveil._util.figures import format_delta, format_upper_bound, percent_up
     from graphveil.artifacts.cards import TEST_LABELS, protected_things
-    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
     total, runs, baseline = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]

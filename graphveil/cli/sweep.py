@@ -87,7 +87,7 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid of methods, budgets and settings on one dataset."""
-    from graphveil.release.backends import backend_by_name, backend_for
+    from graphveil.core.backends import backend_by_name, backend_for
     from graphveil.runs.parameters import parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
@@ -218,8 +218,8 @@ def _facts(
 
 
 def _format_total(total: "Guarantee | None") -> str:
+    from graphveil._util.figures import format_epsilon_delta
     from graphveil.artifacts.cards import attack_bound_text, invalid_mark
-    from graphveil.privacy.statements import format_epsilon_delta
 
     if total is None:
         return "none: no cell queries protected data"

@@ -27,7 +27,7 @@ from graphveil.estimators import METHODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from graphveil.release import AggregationBackend
+    from graphveil.core.backends import AggregationBackend
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.tracking import MLflow
@@ -134,7 +134,7 @@ def train(
     if not resume:  # a finished run is shown again without its tables
         # Before anything heavy is imported.
         source.inspect_tables(unit=privacy.unit, private_records=method == HETERO)
-    from graphveil.release.backends import backend_by_name
+    from graphveil.core.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
 
@@ -186,13 +186,7 @@ def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the given flags, ``--set`` texts and a file of weights."""
-    from graphveil.runs.parameters import (
-        check_names,
-        method_class,
-        parse_settings,
-        parse_value,
-        read_theta,
-    )
+    from graphveil.runs.parameters import check_names, method_class, parse_settings, parse_value, read_theta
 
     cls = method_class(method)
     parameters = parse_settings(cls, settings)
@@ -222,9 +216,9 @@ def _train(
     dry_run: bool = False,
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
-    from graphveil.ledger import ledger_of
+    from graphveil.core.backends import backend_for
+    from graphveil.core.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
-    from graphveil.release.backends import backend_for
     from graphveil.runs.preview import preview
     from graphveil.runs.run import run
     from graphveil.runs.run_folder import RunFolder, default_folder, read_json

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.cluster.worker_pool import PoolConfig, RayWorkerPool
-from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock, blocks, ranges
+from graphveil.core.backends import AggregationBackend, BlockWork
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock, blocks, ranges
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.release.backends import AggregationBackend, BlockWork
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block takes milliseconds
 

@@ -20,10 +20,10 @@ from torch import Tensor
 
 import graphveil
 from graphveil._util.sealed import DAMAGED, SLACK, Bytes, RecipientKey, SecretBox
-from graphveil.data.blocks import EdgeBlock
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.data.stored_graph import StoredEdges
 from graphveil.errors import GraphveilError, ReleaseError
-from graphveil.release.backends import BlockWork
 
 Rows = tuple[int, int]
 Result = npt.NDArray[Any] | str  # noisy values, or an error text

@@ -21,11 +21,11 @@ from weakref import WeakKeyDictionary
 from graphveil import __version__
 from graphveil._util.sealed import SecretBox, seal_to
 from graphveil.cluster.worker import Result, Rows, SealedBlob, Worker, seal_value
-from graphveil.data import Adjacency
-from graphveil.data.blocks import block_of
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import block_of
 from graphveil.data.stored_graph import StoredEdges, manifest_of
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
-from graphveil.release.backends import BlockWork
 
 _AHEAD = 2  # pending blocks per worker, so that it need not wait for the next one
 _TRIES = 4  # attempts per block: after so many lost workers, the block is the cause

@@ -19,8 +19,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data import tables
-from graphveil.data.adjacency import EdgeSet
 from graphveil.data.tables.files import reason
 from graphveil.data.tables.inspect_tables import TableInspection
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, SEVERAL_LABELS, class_codes

@@ -35,10 +35,10 @@ from scipy import sparse
 
 from graphveil._util.checks import suggestion
 from graphveil._util.files import name_in_utf8
-from graphveil.data import features
+from graphveil.core import features
+from graphveil.core.edges.csr import check_rows
+from graphveil.core.features import Features, Sparse
 from graphveil.data.conversion import fields_from_pyg, load_pyg
-from graphveil.data.csr import check_rows
-from graphveil.data.features import Features, Sparse
 from graphveil.data.tables.labels import PARTS
 from graphveil.errors import GraphError
 

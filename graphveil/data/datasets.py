@@ -16,7 +16,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.checks import checked, suggestion
-from graphveil.data.adjacency import EdgeSet
+from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data.dataset_readers import (
     OGB_FILES,
     Fields,

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphveil._util.checks import plain
-from graphveil.data import features
-from graphveil.data.adjacency import (
+from graphveil.core import features
+from graphveil.core.edges.adjacency import (
     Adjacency,
     AdjacencyVersion,
     EdgeSet,
@@ -25,6 +25,8 @@ from graphveil.data.adjacency import (
     ProtectedEdges,
     grow_adjacency,
 )
+from graphveil.core.edges.node_pairs import PublicPart
+from graphveil.core.features import Features
 from graphveil.data.conversion import (
     NODE,
     PYG_NOTES,
@@ -42,8 +44,6 @@ from graphveil.data.conversion import (
     networkx_tables,
     reject_unlabeled,
 )
-from graphveil.data.features import Features
-from graphveil.data.node_pairs import PublicPart
 from graphveil.data.tables.encoding import (
     CONSTANT_FEATURE,
     ERROR,

@@ -13,8 +13,8 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.files import as_path
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.data import tables
-from graphveil.data.adjacency import Adjacency, EdgeSet
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table

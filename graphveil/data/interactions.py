@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil.data.adjacency import MAX_NODES, EdgeSet
+from graphveil.core.edges.adjacency import MAX_NODES, EdgeSet
 from graphveil.data.graph import Graph
 from graphveil.data.tables import files
 from graphveil.data.tables.edges import KnownIds, References, match_ids

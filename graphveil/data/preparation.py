@@ -25,6 +25,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from graphveil._util import checks
+from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import tables
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.edge_sorting import SHIFT, EdgeTables, Keys, found_files, full_disk
@@ -33,7 +34,6 @@ from graphveil.data.stored_graph import (
     IDS,
     MANIFEST,
     OFFSETS,
-    SOURCES,
     Manifest,
     ManifestBlock,
     damaged_file_error,

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
-from graphveil.data import features
+from graphveil.core import features
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data.graph import Graph, check_kind
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, SHARES, UNLABELED, part_bounds
 from graphveil.errors import ConfigError, GraphError

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -28,16 +27,16 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util.files import as_path, write_atomic
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.blocks import SOURCES, EdgeBlock, Stamp, check_stamps, remember_stamps
+from graphveil.core.edges.node_pairs import PublicPart
 from graphveil.data import tables
-from graphveil.data.adjacency import Adjacency, EdgeSet
-from graphveil.data.blocks import EdgeBlock, Stamp, check_stamps, remember_stamps
 from graphveil.data.graph import Graph
-from graphveil.data.node_pairs import PublicPart
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import GraphError
 
 MANIFEST = "manifest.json"
-SOURCES, OFFSETS = "sources.bin", "offsets.bin"
+OFFSETS = "offsets.bin"
 FORMAT = "graphveil prepared graph, version 2"
 IDS = "ids.parquet"
 _SPARSE = ("indptr", "indices", "data")
@@ -110,19 +109,6 @@ def has_split(folder: Path) -> bool:
 def manifest_of(adjacency: Adjacency) -> Manifest:
     """Return the manifest of an opened graph's folder as it was when the graph was opened."""
     return _manifests[adjacency]
-
-
-def sources_of(adjacency: Adjacency) -> BinaryIO:
-    """Open the file that an opened graph's edges are mapped from."""
-    assert adjacency.folder is not None
-    return (adjacency.folder / SOURCES).open("rb")
-
-
-def read_ahead(file: BinaryIO, adjacency: Adjacency, row: int, rows: int) -> None:
-    """Request prefetching of the edges into some rows, if the operating system supports it."""
-    if hasattr(os, "posix_fadvise"):
-        start, stop = (int(adjacency.indptr[min(end, adjacency.num_nodes)]) for end in (row, row + rows))
-        os.posix_fadvise(file.fileno(), 4 * start, 4 * (stop - start), os.POSIX_FADV_WILLNEED)
 
 
 def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:

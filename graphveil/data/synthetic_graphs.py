@@ -19,10 +19,10 @@ import numpy.typing as npt
 import torch
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
-from graphveil.data.adjacency import EdgeSet
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.features import Features
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data.dataset_readers import one_hot
-from graphveil.data.features import Features
 from graphveil.data.graph import Graph
 
 Ints: TypeAlias = npt.NDArray[np.integer]

@@ -21,21 +21,23 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.checks import checked, fitting, hints_of
 from graphveil._util.display import shown_progress
+from graphveil._util.figures import counted, format_epsilon_delta
 from graphveil._util.files import as_path, check_writable, writing_folder
-from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
-from graphveil.data import EdgeSet, Graph
+from graphveil.core.accounting.gaussian import calibrate_mu
+from graphveil.core.backends import AggregationBackend, backend_for, check_backend, using
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.guarantee import Mode
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit, Unit, parse_unit
+from graphveil.data import Graph
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
 from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.ranges import learnable, numeric_columns
-from graphveil.estimators.features.scaling import (
-    FeatureScaling,
-    FeatureScalingMode,
-    aligned,
-    ranges_of,
-)
+from graphveil.estimators.features.scaling import FeatureScaling, FeatureScalingMode, aligned, ranges_of
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
 from graphveil.estimators.inference import (
     PredictionManager,
@@ -47,12 +49,7 @@ from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
-from graphveil.estimators.requirements import (
-    as_graph,
-    check_config,
-    check_encoding,
-    column_names,
-)
+from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
 from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
 from graphveil.estimators.training.objective import (
     DEFAULT_OBJECTIVE,
@@ -64,19 +61,7 @@ from graphveil.estimators.training.objective import (
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.ledger.tags import GraphFingerprint
-from graphveil.privacy import (
-    Guarantee,
-    LocalAttributes,
-    NodeUnit,
-    NoUnit,
-    Unit,
-    calibrate_mu,
-    parse_unit,
-)
-from graphveil.privacy.guarantee import Mode
-from graphveil.privacy.statements import counted, format_epsilon_delta
-from graphveil.release import AggregationBackend, ReleasePlan
-from graphveil.release.backends import backend_for, check_backend, using
+from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead
 from graphveil.training.metrics import (

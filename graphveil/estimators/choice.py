@@ -20,6 +20,11 @@ from typing import ClassVar, Self
 
 import torch
 
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
@@ -29,9 +34,6 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import Score
-from graphveil.privacy import NodeUnit
-from graphveil.privacy.statements import EdgeUse
-from graphveil.release import OutDegreeSumData, OutDegreeSumQuery, Query, ReleasePlan
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.release_folder import write_release
 from graphveil.artifacts.snapshot import ReleaseRow, Snapshot, no_predictions_note
+from graphveil.core.plan import ReleasePlan
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
@@ -19,7 +20,6 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.privacy import Guarantee
-from graphveil.release import ReleasePlan
 from graphveil.training import EpochRecord
 
 

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import DirectedEdge, EdgeSubset, NoUnit, UndirectedEdge, Unit, parse_unit
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
@@ -28,8 +30,7 @@ from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.nn.residual import LayerKind, ResidualArchitecture
 from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
-from graphveil.privacy import DirectedEdge, EdgeSubset, Guarantee, NoUnit, UndirectedEdge, Unit, parse_unit
-from graphveil.release import ReleasePlan
+from graphveil.privacy import Guarantee
 from graphveil.training import TrainingSchedule
 from graphveil.training.heads import MULTICLASS, MULTILABEL, TaskHead
 

@@ -18,22 +18,26 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from graphveil._util.random import PublicStreams
 from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
-from graphveil.data import EdgeSet, Graph, rows
-from graphveil.data.adjacency import AdjacencyVersion, GrowthStep
+from graphveil.core.edges.adjacency import AdjacencyVersion, EdgeSet, GrowthStep
+from graphveil.core.features import rows
+from graphveil.core.ledger import joint_ledger
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.release import check_weights
+from graphveil.core.unit import LocalAttributes
+from graphveil.data import Graph
 from graphveil.data.graph import Batch, batches
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.requirements import check_features, check_magnitudes, check_unit
 from graphveil.estimators.session import Session
-from graphveil.ledger import joint_ledger
 from graphveil.ledger.predictions import PredictionComposition
 from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE, GraphFingerprint
-from graphveil.privacy import Guarantee, LocalAttributes
-from graphveil.release import NeighborCountQuery, NeighborSumQuery, ReleasePlan
-from graphveil.release.release import check_weights
+from graphveil.privacy import Guarantee
 
 
 @dataclass(frozen=True)

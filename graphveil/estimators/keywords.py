@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from graphveil._util import checks
+from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.data.tables.labels import REGRESSION, Task
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.training.node_level import CheckpointSelection
 from graphveil.nn.layers import ACTIVATIONS
-from graphveil.training import PrivateSchedule, TrainingSchedule
+from graphveil.training import TrainingSchedule
 
 _PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: benchmarks/notes/008-node-level-gap.md
 _PAPER_EPOCHS, _PAPER_BATCH = 10, 256

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Features, Graph
+from graphveil.core.features import Features
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.neighbor_counts import MAX_EPSILON, NeighborCountData, NeighborCountQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
@@ -24,9 +29,6 @@ from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
-from graphveil.privacy import DirectedEdge, UndirectedEdge
-from graphveil.release import NeighborCountData, NeighborCountQuery, Release, ReleasePlan
-from graphveil.release.neighbor_counts import MAX_EPSILON
 
 MAX_STACKS = 8  # more stacks divide the budget into shares that leave only noise
 _STACK = "stack"

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from graphveil._util.display import Facts, facts_text, html_table
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
-from graphveil.data import Graph, rows
+from graphveil.core.events import Composed
+from graphveil.core.features import rows
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
+from graphveil.core.release import check_weights
+from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
+from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
 from graphveil.estimators.features.ranges import magnitude_cells, noisy_range
 from graphveil.estimators.features.scaling import FeatureScaling
@@ -35,10 +42,7 @@ from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
-from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
-from graphveil.privacy.statements import EdgeUse
-from graphveil.release import FeatureHistogramData, FeatureHistogramQuery, ReleasePlan
-from graphveil.release.release import check_weights
+from graphveil.privacy import Guarantee
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
 State = dict[str, Tensor]

@@ -15,8 +15,14 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
-from graphveil.data import Graph, rows
+from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.features import rows
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import NodeUnit
+from graphveil.data import Graph
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
@@ -39,10 +45,7 @@ from graphveil.estimators.training.node_level import fit_node_level, plan_node_l
 from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, metric_queries, release_metrics
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
-from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDQuery, Query, ReleasePlan
 from graphveil.training.heads import MULTICLASS, TaskHead
-from graphveil.training.null_records import finite_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Features
-from graphveil.data.adjacency import AdjacencyVersion
-from graphveil.release import ReleasePlan
+from graphveil.core.edges.adjacency import AdjacencyVersion
+from graphveil.core.features import Features
+from graphveil.core.plan import ReleasePlan
 
 
 @dataclass(frozen=True, eq=False)

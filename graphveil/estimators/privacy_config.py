@@ -4,23 +4,21 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.gaussian import check_delta
+from graphveil.core.guarantee import EdgeUse, Mode
+from graphveil.core.plan import Queries, ReleasePlan, calibrate_plan
+from graphveil.core.queries.list_products import ListProductQuery
+from graphveil.core.queries.out_degree_sums import OutDegreeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit
 from graphveil.data import Graph
 from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.ranges import range_query
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
-from graphveil.privacy.guarantee import Mode
-from graphveil.privacy.statements import EdgeUse, format_upper_bound
-from graphveil.release import (
-    ListProductQuery,
-    OutDegreeSumQuery,
-    OutEdgeSumQuery,
-    Query,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release.plan import Queries
+from graphveil.privacy import Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)

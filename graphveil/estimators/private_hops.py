@@ -11,21 +11,24 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.figures import format_upper_bound
 from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
-from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
-from graphveil.data import Graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, calibrate_plan
+from graphveil.core.plan import hops as equal_hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, parse_unit
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.requirements import as_graph, check_unit
 from graphveil.estimators.session import Session
-from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.statements import format_upper_bound
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, ReleasePlan, calibrate_plan
-from graphveil.release.plan import hops as equal_hops
 
 _ROWS, _GUARANTEE, _PAGE, _FORMAT = "rows.safetensors", "guarantee.json", "RELEASED.md", "graphveil-rows"
 

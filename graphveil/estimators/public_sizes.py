@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
+from graphveil.core.edges.node_pairs import Domain
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
 from graphveil.errors import GraphError
 
 TRAIN, VAL, OTHER = range(3)  # the public groups of records

@@ -6,8 +6,22 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from graphveil._util import checks
+from graphveil._util.figures import counted, format_delta, format_upper_bound
+from graphveil.core.accounting.gaussian import auto_delta, check_delta, epsilon_of, mu_of
+from graphveil.core.features import columns_beyond
+from graphveil.core.guarantee import Mode
+from graphveil.core.unit import (
+    DirectedEdge,
+    EdgeSubset,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
+    NodeUnit,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+)
 from graphveil.data import Graph
-from graphveil.data.features import columns_beyond
 from graphveil.data.graph import check_kind
 from graphveil.data.tables.labels import (
     REGRESSION,
@@ -20,21 +34,6 @@ from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeErr
 from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import check_members
-from graphveil.privacy import (
-    DirectedEdge,
-    EdgeSubset,
-    LocalAttributes,
-    NodeBoundedDegree,
-    NodeRecord,
-    NodeUnit,
-    NoUnit,
-    UndirectedEdge,
-    Unit,
-    check_delta,
-)
-from graphveil.privacy.gaussian import auto_delta, epsilon_of, mu_of
-from graphveil.privacy.guarantee import Mode
-from graphveil.privacy.statements import counted, format_delta, format_upper_bound
 from graphveil.training.heads import RegressionHead, TaskHead
 
 REGRESSION_METHODS = "gap, mlp, module, and gnn with neighborhood='neighbors'"

@@ -10,22 +10,17 @@ from typing import Any
 from torch import Tensor
 
 from graphveil._util.files import load_checked, save_checked
-from graphveil._util.random import PublicStreams
+from graphveil.core.backends import AggregationBackend, RowRange, backend_for
+from graphveil.core.journal import FolderJournal, MemoryJournal
+from graphveil.core.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS, ReleaseKey
+from graphveil.core.ledger import PrivacyLedger, ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import SEEDED
-from graphveil.ledger import PrivacyLedger, ledger_of
 from graphveil.privacy import Guarantee
-from graphveil.release import (
-    AggregationBackend,
-    FolderJournal,
-    MemoryJournal,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-)
-from graphveil.release.backends import RowRange, backend_for
-from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]

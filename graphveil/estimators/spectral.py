@@ -25,7 +25,11 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from graphveil._util import checks
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import NoUnit, UndirectedEdge, Unit
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
@@ -36,13 +40,11 @@ from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.nn.layers import FeedForward
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of
-from graphveil.privacy import Guarantee, NoUnit, UndirectedEdge, Unit
+from graphveil.privacy import Guarantee
 from graphveil.propagation.linear import SparseMap
-from graphveil.release import ReleasePlan
 
 _ROUNDS = 8  # of orthogonal iteration: enough for eigenvalues beyond the noise
 _MIN_EIGENVALUE = 1e-3  # of the largest eigenvalue: without noise, smaller ones are rounding errors

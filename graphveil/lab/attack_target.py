@@ -163,8 +163,8 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     """
     import numpy as np
 
-    from graphveil._util.random import PublicStreams
-    from graphveil.data import to_dense
+    from graphveil.core.features import to_dense
+    from graphveil.core.noise.random import PublicStreams
     from graphveil.lab.attacks import attack_records
     from graphveil.local.local_method import LocalMethod
 

@@ -1,6 +1,6 @@
 """The privacy ledger: the releases of each dataset, the remaining budget, and the charged accounts.
 
-Start with ``interface.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
+Start with ``core/ledger.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
 ``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of datasets, each of them
 a ``DataSetLedger``. Docs: ``docs/how-to/budgets.md``.
 """
@@ -8,7 +8,7 @@ a ``DataSetLedger``. Docs: ``docs/how-to/budgets.md``.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphveil.ledger.interface import (
+from graphveil.core.ledger import (
     Entry,
     JointLedger,
     MemoryLedger,

@@ -15,13 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from graphveil._util import checks
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import Unit, parse_unit
 from graphveil.errors import ConfigError
 from graphveil.ledger.costs import Limit, PrivacyCost, limit_plain, stored_limit
 from graphveil.ledger.database import accounts, data_sets, entries, lock_names, now
-from graphveil.ledger.interface import Entry
-from graphveil.privacy import parse_unit
 from graphveil.privacy.serialization import events_from_plain
-from graphveil.privacy.unit import Unit
 
 _REPLACE = "/replace-one"
 NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records

@@ -14,10 +14,9 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
-from graphveil.errors import ConfigError
-from graphveil.ledger.interface import Entry
-from graphveil.privacy import compose, privacy_curve
-from graphveil.privacy.events import (
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import check_proved_delta
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Event,
@@ -29,8 +28,10 @@ from graphveil.privacy.events import (
     PoissonGaussian,
     PoissonRoots,
     PureDP,
+    compose,
 )
-from graphveil.privacy.gaussian import check_proved_delta
+from graphveil.core.ledger import Entry
+from graphveil.errors import ConfigError
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 _HALVINGS = 80  # of a release, until it fits or counts as zero
@@ -77,7 +78,7 @@ class PrivacyCost:
         slack: Part of delta that covers the finite resolution of noise.
         others: Each non-Gaussian event, as canonical JSON, and its count.
 
-    >>> from graphveil.privacy.events import PureDP
+    >>> from graphveil.core.events import PureDP
     >>> third = PrivacyCost.from_entry(Entry("a", "rows", PureDP(0.1)))
     >>> PrivacyCost().plus(third, 3).fits(Limit(Decimal("0.3"), Decimal(0)))
     True

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphveil.data import EdgeSet
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.unit import LocalAttributes
 from graphveil.errors import ConfigError
 from graphveil.ledger.tags import Numbers, hash_ids
-from graphveil.privacy import Guarantee, LocalAttributes
+from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
     from graphveil.ledger.reservations import DataSetLedger

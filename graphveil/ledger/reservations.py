@@ -20,6 +20,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from graphveil._util.figures import format_delta, format_upper_bound
+from graphveil.core.ledger import Entry
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.ledger.bindings import (
     add_version,
@@ -50,9 +52,7 @@ from graphveil.ledger.chain import (
 )
 from graphveil.ledger.costs import Limit, PrivacyCost
 from graphveil.ledger.database import Store, accounts, lock_names
-from graphveil.ledger.interface import Entry
 from graphveil.privacy.serialization import events_to_plain
-from graphveil.privacy.statements import format_delta, format_upper_bound
 
 PLANNED_LABEL = "planned releases"  # label of a check of all releases of a command together
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from graphveil.core.unit import NoUnit, Unit
 from graphveil.errors import ArtifactError, ConfigError, GraphveilError, LedgerError
 from graphveil.ledger.bindings import (
     SAME_NODES_SHARE,
@@ -53,12 +54,7 @@ from graphveil.ledger.database import (
 )
 from graphveil.ledger.locations import HighWaterMark, default_location, file_of, url_of
 from graphveil.ledger.reservations import DataSetLedger, Receipt, accounts_of
-from graphveil.ledger.verify import (
-    IntegrityViolation,
-    find_violations,
-    stored_data_set_names,
-)
-from graphveil.privacy.unit import NoUnit, Unit
+from graphveil.ledger.verify import IntegrityViolation, find_violations, stored_data_set_names
 
 
 class Ledger:
@@ -79,7 +75,7 @@ class Ledger:
     >>> import tempfile
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.ledger import Entry
-    >>> from graphveil.privacy.events import PureDP
+    >>> from graphveil.core.events import PureDP
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(folder.name + "/ledger.sqlite")
     >>> ledger.init("friends", "undirected-edge", epsilon="0.3", delta="1e-7")

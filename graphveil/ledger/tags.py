@@ -19,8 +19,8 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
+from graphveil.core.edges.blocks import blocks
 from graphveil.data import Graph
-from graphveil.data.blocks import blocks
 from graphveil.ledger.chain import NODE_IDS
 
 _BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time

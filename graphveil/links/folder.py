@@ -17,10 +17,10 @@ from graphveil._util.files import as_path, atomic_folder, load_checked, save_che
 from graphveil.artifacts.cards import PairCard, pair_card
 from graphveil.artifacts.release_folder import HUB_PAGE, PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
 from graphveil.artifacts.snapshot import release_rows
+from graphveil.core.plan import ReleasePlan
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.training.private_metrics import Interval
 from graphveil.privacy import Guarantee
-from graphveil.release import ReleasePlan
 
 LINKS, RECOMMENDER = "links", "recommender"
 METRIC_NAMES = {

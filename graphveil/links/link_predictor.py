@@ -14,10 +14,35 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.display import shown_progress
 from graphveil._util.files import as_path
-from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
 from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
+from graphveil.core.queries.edge_products import (
+    MAX_PRODUCT_DIM,
+    PRODUCT_GRID_BITS,
+    EdgeProductData,
+    EdgeProductQuery,
+)
+from graphveil.core.queries.held_out import MAX_SHARE, HeldOutPairs
+from graphveil.core.queries.neighbor_counts import (
+    MAX_EPSILON,
+    MIN_EPSILON,
+    NeighborCountData,
+    NeighborCountQuery,
+)
+from graphveil.core.queries.pair_sums import (
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+    clipped,
+    weighted,
+)
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeUnit, UndirectedEdge, parse_unit
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
@@ -41,27 +66,7 @@ from graphveil.links.pair_model import (
     score_curves,
 )
 from graphveil.links.structure import clusters, positions
-from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, UndirectedEdge, parse_unit
-from graphveil.release import (
-    EdgeProductData,
-    EdgeProductQuery,
-    HeldOutPairs,
-    NeighborCountData,
-    NeighborCountQuery,
-    PairHistogramData,
-    PairHistogramQuery,
-    PairSumData,
-    PairSumQuery,
-    PairTerms,
-    Release,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release.edge_products import MAX_PRODUCT_DIM, PRODUCT_GRID_BITS
-from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
-from graphveil.release.pair_sums import clipped, weighted
-from graphveil.release.plan import Query
-from graphveil.release.steps.held_out import MAX_SHARE
+from graphveil.privacy import Guarantee
 from graphveil.training.metrics import metric_value
 
 Floats = npt.NDArray[np.float64]

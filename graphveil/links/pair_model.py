@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil.core.queries.pair_sums import TABLE_BITS, PairTerms
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.release.pair_sums import TABLE_BITS, PairTerms
 
 Floats = npt.NDArray[np.float64]
 Metric = Callable[[Floats, Floats, float], Floats]

@@ -27,10 +27,23 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.files import as_path
-from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
 from graphveil.artifacts.cards import PairCard
 from graphveil.artifacts.snapshot import release_rows
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan, calibrate_plan
+from graphveil.core.queries.list_products import (
+    MAX_COLUMNS,
+    NO_COLUMN,
+    ListProductData,
+    ListProductQuery,
+    unpack_products,
+)
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import DirectedEdge, NodeRecord, NoUnit, Unit, parse_unit
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
@@ -38,22 +51,7 @@ from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guar
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import Interval
 from graphveil.links.folder import RECOMMENDER, LinkRecord, card_metrics, read_link_folder, write_link_folder
-from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord, NoUnit, Unit, parse_unit
-from graphveil.release import (
-    GroupWeights,
-    ListProductData,
-    ListProductQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release.list_products import MAX_COLUMNS, NO_COLUMN, unpack_products
-from graphveil.release.query import Query
+from graphveil.privacy import Guarantee
 
 _POPULARITY, _METRICS = 0.1, 0.05  # shares of mu^2; the products have the rest
 _ABOVE_NOISE = 3.0  # standard deviations of the noise that the popularity of a modeled item exceeds

@@ -9,7 +9,12 @@ from typing import ClassVar
 import torch
 
 from graphveil.artifacts.snapshot import ReleaseRow
-from graphveil.data import Features, Graph
+from graphveil.core.events import Composed, LocalReport, compose
+from graphveil.core.features import Features
+from graphveil.core.ledger import Entry
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import EdgeSubset, LocalAttributes
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
@@ -29,7 +34,6 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.ledger import Entry
 from graphveil.local.local_method import record_deviations
 from graphveil.local.randomized_records import (
     ReportFile,
@@ -50,8 +54,7 @@ from graphveil.local.report_config import (
 from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.gcn import GcnArchitecture
-from graphveil.privacy import Composed, EdgeSubset, Guarantee, LocalAttributes, LocalReport, compose
-from graphveil.release import ReleasePlan
+from graphveil.privacy import Guarantee
 from graphveil.training import TrainingSchedule
 
 _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50

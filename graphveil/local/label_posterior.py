@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
+from graphveil.core.edges.adjacency import AdjacencyVersion
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
-from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute

@@ -13,8 +13,10 @@ from scipy import sparse
 
 from graphveil._util.threads import one_thread
 from graphveil.artifacts.snapshot import ReleaseRow
-from graphveil.data import Adjacency, Graph
-from graphveil.data.features import as_features
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import as_features
+from graphveil.core.unit import LocalAttributes
+from graphveil.data import Graph
 from graphveil.data.recipes import random_split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
@@ -36,7 +38,7 @@ from graphveil.local.randomized_records import (
 from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig, scaled
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
-from graphveil.privacy import Guarantee, LocalAttributes
+from graphveil.privacy import Guarantee
 from graphveil.training.metrics import Evaluation
 
 Ids: TypeAlias = npt.NDArray[Any]

@@ -15,6 +15,10 @@ import torch
 from torch import Tensor
 
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.events import LocalReport, compose
+from graphveil.core.ledger import Entry
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import LocalAttributes
 from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
 from graphveil.data.tables.labels import empty_part_message
@@ -24,7 +28,6 @@ from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
-from graphveil.ledger import Entry
 from graphveil.local.noisy_labels import NoisyLabels
 from graphveil.local.randomized_records import (
     RandomizedRecords,
@@ -37,9 +40,8 @@ from graphveil.local.randomized_records import (
 from graphveil.local.report_config import ROW_SCALED, ReportConfig, scaled
 from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
-from graphveil.privacy import Guarantee, LocalAttributes, LocalReport, compose
+from graphveil.privacy import Guarantee
 from graphveil.propagation import Propagation
-from graphveil.release import ReleasePlan
 
 LABEL_PRESENCE_NOTE = (
     "a training or validation node without a label reports a random class, so eps_y covers who has one, too"

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, EdgeSet, Graph, rows
-from graphveil.data.adjacency import GrowthStep
-from graphveil.data.features import stacked
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet, GrowthStep
+from graphveil.core.features import rows, stacked
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.choice import ChosenModel
 from graphveil.estimators.inference import (

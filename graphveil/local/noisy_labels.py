@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.data import Adjacency
+from graphveil.core.clipping.adam import Adam
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.randomized_records import known
 from graphveil.nn.backbones import Backbone
 from graphveil.nn.inputs import PropagatedInputs
 from graphveil.propagation import KProp, Propagation, SparseMap, propagate
 from graphveil.training import EpochRecord, TrainingSchedule
-from graphveil.training.adam import Adam
 
 Select = Literal["paper", "likelihood", "calibrated"]
 SELECT: tuple[Select, ...] = ("paper", "likelihood", "calibrated")

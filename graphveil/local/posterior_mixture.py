@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError
 from graphveil.local.noisy_labels import (
     NoisyLabels,

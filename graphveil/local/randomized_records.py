@@ -21,14 +21,15 @@ from filelock import FileLock
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Features, Graph, rows, to_dense
+from graphveil.core.clipping import snapshot
+from graphveil.core.features import Features, rows, to_dense
+from graphveil.core.ledger import Entry, ledger_of
+from graphveil.data import Graph
 from graphveil.estimators.method import State
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
-from graphveil.ledger import Entry, ledger_of
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPReports, LocalNoise
 from graphveil.nn.inputs import FeatureEstimates
-from graphveil.training import snapshot
 
 UNKNOWN = -1  # no reported label
 _BLOCK_VALUES = 1 << 24  # raw feature values that are dense at a time

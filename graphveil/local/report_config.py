@@ -12,8 +12,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.artifacts.snapshot import ReleaseRow
-from graphveil.data import Features, to_dense
-from graphveil.data.features import unit_interval
+from graphveil.core.features import Features, to_dense, unit_interval
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.local.randomized_records import Randomizer

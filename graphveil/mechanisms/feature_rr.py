@@ -13,19 +13,7 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.errors import ConfigError, UnsupportedGuaranteeError
-from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
-from graphveil.mechanisms.features import (
-    Bounds,
-    EvenAllocation,
-    FeatureMechanism,
-    LDPReports,
-    Single,
-    WeightedAllocation,
-    distinct_rows,
-)
-from graphveil.mechanisms.importance import combined
-from graphveil.mechanisms.sampling import (
+from graphveil.core.noise.sampling import (
     MAX_DIM,
     MAX_OUTPUTS,
     Channel,
@@ -39,6 +27,18 @@ from graphveil.mechanisms.sampling import (
     round_up_or_down,
     row_blocks,
 )
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
+from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
+from graphveil.mechanisms.features import (
+    Bounds,
+    EvenAllocation,
+    FeatureMechanism,
+    LDPReports,
+    Single,
+    WeightedAllocation,
+    distinct_rows,
+)
+from graphveil.mechanisms.importance import combined
 from graphveil.mechanisms.scalar import StepDistribution
 
 _NEAR = 20  # bins within a twentieth of the range have similar values

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import fitting
+from graphveil.core.noise.sampling import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
 from graphveil.errors import ConfigError, GraphError, UnsupportedGuaranteeError
 from graphveil.mechanisms.claim import LocalDPClaim, check_budget
-from graphveil.mechanisms.sampling import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
 
 FROM_DATA = "bounds taken from the data"
 

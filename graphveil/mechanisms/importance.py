@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
+from graphveil.core.noise.sampling import Floats, Integers
 from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
 from graphveil.mechanisms.features import WeightedAllocation
-from graphveil.mechanisms.sampling import Floats, Integers
 
 Predict = Callable[[Floats], npt.ArrayLike]
 _LEAST = 1e-12  # minimum probability, so that the loss of a wrong prediction is finite

@@ -15,10 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms.claim import LocalDPClaim, check_budget
-from graphveil.mechanisms.features import distinct_rows
-from graphveil.mechanisms.sampling import (
+from graphveil.core.noise.sampling import (
     Draws,
     Floats,
     Integers,
@@ -28,6 +25,9 @@ from graphveil.mechanisms.sampling import (
     subsets,
     uniform_below,
 )
+from graphveil.errors import ConfigError, GraphError
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget
+from graphveil.mechanisms.features import distinct_rows
 
 MISSING = -1  # a record without a label
 MAX_CLASSES = 1 << 16

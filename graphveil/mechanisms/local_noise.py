@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from graphveil._util.random import KEY_BYTES, RowStream
+from graphveil.core.noise.random import KEY_BYTES, RowStream
+from graphveil.core.noise.sampling import Integers, Words
 from graphveil.errors import ReleaseError
-from graphveil.mechanisms.sampling import Integers, Words
 
 REPRODUCIBLE = "the noise is reproducible from a seed"
 _NONE: Integers = np.empty((0, 2), dtype=np.int64)

@@ -9,6 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
+from graphveil.core.noise.sampling import (
+    Draws,
+    ExtraWords,
+    Floats,
+    Integers,
+    Real,
+    Words,
+    halves,
+    round_up_or_down,
+    row_blocks,
+    subsets,
+)
 from graphveil.errors import ConfigError
 from graphveil.mechanisms.claim import coth
 from graphveil.mechanisms.features import (
@@ -20,18 +32,6 @@ from graphveil.mechanisms.features import (
     Single,
     WeightedAllocation,
     distinct_rows,
-)
-from graphveil.mechanisms.sampling import (
-    Draws,
-    ExtraWords,
-    Floats,
-    Integers,
-    Real,
-    Words,
-    halves,
-    round_up_or_down,
-    row_blocks,
-    subsets,
 )
 from graphveil.mechanisms.scalar import SCALARS, Duchi, ScalarMechanism, scalar
 

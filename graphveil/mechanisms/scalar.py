@@ -14,9 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from graphveil._util import checks
-from graphveil.errors import ConfigError
-from graphveil.mechanisms.claim import LocalDPClaim, check_budget, coth
-from graphveil.mechanisms.sampling import (
+from graphveil.core.noise.sampling import (
     Channel,
     ExtraWords,
     Floats,
@@ -27,6 +25,8 @@ from graphveil.mechanisms.sampling import (
     round_up_or_down,
     uniform_below,
 )
+from graphveil.errors import ConfigError
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget, coth
 
 
 class Distribution(ABC):

@@ -13,7 +13,7 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError
 from graphveil.nn.gat import HEADS, GraphAttention, InEdgeIndex
 from graphveil.nn.inputs import DenseInputs, PropagatedInputs

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, leaky_relu
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.nn.layers import Batch, Hidden, SparseRows, sparse_product
 
 HEADS = 4  # concatenated in a hidden layer

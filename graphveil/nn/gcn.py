@@ -7,9 +7,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.exact_sums import sum_in_neighbors
 from graphveil.nn.layers import Batch, Hidden, Linear
-from graphveil.release import sum_in_neighbors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.ghost_modules import (
+    Activation,
+    GhostBranches,
+    GhostModule,
+    GhostSequential,
+    UnitRows,
+)
+from graphveil.core.normalize import plain_unit
 from graphveil.nn.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
-from graphveil.propagation import plain_unit
-from graphveil.training import Activation, GhostBranches, GhostModule, GhostSequential, UnitRows
 
 _BATCH_NORM_MOMENTUM = 0.1  # momentum of batch norm's running moments
 

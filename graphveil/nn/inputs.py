@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil.data import Features, to_dense
+from graphveil.core.features import Features, to_dense
 from graphveil.nn.layers import SparseRows, sparse_product
 from graphveil.propagation import Propagation, propagate
 

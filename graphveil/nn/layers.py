@@ -12,8 +12,8 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphveil.data import Features, rows
-from graphveil.training import Activation, Affine, GhostModule, GhostSequential
+from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostModule, GhostSequential
+from graphveil.core.features import Features, rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its argument
     "relu": torch.relu_,

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.nn.gat import GatLayer
 from graphveil.nn.gcn import GcnLayer
 from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear

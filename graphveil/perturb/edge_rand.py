@@ -5,12 +5,14 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.queries.graph_queries import EdgeResponseData, EdgeResponseQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
-from graphveil.release import EdgeResponseData, EdgeResponseQuery, Query, Release
 
 
 @dataclass(frozen=True, kw_only=True)

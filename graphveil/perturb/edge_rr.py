@@ -7,27 +7,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._kernels import Ints
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams, RowStream
+from graphveil.core.accounting.gaussian import check_proved_delta, require_delta
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise._kernels import Ints
+from graphveil.core.noise.random import PublicStreams, RowStream
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.dendrogram import (
+    BlockCountData,
+    BlockCountQuery,
+    Dendrogram,
+    DendrogramBlocks,
+    average_linkage,
+)
+from graphveil.core.queries.dendrogram_walk import (
+    ChainSchedule,
+    DendrogramChain,
+    TreeSearchData,
+    TreeSearchQuery,
+    no_pairs,
+    public_pairs,
+)
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import Unit
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, UnitError
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
-from graphveil.privacy import Unit
-from graphveil.privacy.gaussian import check_proved_delta, require_delta
-from graphveil.release import (
-    BlockCountData,
-    BlockCountQuery,
-    Query,
-    Release,
-    ReleasePlan,
-    TreeSearchData,
-    TreeSearchQuery,
-)
-from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks, average_linkage
-from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, public_pairs
 
 _TRIES = 3  # pairs drawn at a time, per pair that is wanted: some are drawn twice
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]

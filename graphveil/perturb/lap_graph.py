@@ -6,19 +6,19 @@ from typing import ClassVar, Unpack
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.mechanisms.node_pair_noise import MAX_CELLS
-from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
-from graphveil.perturb.perturbed_graph import PerturbedGraph
-from graphveil.release import (
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.node_pair_noise import MAX_CELLS
+from graphveil.core.queries.graph_queries import (
     EdgeTotalData,
     EdgeTotalQuery,
-    Query,
-    Release,
     TopNodePairsData,
     TopNodePairsQuery,
 )
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.data import Graph
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph
 
 
 @dataclass(frozen=True, kw_only=True)

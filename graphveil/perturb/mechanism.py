@@ -12,16 +12,21 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
 from graphveil._util.threads import one_thread
-from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.node_pairs import Domain, PublicPart, no_public_edges
+from graphveil.core.guarantee import Mode
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import ledger_of
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import EdgeSubset, Unit, parse_unit
+from graphveil.data import Graph
 from graphveil.data.graph import check_kind
-from graphveil.data.node_pairs import Domain, PublicPart, no_public_edges
 from graphveil.data.recipes import about_edges
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.ledger import ledger_of
 from graphveil.perturb.perturbed_graph import PerturbedGraph, provenance_of
-from graphveil.privacy import EdgeSubset, Guarantee, Unit, parse_unit
-from graphveil.privacy.guarantee import Mode
-from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
+from graphveil.privacy import Guarantee
 
 MAX_EDGES = 20_000_000
 MAX_EPSILON = 36.0  # a larger budget changes a pair with a probability below 2^-51

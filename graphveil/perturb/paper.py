@@ -11,30 +11,28 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Adjacency
-from graphveil.data.node_pairs import Domain
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.guarantee import Mode
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.queries.graph_queries import EdgeResponseData, EdgeTotalData, TopNodePairsData
+from graphveil.core.queries.paper_graph_queries import (
+    ChunkDensityData,
+    ChunkDensityQuery,
+    ChunkResponseData,
+    ChunkResponseQuery,
+    ReplacedNodePairs,
+    SeededCellsQuery,
+    SeededResponseQuery,
+    SeededTotalQuery,
+)
+from graphveil.core.query import Query
+from graphveil.core.release import Release
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand, response_facts
 from graphveil.perturb.edge_rr import DendrogramRelease, EdgeRR, PrivHRG, Structure
 from graphveil.perturb.lap_graph import LapGraph, count_facts
 from graphveil.perturb.mechanism import GraphMechanism, adjacency_of, check_share
-from graphveil.privacy.guarantee import Mode
-from graphveil.release import (
-    ChunkDensityData,
-    ChunkDensityQuery,
-    ChunkResponseData,
-    ChunkResponseQuery,
-    EdgeResponseData,
-    EdgeTotalData,
-    Query,
-    Release,
-    SeededCellsQuery,
-    SeededResponseQuery,
-    SeededTotalQuery,
-    TopNodePairsData,
-)
-from graphveil.release.paper_graph_queries import ReplacedNodePairs
 
 SEED = 42  # that the source has for all its graphs
 _SHARED = (

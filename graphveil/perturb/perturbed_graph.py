@@ -8,6 +8,7 @@ import numpy as np
 
 from graphveil._util.checks import checked
 from graphveil._util.escape import render
+from graphveil._util.figures import counted
 from graphveil._util.files import as_path, atomic_folder, writing_folder
 from graphveil.data import Graph, tables
 from graphveil.data.graph_files import read_edges
@@ -15,7 +16,6 @@ from graphveil.data.tables.inspect_tables import EDGES_FILE
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.statements import counted
 
 REVEALS_WARNING = (
     "at this budget the released graph reveals almost every true edge: it is not protected in practice"

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency
-from graphveil.data.node_pairs import NodePairIndex
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import NodePairIndex
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import GraphError
 
 

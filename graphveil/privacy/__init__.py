@@ -1,7 +1,8 @@
-"""Privacy units, privacy events, accounting, and guarantee summaries."""
+"""Privacy units, privacy events, accounting, and guarantees with their words."""
 
-from graphveil.privacy.accountant import Curve, privacy_curve
-from graphveil.privacy.events import (
+from graphveil.core.accounting.accountant import Curve, privacy_curve
+from graphveil.core.accounting.gaussian import auto_delta, calibrate_mu, check_delta
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Composed,
@@ -15,9 +16,8 @@ from graphveil.privacy.events import (
     compose,
     within_partition,
 )
-from graphveil.privacy.gaussian import auto_delta, calibrate_mu, check_delta
-from graphveil.privacy.guarantee import Guarantee
-from graphveil.privacy.unit import (
+from graphveil.core.guarantee import Guarantee
+from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
@@ -29,6 +29,9 @@ from graphveil.privacy.unit import (
     Unit,
     parse_unit,
 )
+from graphveil.privacy import words
+
+Guarantee.words = words  # the core has no sentences
 
 __all__ = [
     "ApproximateDP",

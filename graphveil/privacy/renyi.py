@@ -16,10 +16,10 @@ import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
+from graphveil.core.accounting.accountant import CanonicalComposition, worst_case_compositions
+from graphveil.core.accounting.root_loss import RootPair
+from graphveil.core.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
 from graphveil.errors import CalibrationError, PrivacyError
-from graphveil.privacy.accountant import CanonicalComposition, worst_case_compositions
-from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
-from graphveil.privacy.root_loss import RootPair
 
 Conversion = Literal["plain", "improved"]
 Floats: TypeAlias = npt.NDArray[np.float64]

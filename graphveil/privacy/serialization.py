@@ -11,8 +11,7 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy.events import (
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Composed,
@@ -27,9 +26,9 @@ from graphveil.privacy.events import (
     PureDP,
     compose,
 )
-from graphveil.privacy.guarantee import Guarantee
-from graphveil.privacy.statements import EDGE_USES
-from graphveil.privacy.unit import parse_unit
+from graphveil.core.guarantee import EDGE_USES, Guarantee
+from graphveil.core.unit import parse_unit
+from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -5,19 +5,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
+from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
-from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
-
-EdgeUse = Literal["never", "queried", "read", "neighbors", "lists"]
-EDGE_USES: tuple[EdgeUse, ...] = (
-    "never",
-    "queried",
-    "read",
-    "neighbors",  # each reveals more than those before
-    "lists",  # of a recommender: edges are items on the lists of users
-)
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -56,12 +48,8 @@ FEATURES = (
     "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
 )
 FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
-FEATURES_COVER = "each node's own features, randomized before anything else reads them"
-FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
-SLOTS_NOT_COVERED = (
-    "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
-    "features have a guarantee of their own"
-)
+
+
 EDGES_NOT_READ = (
     "The edges were never read: nothing that this object gives out depends on them. Node identities, "
     "features and labels are treated as public and are not protected."
@@ -131,14 +119,8 @@ LIST_ENTRY = (
 )
 LIST_NULLED = "To differ means here that q has its list in one of the two and an empty list in the other."
 LIST_REPLACED = "To differ means here that q has two different lists in the two, with any items."
-LISTS_COVER = {
-    "node-record": "the whole list of items of any one user",
-    "directed-edge": "any one item on the list of any one user",
-}
-LISTS_NOT_COVERED = (
-    "who is a user, the catalog of items, and recommendations for a user, which read the exact list of this "
-    "user"
-)
+
+
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
 BOUNDED_DEGREE = (
@@ -178,15 +160,6 @@ PURE = (
 
 LOCAL_COMPOSITION_NOTE = (
     "Other releases that randomize the same records again add up: r of them have r times the budgets."
-)
-
-WEIGHTS_ALONE = (
-    "who is in the data, the split, edges that others declare towards the node, and all predictions, which "
-    "are computed from the exact records of other nodes"
-)
-LIST_NOT_COVERED = (
-    "who is in the data, the split, edges that others declare towards the node, and the node's own "
-    "prediction, which is for those entitled to its features and to its edge list"
 )
 
 
@@ -278,69 +251,3 @@ def record_statement(
         first = [NODE_RECORD[edge_use].format(edge=words, **bound)]
     changes = REPLACED if unit.replace_one else NULLED
     return " ".join([*first, changes, *([SAMPLED] if sampled else [])])
-
-
-def format_upper_bound(value: float, digits: int = 4) -> str:
-    """Return an epsilon (or a mu) with the given number of digits, rounded up.
-
-    >>> format_upper_bound(5.99201), format_upper_bound(4.0), format_upper_bound(0.1 + 0.2)
-    ('5.993', '4', '0.3')
-    """
-    return _up(value, digits, excess=1e-9)  # so small an excess is rounding of the number itself
-
-
-def format_delta(value: float) -> str:
-    """Return a delta with six digits, rounded up. None is rounded away: a delta is given, not computed.
-
-    >>> format_delta(1e-7), format_delta(0.0), format_delta(1.23456789e-7)
-    ('1e-07', '0', '1.23457e-07')
-    >>> format_delta(1.2345611e-7)
-    '1.23457e-07'
-    """
-    return _up(value, 6, excess=0.0)
-
-
-def format_epsilon_delta(epsilon: float, delta: float) -> str:
-    """Return epsilon and delta of a guarantee as text.
-
-    >>> format_epsilon_delta(5.99201, 1e-7)
-    'epsilon 5.993 at delta 1e-07'
-    """
-    return f"epsilon {format_upper_bound(epsilon)} at delta {format_delta(delta)}"
-
-
-def counted(count: int, what: str, several: str = "") -> str:
-    """Return a number with its noun in singular or plural.
-
-    >>> counted(1, "release"), counted(2000, "release")
-    ('1 release', '2,000 releases')
-    >>> counted(3, "class", "classes")
-    '3 classes'
-    """
-    return f"{count:,} {what if count == 1 else several or what + 's'}"
-
-
-def format_count_with_verb(count: int, what: str) -> str:
-    """Return how many there are of something, with its verb.
-
-    >>> format_count_with_verb(1, "prediction"), format_count_with_verb(2, "prediction")
-    ('1 prediction is', '2 predictions are')
-    """
-    return f"{counted(count, what)} {'is' if count == 1 else 'are'}"
-
-
-def _up(value: float, digits: int, *, excess: float) -> str:
-    nearest = float(f"{value:.{digits}g}")
-    if nearest < value * (1 - excess):
-        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return f"{nearest:.{digits}g}"
-
-
-def percent_up(rate: float) -> str:
-    """Return a rate in percent with two decimals, rounded up, so that "at most" is true.
-
-    >>> percent_up(0.01732), percent_up(0.01)
-    ('1.74', '1.00')
-    """
-    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which rounding of the number itself may exceed
-    return f"{hundredths / 100:.2f}"

@@ -11,24 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import check_delta
+from graphveil.core.events import ApproximateDP, Composed, compose
+from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.links import LINKS, RECOMMENDER, link_model_class
 from graphveil.links.folder import LINK_METRICS
-from graphveil.privacy import (
-    ApproximateDP,
-    Composed,
-    DirectedEdge,
-    Guarantee,
-    NodeUnit,
-    NoUnit,
-    Unit,
-    check_delta,
-    compose,
-    parse_unit,
-    renyi,
-)
-from graphveil.privacy.accountant import total_mu
+from graphveil.privacy import Guarantee, renyi
 from graphveil.runs.parameters import check_names, method_class
 
 if TYPE_CHECKING:
@@ -37,9 +28,12 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from graphveil.artifacts.snapshot import charged_groups, charged_to_text
-from graphveil.privacy import ByGroup, privacy_curve
-from graphveil.privacy.gaussian import mu_of
-from graphveil.release import ListProductQuery, Query, ReleasePlan
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import ByGroup
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.list_products import ListProductQuery
+from graphveil.core.query import Query
 
 _STAGES = {
     "push": "out-edge aggregation",
@@ -143,7 +137,7 @@ class Stage:
 def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     """Return the stages of a plan, none for no plan.
 
-    >>> from graphveil.release.plan import hops
+    >>> from graphveil.core.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
     >>> (stage,) = stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7))
     >>> stage.name, stage.noise, round(stage.share, 6)
@@ -192,7 +186,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
 def unequal_shares_note(stages: Sequence[Stage]) -> str:
     """Return why edges that several stages read may cost less than the sum of these costs; empty if not.
 
-    >>> from graphveil.release.plan import hops
+    >>> from graphveil.core.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
     >>> unequal_shares_note(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
     ''

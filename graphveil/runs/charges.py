@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphveil._util.files import write_atomic
-from graphveil.data import EdgeSet
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError
-from graphveil.ledger import DataSetLedger, JointLedger, PrivacyLedger, Receipt, attach_ledger, unit_key
+from graphveil.ledger import DataSetLedger, Receipt, unit_key
 from graphveil.ledger.accounts import LedgerRegistry, RunAccount
 from graphveil.ledger.predictions import possibly_shared_ledgers
 from graphveil.ledger.tags import Numbers, fingerprint_parts, hash_ids

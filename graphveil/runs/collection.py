@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.runs.parameters import parse_value, read_settings, read_theta
 
 if TYPE_CHECKING:
-    from graphveil.data import Adjacency
+    from graphveil.core.edges.adjacency import Adjacency
     from graphveil.data.tables import Column
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.protocol import LabelLaw
@@ -152,7 +152,7 @@ def receive_on_edges(
     """
     import pyarrow as pa
 
-    from graphveil.data import Adjacency
+    from graphveil.core.edges.adjacency import Adjacency
     from graphveil.local.collect.report_tables import read_reports, receive_reports
 
     if features:

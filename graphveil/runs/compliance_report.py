@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from graphveil._util.escape import render
+from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import all_deviations, invalid_mark, not_covered
 from graphveil.artifacts.release_folder import read_guarantee, withheld_files
+from graphveil.core.unit import NoUnit
 from graphveil.ledger import unit_key
 from graphveil.ledger.accounts import RunAccount, open_ledger_at
-from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.privacy import Guarantee
 from graphveil.runs.charges import earlier_predictions, receipts_in
 from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json

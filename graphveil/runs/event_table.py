@@ -11,14 +11,12 @@ from typing import Any
 
 from graphveil.artifacts.cards import query_kind_texts
 from graphveil.artifacts.snapshot import ReleaseRow, charged_groups, charged_to_text
-from graphveil.errors import ArtifactError
-from graphveil.mechanisms.discrete_laplace import sigma_of
-from graphveil.privacy import (
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Composed,
     Event,
-    Guarantee,
     LocalReport,
     PairwiseGaussian,
     PoissonGaussian,
@@ -26,7 +24,9 @@ from graphveil.privacy import (
     PureDP,
     compose,
 )
-from graphveil.privacy.accountant import total_mu
+from graphveil.core.noise.discrete_laplace import sigma_of
+from graphveil.errors import ArtifactError
+from graphveil.privacy import Guarantee
 
 _STEPS, _REPORTS = ("steps", "attention"), ("features", "label")
 _BOUNDED = ("graph", "total", "tree", "blocks")

@@ -109,7 +109,7 @@ class Experiment:
     @cached_property
     def records(self) -> bool:
         """Whether protected records are held in raw form."""
-        from graphveil.privacy import NodeUnit
+        from graphveil.core.unit import NodeUnit
 
         return isinstance(self.model(0).protected_unit, NodeUnit)
 

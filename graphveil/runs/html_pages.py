@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphveil._util.escape import render
+from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
@@ -23,13 +24,13 @@ from graphveil.artifacts.cards import (
     release_subject,
 )
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.guarantee import FALSE_POSITIVE_RATE
+from graphveil.core.unit import DirectedEdge, NoUnit
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import ConfigError
 from graphveil.links.folder import LINK_METRICS, METRIC_NOTES
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
-from graphveil.privacy import DirectedEdge, Guarantee, NoUnit
-from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
-from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.privacy import Guarantee
 from graphveil.runs.calibration import stage_text
 from graphveil.runs.charts import (
     PlotLine,

@@ -11,23 +11,24 @@ import numpy as np
 
 from graphveil._util import checks
 from graphveil._util.escape import render
+from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import release_cells
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.ledger import ledger_of
+from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.data.interactions import RATING_NAMES, known_ids
 from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
 from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
 from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
-from graphveil.privacy import DirectedEdge, Guarantee, NodeRecord, parse_unit
-from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
+from graphveil.privacy import Guarantee
 from graphveil.runs.calibration import stages_of
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.charts import held_out_charts

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphveil._util.figures import counted
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.unit import LocalAttributes, NoUnit
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
-from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
-from graphveil.privacy.statements import counted
+from graphveil.privacy import Guarantee
 from graphveil.runs.calibration import Stage, stages_of
 from graphveil.runs.experiment import Experiment
 

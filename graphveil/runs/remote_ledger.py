@@ -6,8 +6,9 @@ A limit therefore applies across workers, entries are in one order, and the entr
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from graphveil.core.ledger import Entry, PrivacyLedger
 from graphveil.errors import ConfigError
-from graphveil.ledger import Account, Entry, PrivacyLedger, Receipt
+from graphveil.ledger import Account, Receipt
 from graphveil.runs.grid import Answer
 
 _METHODS = (

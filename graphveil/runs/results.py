@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from graphveil._util.figures import format_upper_bound
 from graphveil.artifacts.cards import invalid_mark
+from graphveil.core.guarantee import FALSE_POSITIVE_RATE
+from graphveil.core.unit import LocalAttributes
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError
 from graphveil.links.folder import LINK_METRICS
-from graphveil.privacy import Guarantee, LocalAttributes
-from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
-from graphveil.privacy.statements import format_upper_bound
+from graphveil.privacy import Guarantee
 from graphveil.runs.run_folder import RunFolder
 
 CONFIDENCE = 0.95

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import Card, other_runs, protected_parts
+from graphveil.core.ledger import ledger_of
+from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
-from graphveil.ledger import ledger_of
 from graphveil.ledger.accounts import RunAccount
-from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
@@ -36,9 +37,9 @@ from graphveil.runs.run_folder import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from graphveil.core.backends import AggregationBackend
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
-    from graphveil.release import AggregationBackend
 
 OnProgress = Callable[[str, int, int], None]
 BASELINE_METHOD = "mlp"  # the baseline's name

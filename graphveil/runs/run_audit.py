@@ -15,13 +15,13 @@ from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
 from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
+from graphveil.core.plan import ReleasePlan
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.links import RECOMMENDER, find_link_folder, link_model_class
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
 from graphveil.privacy import Guarantee
-from graphveil.release import ReleasePlan
 from graphveil.runs.calibration import stage_text
 from graphveil.runs.charts import Bar, audit_chart, inline_svg
 from graphveil.runs.run_folder import RunFolder, write_json

@@ -36,9 +36,9 @@ from torch import Tensor
 
 from graphveil._util.files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
+from graphveil.core.keys import KeyStore, ReleaseKey
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
 from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE
-from graphveil.release import KeyStore, ReleaseKey
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from graphveil.data import Graph, PublicPart
+    from graphveil.core.edges.node_pairs import PublicPart
+    from graphveil.data import Graph
     from graphveil.data.tables.inspect_tables import Roles, TableInspection
 
 _COLUMNS = ("id", "label", "source", "target")
@@ -328,9 +329,8 @@ class PublicFlags:
         Raises:
             UnitError: The nodes that may have private edges are not given.
         """
-        from graphveil.data import PublicPart
+        from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
         from graphveil.data.graph_files import read_edges
-        from graphveil.data.node_pairs import no_public_edges
         from graphveil.perturb import public_edges_outside, sample_public_edges
 
         if not self.given:

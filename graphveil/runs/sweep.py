@@ -22,16 +22,19 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.display import html_table
 from graphveil._util.files import as_path, write_atomic
-from graphveil.data import EdgeSet, Graph, Interactions
+from graphveil.core.backends import AggregationBackend
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.ledger import attach_ledger, ledger_of
+from graphveil.core.unit import NoUnit
+from graphveil.data import Graph, Interactions
 from graphveil.data.stored_graph import SerializedGraph
 from graphveil.errors import ConfigError
-from graphveil.ledger import DataSetLedger, attach_ledger, ledger_of
+from graphveil.ledger import DataSetLedger
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.tags import fingerprint_parts
 from graphveil.links.folder import LINK_METRICS
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
-from graphveil.privacy import Guarantee, NoUnit
-from graphveil.release import AggregationBackend
+from graphveil.privacy import Guarantee
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
 from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute

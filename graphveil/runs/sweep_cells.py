@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from graphveil._util import checks
+from graphveil.core.unit import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.links import LINKS, RECOMMENDER
-from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.link_run import LinkExperiment
 from graphveil.runs.parameters import check_parameters, model_class

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from graphveil.core.unit import NodeUnit
 from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.privacy import Guarantee, NodeUnit
+from graphveil.privacy import Guarantee
 from graphveil.runs.experiment import Experiment
 
 _SHARED = ("method", "recipe", "unit", "mode", "runs", "seed", "hops", "delta_source")

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAd
 
 from graphveil._util.files import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
+from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
 from graphveil.data.tables.encoding import ColumnRule, encode
 from graphveil.data.tables.labels import text
 from graphveil.errors import (
@@ -30,17 +31,7 @@ from graphveil.errors import (
     NotImplementedGuaranteeError,
     UnitError,
 )
-from graphveil.ledger import (
-    DataSetLedger,
-    JointLedger,
-    Ledger,
-    Limit,
-    PrivacyCost,
-    PrivacyLedger,
-    attach_ledger,
-    split_name,
-    unit_key,
-)
+from graphveil.ledger import DataSetLedger, Ledger, Limit, PrivacyCost, split_name, unit_key
 from graphveil.ledger.accounts import RunAccount, account_under
 from graphveil.privacy import Guarantee
 from graphveil.runs.charges import also_charged_ledgers, record_prediction

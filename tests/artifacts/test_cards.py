@@ -7,23 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.artifacts.cards import (
-    Card,
-    attack_bound_text,
-    other_runs,
-    privacy_page,
-)
-from graphveil.privacy import (
-    Composed,
-    Gaussian,
-    Guarantee,
-    NodeBoundedDegree,
-    NodeRecord,
-    NodeUnit,
-    UndirectedEdge,
-)
-from graphveil.privacy.gaussian import mu_of
-from graphveil.privacy.statements import percent_up
+from graphveil._util.figures import percent_up
+from graphveil.artifacts.cards import Card, attack_bound_text, other_runs, privacy_page
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import Composed, Gaussian
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit, UndirectedEdge
+from graphveil.privacy import Guarantee
 
 
 @given(st.floats(0, 1))

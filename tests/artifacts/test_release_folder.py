@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 import graphveil as gv
 from graphveil.artifacts.release_folder import FILES, find_release, read_guarantee
 from graphveil.artifacts.snapshot import release_rows
+from graphveil.core.ledger import ledger_of
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.unit import UndirectedEdge
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
-from graphveil.ledger import ledger_of
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import NeighborSumQuery, ReleasePlan
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 2},

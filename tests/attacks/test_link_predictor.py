@@ -9,6 +9,8 @@ import torch
 from scipy.special import ndtr
 
 import graphveil as gv
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.queries.edge_products import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import (
@@ -22,8 +24,6 @@ from graphveil.lab.attacks import (
     theoretical_bound_of,
 )
 from graphveil.lab.attacks.linkteller import BY_PRODUCTS, BY_SCORE, LINKTELLER
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import EdgeProductQuery
 
 FITS = 24
 EDGE = {"epsilon": 8.0, "delta": 1e-6, "dim": 12, "seed": 1}

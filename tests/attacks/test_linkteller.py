@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks import (
     LinkSettings,

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data import RECIPES, Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.data import RECIPES
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import (
     Ensemble,

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from graphveil.core.events import Gaussian, PureDP
+from graphveil.core.unit import LocalAttributes, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import (
     MeanInterval,
@@ -16,15 +18,7 @@ from graphveil.lab.attacks import (
     roc_auc,
     theoretical_bound_of,
 )
-from graphveil.privacy import (
-    Gaussian,
-    Guarantee,
-    LocalAttributes,
-    NodeRecord,
-    PureDP,
-    UndirectedEdge,
-    Unit,
-)
+from graphveil.privacy import Guarantee
 
 RNG = np.random.default_rng(0)
 SCORES, THERE = RNG.integers(6, size=60).astype(float), RNG.random(60) < 0.4

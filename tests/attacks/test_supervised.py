@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import (
     AdversaryKnowledge,

@@ -22,9 +22,10 @@ from graphveil.audit import (
     summed_gaussian,
 )
 from graphveil.audit.bounds import gaussian_claim_fails, largest_multiplier, log_ratio, p_value
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import epsilon_of, mu_of
+from graphveil.core.events import PoissonGaussian
 from graphveil.errors import ConfigError
-from graphveil.privacy import PoissonGaussian, privacy_curve
-from graphveil.privacy.gaussian import epsilon_of, mu_of
 
 JAX_PRIVACY = [  # of the auditing module of jax-privacy 2.0.0: function, arguments, delta, value, tolerance
     (clopper_pearson_upper, (0, 100, 0.05), None, 0.029513049607039925, 1e-9),

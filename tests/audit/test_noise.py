@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from graphveil.audit import NeighborTestResult, NoiseRecorder, SmallGraph, neighbor_test
-from graphveil.privacy.gaussian import delta_of, epsilon_of
+from graphveil.core.accounting.gaussian import delta_of, epsilon_of
 
 Step = Callable[[int, NoiseRecorder], Any]  # a function of the number of edges, which is 0 or 1
 WITHOUT, WITH = (SmallGraph.from_edges(2, edges, directed=False) for edges in ([], [(0, 1)]))

@@ -1,14 +1,39 @@
 """Canaries certify most of a claim and never more."""
 
+import importlib
 import math
+import pkgutil
 from typing import Any
 
 import numpy as np
 import pytest
 
+import graphveil.core
 from audit.test_query_neighbor_tests import underpriced
 from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan, local
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.dendrogram import BlockCountQuery
+from graphveil.core.queries.dendrogram_walk import TreeSearchQuery
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.graph_queries import EdgeResponseQuery, EdgeTotalQuery, TopNodePairsQuery
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.list_products import ListProductQuery
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.pair_sums import PairHistogramQuery, PairSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCountQuery
+from graphveil.core.queries.record_histograms import FeatureHistogramQuery, RecordHistogramQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.queries.tree_steps import TreeStepsQuery
+from graphveil.core.queries.weights import Attention, GivenWeight, SigmoidCos
+from graphveil.core.query import Query
+from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.mechanisms import (
     EvenAllocation,
     FeatureRR,
@@ -20,43 +45,6 @@ from graphveil.mechanisms import (
     SubsetSelection,
     WeightedAllocation,
 )
-from graphveil.privacy import (
-    DirectedEdge,
-    EdgeSubset,
-    NodeBoundedDegree,
-    NodeRecord,
-    UndirectedEdge,
-    privacy_curve,
-)
-from graphveil.release import (
-    AccuracyCountQuery,
-    BlockCountQuery,
-    DPSGDQuery,
-    EdgeAttentionQuery,
-    EdgeCountQuery,
-    EdgeProductQuery,
-    EdgeResponseQuery,
-    EdgeTotalQuery,
-    FeatureHistogramQuery,
-    GroupWeights,
-    HeldOutPairs,
-    ListProductQuery,
-    NeighborCountQuery,
-    NeighborSumQuery,
-    OutcomeCountQuery,
-    OutEdgeCodeSumQuery,
-    OutEdgeSumQuery,
-    PairHistogramQuery,
-    PairSumQuery,
-    RecordHistogramQuery,
-    ReleasePlan,
-    TopNodePairsQuery,
-    TreeSearchQuery,
-    TreeStepsQuery,
-)
-from graphveil.release.plan import hops
-from graphveil.release.query import Query
-from graphveil.release.weights import Attention, GivenWeight, SigmoidCos
 
 DELTA = 1e-5
 EDGE, OWNER, SUBSET = UndirectedEdge(), NodeRecord(), EdgeSubset()
@@ -253,6 +241,10 @@ def test_bounds_of_separate_features_add_up_to_the_budget() -> None:
         assert 0.8 * law.epsilon < bound.epsilon <= law.epsilon
 
 
+for _found in pkgutil.walk_packages(graphveil.core.__path__, "graphveil.core."):
+    importlib.import_module(_found.name)  # so that every query is known
+
+
 def kinds_of(base: type) -> set[type]:
     return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
 
@@ -260,7 +252,7 @@ def kinds_of(base: type) -> set[type]:
 SHIPPED = {
     kind
     for kind in kinds_of(Query)
-    if kind.__module__.startswith("graphveil.release") and not kind.__abstractmethods__
+    if kind.__module__.startswith("graphveil.core.") and not kind.__abstractmethods__
 }
 
 

@@ -12,8 +12,29 @@ from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_tes
 from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss
 from graphveil.audit.small_graphs import Family, adjacency, family
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import (
+from graphveil.core.events import NonPrivate
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.dendrogram import BlockCountQuery
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.graph_queries import EdgeResponseQuery, EdgeTotalQuery
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.list_products import ListProductQuery
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_degree_sums import OutDegreeSumQuery
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.pair_sums import PairHistogramQuery, PairSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCountQuery
+from graphveil.core.queries.record_histograms import FeatureHistogramQuery, RecordHistogramQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.queries.weights import GivenWeight
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
@@ -22,36 +43,6 @@ from graphveil.privacy import (
     UndirectedEdge,
     Unit,
 )
-from graphveil.privacy.events import NonPrivate
-from graphveil.release import (
-    AccuracyCountQuery,
-    BlockCountQuery,
-    DPSGDQuery,
-    EdgeAttentionQuery,
-    EdgeCountQuery,
-    EdgeProductQuery,
-    EdgeResponseQuery,
-    EdgeTotalQuery,
-    FeatureHistogramQuery,
-    GroupWeights,
-    HeldOutPairs,
-    ListProductQuery,
-    NeighborCountQuery,
-    NeighborSumQuery,
-    OutcomeCountQuery,
-    OutDegreeSumQuery,
-    OutEdgeCodeSumQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    PairHistogramQuery,
-    PairSumQuery,
-    RecordHistogramQuery,
-    Release,
-    ReleasePlan,
-)
-from graphveil.release.plan import hops
-from graphveil.release.query import Query
-from graphveil.release.weights import GivenWeight
 
 EDGE, STORED, SUBSET = UndirectedEdge(), DirectedEdge(), EdgeSubset()
 OWNER, REPLACED, BOUNDED = NodeRecord(), NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=2)

@@ -9,7 +9,7 @@ from command import SECRET, Files, Invoke
 from drawn import draw_otherwise
 
 from cli.conftest import Prepare, inside
-from graphveil.mechanisms import DiscreteGaussian
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
 
 
 def trained(invoke: Invoke, files: Files, out: Path, *flags: object) -> Path:

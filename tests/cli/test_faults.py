@@ -17,9 +17,9 @@ import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, Progress, environment, read, recorded, write
 
 from cli.conftest import Prepare, inside
+from graphveil.core.keys import KeyStore
 from graphveil.data import tables
 from graphveil.errors import ConfigError
-from graphveil.release import KeyStore
 from graphveil.runs import preview, run
 from graphveil.runs.run_folder import RunFolder, default_folder
 from graphveil.runs.source import Source

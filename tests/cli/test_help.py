@@ -16,10 +16,10 @@ import graphveil as gv
 from graphveil.cli import app
 from graphveil.cli.console import ProgressBars, Screen
 from graphveil.cli.help import EXAMPLES, parameters
+from graphveil.core.unit import UNITS
 from graphveil.data import datasets
 from graphveil.data.recipes import RECIPES
 from graphveil.estimators import METHODS
-from graphveil.privacy.unit import UNITS
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:

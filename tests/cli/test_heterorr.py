@@ -9,8 +9,8 @@ import pytest
 from command import Files, Invoke, read, recorded, write
 
 from cli.conftest import Prepare, inside
+from graphveil.core.release import Release
 from graphveil.errors import BudgetError
-from graphveil.release import Release
 
 UNIT = ("--unit", "edge-subset", "--epsilon", 2)
 ALL = ("--private-nodes", "all")

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from command import Files, Invoke, Progress, changed, other_of, rejected
 
-from graphveil.ledger import DataSetLedger, Entry, Ledger
-from graphveil.privacy import PureDP, UndirectedEdge
+from graphveil.core.events import PureDP
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import UndirectedEdge
+from graphveil.ledger import DataSetLedger, Ledger
 
 EDGES = "--unit undirected-edge"
 
@@ -110,8 +112,8 @@ def test_a_resumed_run_is_charged_once(invoke: Invoke, gap: list[str], progress:
 def test_a_charge_without_noise_is_refunded(
     invoke: Invoke, gap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from graphveil.core.release import Release
     from graphveil.errors import ConfigError
-    from graphveil.release import Release
 
     def failed(self: Release, data: object) -> None:
         raise ConfigError("not these")

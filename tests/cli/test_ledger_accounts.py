@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from command import NODES, Files, Invoke, environment, read, write
 
-from graphveil.ledger import Entry, Ledger
-from graphveil.privacy import parse_unit
-from graphveil.privacy.events import (
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Event,
@@ -25,6 +23,9 @@ from graphveil.privacy.events import (
     PureDP,
     compose,
 )
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import parse_unit
+from graphveil.ledger import Ledger
 
 EVENTS: dict[str, Event] = {
     "gaussian": Gaussian(0.1),

@@ -10,7 +10,7 @@ import pytest
 from command import NODES, Files, Invoke, read, write
 
 from cli.conftest import Prepare, inside
-from graphveil.release import Release
+from graphveil.core.release import Release
 
 GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--no-baseline", "--set", "epochs=2"]
 

@@ -22,8 +22,8 @@ from command import (
     write,
 )
 
+from graphveil._util.figures import format_upper_bound
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
-from graphveil.privacy.statements import format_upper_bound
 from graphveil.training.metrics import METRICS
 
 EDGES = "--unit undirected-edge"

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from graphveil.cluster.backend import RayBackend
-from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock
-from graphveil.release.backends import BlockWork
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock
 
 MOMENTS = ("start", "middle", "end")  # before the work, within it, and between it and the answer
 

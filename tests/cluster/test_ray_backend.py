@@ -21,13 +21,15 @@ import graphveil as gv
 from cluster.on_ray import DeadlyRay, Kill, by_value, found
 from graphveil.cluster import worker_pool
 from graphveil.cluster.backend import RayBackend
-from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock
+from graphveil.core.backends import BlockWork, InMemoryBackend, RowRange
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger, ledger_of
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.out_edge_sums import OutDegrees
+from graphveil.core.release import Release
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends import BlockWork, RowRange
-from graphveil.release.out_edge_sums import OutDegrees
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 

@@ -19,13 +19,15 @@ import torch
 
 from cluster.on_ray import MOMENTS, DeadlyRay, Kill, by_value, found
 from graphveil.cluster.worker_pool import import_ray
-from graphveil.data import Adjacency
+from graphveil.core.backends import AggregationBackend, InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ReleaseError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends import AggregationBackend
-from graphveil.release.plan import hops
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 pytestmark = pytest.mark.slow

@@ -18,10 +18,10 @@ from graphveil._util.sealed import SecretBox, seal_to
 from graphveil.cluster import worker_pool
 from graphveil.cluster.backend import RayBackend
 from graphveil.cluster.worker import PART, SealedBlob, Worker, open_value, seal_value
-from graphveil.data.blocks import EdgeBlock, block_of
-from graphveil.data.stored_graph import SOURCES, StoredEdges, read_manifest
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.blocks import SOURCES, EdgeBlock, block_of
+from graphveil.data.stored_graph import StoredEdges, read_manifest
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.release.backends import BlockWork
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra 'ray')")
 NO_WORK = "it was given no work for this query"
@@ -182,7 +182,7 @@ def test_without_ray_the_extra_is_named() -> None:
         "import sys; sys.modules['ray'] = None\n"
         "from graphveil.data import Adjacency\n"
         "from graphveil.errors import MissingDependencyError\n"
-        "from graphveil.release.backends import backend_for\n"
+        "from graphveil.core.backends import backend_for\n"
         "edges = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)\n"
         "try: backend_for('ray', edges)\n"
         "except MissingDependencyError as error: print(error)\n"

@@ -18,50 +18,42 @@ from contracts import laws, replay
 from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, code_pushes, pushes
 from graphveil.audit import neighbor_test_mutual_edges, neighbor_test_plan
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency, EdgeSet, Graph
-from graphveil.data.blocks import EdgeBlock
-from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.ledger.tags import GraphFingerprint
-from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge, privacy_curve
-from graphveil.privacy.accountant import GaussianCurve, total_mu
-from graphveil.privacy.gaussian import delta_of
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import (
+from graphveil.core.accounting.accountant import GaussianCurve, privacy_curve, total_mu
+from graphveil.core.accounting.gaussian import delta_of
+from graphveil.core.backends import AggregationBackend, InMemoryBackend
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.journal import FolderJournal, MemoryJournal
+from graphveil.core.keys import KeyStore, ReleaseKey, canonical
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
-    DPSGDData,
-    DPSGDQuery,
-    EdgeCountData,
-    EdgeCountQuery,
-    FeatureHistogramData,
-    FeatureHistogramQuery,
-    FolderJournal,
-    GroupWeights,
-    InMemoryBackend,
-    KeyStore,
-    MemoryJournal,
-    NeighborSumData,
-    NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
+)
+from graphveil.core.queries.record_histograms import (
+    FeatureHistogramData,
+    FeatureHistogramQuery,
     RecordHistogramData,
     RecordHistogramQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    calibrate_plan,
 )
-from graphveil.release.backends import AggregationBackend
-from graphveil.release.keys import canonical
-from graphveil.release.plan import hops
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import GRID_BITS
-from graphveil.release.weights import parse_weight
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.queries.weights import parse_weight
+from graphveil.core.query import GRID_BITS
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.data import Graph
+from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.ledger.tags import GraphFingerprint
 from graphveil.runs.run_folder import RunFolder, check_data, read_checked, write_checked
-from graphveil.training import PrivateSchedule, clipped_sum
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6

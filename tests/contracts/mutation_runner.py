@@ -143,8 +143,8 @@ def _run(jobs: list[Job], folders: list[Path]) -> Iterator[tuple[Job, Reports, f
             del running[child]
             free.append(folder)
             _write(folder, {path: (ROOT / path).read_text() for path in job.sources})
-            for library in ROOT.glob("graphveil/_native.*.so"):
-                shutil.copy(library, folder / "graphveil")
+            for library in ROOT.glob("graphveil/core/noise/_native.*.so"):
+                shutil.copy(library, folder / "graphveil" / "core" / "noise")
             found = folder / "reports.json"
             reports = json.loads(found.read_text()) if found.exists() else []
             if not reports:
@@ -161,10 +161,17 @@ def _write(folder: Path, sources: dict[Path, str]) -> None:
 
 def _build(folder: Path) -> None:
     """Build the loops in C of a copy of the package, as ``pyproject.toml`` says."""
-    for library in folder.glob("graphveil/_native.*.so"):
+    for library in folder.glob("graphveil/core/noise/_native.*.so"):
         compiler, include = sysconfig.get_config_var("CC"), sysconfig.get_paths()["include"]
         flags = ["-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}"]
-        command = [*shlex.split(compiler), *flags, "graphveil/_native.c", "-o", str(library), "-lm"]
+        command = [
+            *shlex.split(compiler),
+            *flags,
+            "graphveil/core/noise/_native.c",
+            "-o",
+            str(library),
+            "-lm",
+        ]
         subprocess.run(command, cwd=folder, check=True)
 
 
@@ -206,7 +213,7 @@ def _child(job: Job, folder: Path) -> None:
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     os.chdir(ROOT)
     if job.path == "torch":
-        sys.modules["graphveil._native"] = None  # type: ignore[assignment]  # what a missing module looks like
+        sys.modules["graphveil.core.noise._native"] = None  # type: ignore[assignment]  # what a missing module looks like
     elif any(path.suffix == ".c" for path in job.sources):
         _build(folder)
     plugin = _Reporter()

@@ -11,14 +11,14 @@ from torch import Tensor
 from contracts import replay
 from contracts.replay import UNITS
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency, EdgeSet
-from graphveil.data.blocks import blocks
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
-from graphveil.release.neighbor_sums import example_keys
-from graphveil.release.plan import hops
-from graphveil.release.weights import (
+from graphveil.core.backends import InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.blocks import blocks
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData, example_keys
+from graphveil.core.queries.weights import (
     Attention,
     ClassAgree,
     DotWeight,
@@ -32,6 +32,8 @@ from graphveil.release.weights import (
     SigmoidCos,
     Similarity,
 )
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 
 DIM = 2
 

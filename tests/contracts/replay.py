@@ -7,15 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from graphveil.audit import NeighborTestResult, neighbor_test_plan
-from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import (
-    EdgeCountQuery,
-    GroupWeights,
-    NeighborSumQuery,
-    OutEdgeCodeSumQuery,
-    OutEdgeSumQuery,
-)
-from graphveil.release.query import GRID_BITS, Query
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.query import GRID_BITS, Query
+from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 
 MU = 0.7
 CLASSES, DIM = 3, 2

@@ -7,7 +7,7 @@ Each entry has the fields
 * `test`: one or several pytest node ids. Each must fail with the edits and pass without them;
 * `reason` (optional): text that the failure must contain. Without it only failed assertions count;
 * `paths` (optional): "torch" runs as if the loops in C were not built, "compiled" with them. A
-  place in C is `graphveil._native:`, and the old text occurs once in that file.
+  place in C is `graphveil.core.noise._native:`, and the old text occurs once in that file.
 
 `python benchmarks/mutations.py` runs all entries.
 """
@@ -28,7 +28,7 @@ BUGS = [
         name="a_record_without_a_number_has_the_gradient_of_zero",
         edits=[
             (
-                "graphveil.training.clipped_sums:_loss_gradient",
+                "graphveil.core.clipping.clipped_sums:_loss_gradient",
                 ".masked_fill(~known, 0.0)",
                 "",
             ),
@@ -41,7 +41,7 @@ BUGS = [
         name="the_halves_of_an_undirected_product_are_added_up",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProductQuery.unit_steps",
+                "graphveil.core.queries.edge_products:EdgeProductQuery.unit_steps",
                 "2 * self.grid_bits + self.symmetric",
                 "2 * self.grid_bits",
             )
@@ -52,7 +52,7 @@ BUGS = [
         name="vectors_of_products_may_be_longer_than_one",
         edits=[
             (
-                "graphveil.release.edge_products:grid_vectors",
+                "graphveil.core.queries.edge_products:grid_vectors",
                 "torch.where(fits[:, None], grid, 0.0)",
                 "grid",
             )
@@ -66,7 +66,7 @@ BUGS = [
         name="entries_off_the_diagonal_have_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
                 "sampler(sigma / math.sqrt(2))",
                 "sampler(sigma / math.sqrt(8))",
             )
@@ -77,7 +77,7 @@ BUGS = [
         name="products_of_a_hub_are_rounded",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProducts.__call__",
+                "graphveil.core.queries.edge_products:EdgeProducts.__call__",
                 "FLOAT32_EXACT >> self.grid_bits",
                 "FLOAT32_EXACT",
             )
@@ -88,7 +88,7 @@ BUGS = [
         name="products_contain_held_out_edges",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProducts.__call__",
+                "graphveil.core.queries.edge_products:EdgeProducts.__call__",
                 "self.held_out.without(piece)",
                 "piece",
             )
@@ -102,7 +102,7 @@ BUGS = [
         name="sums_of_pair_features_contain_held_out_edges",
         edits=[
             (
-                "graphveil.release.pair_sums:PairSums.__call__",
+                "graphveil.core.queries.pair_sums:PairSums.__call__",
                 "self.held_out.without(piece)",
                 "piece",
             )
@@ -116,7 +116,7 @@ BUGS = [
         name="degrees_contain_held_out_edges",
         edits=[
             (
-                "graphveil.release.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
                 "kept &= ~self.held_out.contains(sources, targets)",
                 "pass",
             )
@@ -131,7 +131,7 @@ BUGS = [
         name="the_histogram_counts_fitted_edges",
         edits=[
             (
-                "graphveil.release.pair_sums:ScoreCounts.__call__",
+                "graphveil.core.queries.pair_sums:ScoreCounts.__call__",
                 "held = self.held_out.contains(sources, targets)",
                 "held = np.ones(len(sources), dtype=bool)",
             )
@@ -145,7 +145,7 @@ BUGS = [
         name="both_directions_of_an_edge_are_in_pair_sums",
         edits=[
             (
-                "graphveil.release.pair_sums:edges_once",
+                "graphveil.core.queries.pair_sums:edges_once",
                 "first = sources < targets",
                 "first = sources != targets",
             )
@@ -159,7 +159,7 @@ BUGS = [
         name="features_of_edges_are_not_clipped",
         edits=[
             (
-                "graphveil.release.pair_sums:PairSums.__call__",
+                "graphveil.core.queries.pair_sums:PairSums.__call__",
                 "clipped(self.terms(sources, targets))",
                 "self.terms(sources, targets)",
             )
@@ -170,7 +170,7 @@ BUGS = [
         name="products_of_features_are_added_without_a_bound",
         edits=[
             (
-                "graphveil.release.pair_sums:PairSumQuery.each",
+                "graphveil.core.queries.pair_sums:PairSumQuery.each",
                 "// 3",
                 "// 2",
             )
@@ -196,7 +196,7 @@ BUGS = [
         name="parts_of_different_choices_are_taken_for_the_same",
         edits=[
             (
-                "graphveil.release.steps.held_out:HeldOutPairs.charged",
+                "graphveil.core.queries.held_out:HeldOutPairs.charged",
                 'f"{PAIR_PARTS}/{self.share!r}/{self.key}"',
                 "PAIR_PARTS",
             )
@@ -207,7 +207,7 @@ BUGS = [
         name="parts_of_two_releases_are_taken_for_the_same",
         edits=[
             (
-                "graphveil.release.steps.held_out:within_release",
+                "graphveil.core.queries.held_out:within_release",
                 'f"{part.partition}/{release_id}"',
                 "part.partition",
             )
@@ -218,7 +218,7 @@ BUGS = [
         name="held_out_edges_are_charged_to_fitted_pairs",
         edits=[
             (
-                "graphveil.release.steps.held_out:HeldOutPairs.charged",
+                "graphveil.core.queries.held_out:HeldOutPairs.charged",
                 "(Composed(()), event) if held else (event, Composed(()))",
                 "(event, Composed(()))",
             )
@@ -229,7 +229,7 @@ BUGS = [
         name="pair_sums_have_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.pair_sums:PairSumQuery.answer",
+                "graphveil.core.queries.pair_sums:PairSumQuery.answer",
                 "data.public.sampler(self.sigma[0] * self.unit_steps)",
                 "data.public.sampler(self.sigma[0] * self.unit_steps / 2)",
             )
@@ -243,7 +243,7 @@ BUGS = [
         name="pair_features_are_not_exact",
         edits=[
             (
-                "graphveil.release.pair_sums:_is_whole",
+                "graphveil.core.queries.pair_sums:_is_whole",
                 "(part == part.trunc()) & ",
                 "",
             )
@@ -255,7 +255,7 @@ BUGS = [
         name="a_pair_is_held_out_in_one_direction",
         edits=[
             (
-                "graphveil.release.steps.held_out:HeldOutPairs.contains",
+                "graphveil.core.queries.held_out:HeldOutPairs.contains",
                 "pair_hash(sources, targets) ^",
                 "pair_hash(sources, 2 * targets) ^",
             )
@@ -266,7 +266,7 @@ BUGS = [
         name="products_are_charged_half",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProductQuery.event",
+                "graphveil.core.queries.edge_products:EdgeProductQuery.event",
                 "self.sensitivity(unit) / self.sigma[0]",
                 "self.sensitivity(unit) / self.sigma[0] / 2",
             )
@@ -277,7 +277,7 @@ BUGS = [
         name="products_have_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
                 "self.dim, self.sigma[0] * self.unit_steps",
                 "self.dim, self.sigma[0] * self.unit_steps / 2",
             )
@@ -307,8 +307,8 @@ BUGS = [
     dict(
         name="rows_are_not_checked_against_their_bound",
         edits=[
-            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
-            ("graphveil._native:", "fits ? grid[c] : 0.0", "grid[c]"),
+            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.core.noise._native:", "fits ? grid[c] : 0.0", "grid[c]"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
         paths=("torch", "compiled"),
@@ -317,11 +317,11 @@ BUGS = [
         name="a_row_may_be_a_ten_thousandth_over_its_bound",
         edits=[
             (
-                "graphveil.release.neighbor_sums:grid_table",
+                "graphveil.core.queries.neighbor_sums:grid_table",
                 "np.square(bound)[:, 0]",
                 "np.square(1.0001 * bound)[:, 0]",
             ),
-            ("graphveil._native:", "<= bound * bound", "<= 1.0002 * bound * bound"),
+            ("graphveil.core.noise._native:", "<= bound * bound", "<= 1.0002 * bound * bound"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_row_one_step_over_its_bound_counts_for_nothing]",
         reason="longer than its bound was received",
@@ -330,14 +330,14 @@ BUGS = [
     dict(
         name="rows_are_rounded_to_the_nearest_step_unchecked",
         edits=[
-            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
-            ("graphveil._native:", "fits ? grid[c] : 0.0", "grid[c]"),
+            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.core.noise._native:", "fits ? grid[c] : 0.0", "grid[c]"),
             (
-                "graphveil.release.neighbor_sums:grid_table",
+                "graphveil.core.queries.neighbor_sums:grid_table",
                 "np.trunc(grid, out=grid)",
                 "np.rint(grid, out=grid)",
             ),
-            ("graphveil._native:", "grid[c] = trunc(", "grid[c] = rint("),
+            ("graphveil.core.noise._native:", "grid[c] = trunc(", "grid[c] = rint("),
         ],
         test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
         paths=("torch", "compiled"),
@@ -346,7 +346,7 @@ BUGS = [
         name="the_cheapest_alternative_is_charged",
         edits=[
             (
-                "graphveil.privacy.accountant:adaptive_choice",
+                "graphveil.core.accounting.accountant:adaptive_choice",
                 "worst[group] = max(worst[group], mu)",
                 "worst[group] = min(worst[group] or mu, mu)",
             )
@@ -356,9 +356,9 @@ BUGS = [
     dict(
         name="a_choice_among_sampled_steps_is_accepted",
         edits=[
-            ("graphveil.privacy.accountant:adaptive_choice", "if mu is None:", "if False:"),
+            ("graphveil.core.accounting.accountant:adaptive_choice", "if mu is None:", "if False:"),
             (
-                "graphveil.privacy.accountant:adaptive_choice",
+                "graphveil.core.accounting.accountant:adaptive_choice",
                 "max(worst[group], mu)",
                 "max(worst[group], mu or 0.0)",
             ),
@@ -370,7 +370,7 @@ BUGS = [
         name="a_resumed_release_may_choose_again",
         edits=[
             (
-                "graphveil.release.release:Release.choose",
+                "graphveil.core.release:Release.choose",
                 "torch.tensor([alternative])",
                 "torch.tensor([0])",
             )
@@ -382,7 +382,7 @@ BUGS = [
         name="out_degrees_are_not_clipped",
         edits=[
             (
-                "graphveil.release.out_degree_sums:OutDegreeSumQuery.answer",
+                "graphveil.core.queries.out_degree_sums:OutDegreeSumQuery.answer",
                 "np.minimum(out_degrees(private), self.bound)",
                 "out_degrees(private)",
             )
@@ -438,7 +438,7 @@ BUGS = [
         name="an_undirected_edge_is_charged_for_one_row",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
+                "graphveil.core.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -447,14 +447,14 @@ BUGS = [
     ),
     dict(
         name="three_hops_are_charged_as_one",
-        edits=[("graphveil.privacy.accountant:_worst_pair", "np.sum([table", "np.max([table")],
+        edits=[("graphveil.core.accounting.accountant:_worst_pair", "np.sum([table", "np.max([table")],
         test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]",
     ),
     dict(
         name="the_steered_table_is_completed",
         edits=[
             (
-                "graphveil.release.neighbor_sums:grid_table",
+                "graphveil.core.queries.neighbor_sums:grid_table",
                 "weights = np.array(query.weights.table) * query.vector_steps",
                 "weights = np.where(np.array(query.weights.table) == 0, 1.0, query.weights.table) * query.vector_steps",
             )
@@ -466,7 +466,7 @@ BUGS = [
         name="an_edge_is_counted_in_both_directions",
         edits=[
             (
-                "graphveil.release.edge_counts:noisy_cells",
+                "graphveil.core.queries.edge_counts:noisy_cells",
                 "np.where(np.eye(classes, dtype=bool), 4, 2)",
                 "np.where(np.eye(classes, dtype=bool), 2, 1)",
             )
@@ -477,7 +477,7 @@ BUGS = [
         name="counts_are_not_charged",
         edits=[
             (
-                "graphveil.release.edge_counts:EdgeCountQuery.event",
+                "graphveil.core.queries.edge_counts:EdgeCountQuery.event",
                 "cost = self.sigma[0] ** -2",
                 "cost = 0.0",
             )
@@ -488,7 +488,7 @@ BUGS = [
         name="the_weight_back_is_not_charged",
         edits=[
             (
-                "graphveil.release.neighbor_sums:GroupWeights.shifts",
+                "graphveil.core.queries.neighbor_sums:GroupWeights.shifts",
                 "unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])",
                 "unit.pair_sensitivity((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
             )
@@ -499,7 +499,7 @@ BUGS = [
         name="contributions_are_divided_by_the_senders_degree",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "vectors, public = data.arrays[0], data.public",
                 "vectors, public = data.arrays[0], data.public\n        degrees = torch.bincount(private._adjacency.indices, minlength=len(vectors))\n        vectors = vectors / degrees.clamp_min(1)[:, None]",
             )
@@ -511,7 +511,7 @@ BUGS = [
         name="isolated_nodes_are_dropped",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "return answer",
                 'if query.kind == "rows":\n                answer = answer[self._private._adjacency.indptr.diff() > 0]\n            return answer',
             )
@@ -522,7 +522,7 @@ BUGS = [
         name="isolated_nodes_get_no_noise",
         edits=[
             (
-                "graphveil.release.row_sums:noise_rows",
+                "graphveil.core.queries.row_sums:noise_rows",
                 "np.array([kind == law for kind in noise.noise])[own]",
                 "np.array([kind == law for kind in noise.noise])[own] & (edges.degrees.numpy() > 0)",
             )
@@ -532,7 +532,7 @@ BUGS = [
     ),
     dict(
         name="rows_are_normalized_without_a_margin_to_a_hair_above_one",
-        edits=[("graphveil.propagation.normalize:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
+        edits=[("graphveil.core.normalize:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
         test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",
         paths=("torch", "compiled"),
     ),
@@ -540,7 +540,7 @@ BUGS = [
         name="the_next_hop_takes_noisy_rows_as_they_are",
         edits=[
             (
-                "graphveil.propagation.normalize:shrink_unit",
+                "graphveil.core.normalize:shrink_unit",
                 "return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)",
                 "return noisy.clone()",
             )
@@ -552,7 +552,7 @@ BUGS = [
         name="sources_have_no_budget",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",
                 "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "np.zeros(len(vectors), dtype=np.int64)",
             )
@@ -563,7 +563,7 @@ BUGS = [
         name="a_sources_budget_is_divided_by_who_sends_to_it",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",
                 "listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
             )
@@ -574,7 +574,7 @@ BUGS = [
         name="a_sources_budget_is_divided_without_the_levels",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",
                 "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "out_neighbor_sums(private, np.array([LEVEL]))",
             )
@@ -585,7 +585,7 @@ BUGS = [
         name="every_group_may_send_what_the_largest_may",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.caps",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.caps",
                 "Fraction(bound)",
                 "Fraction(max(self.bounds))",
             )
@@ -596,7 +596,7 @@ BUGS = [
         name="long_vectors_are_pushed_as_they_are",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.caps",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.caps",
                 "math.floor(LEVEL *",
                 "10_000 * math.floor(LEVEL *",
             )
@@ -605,14 +605,14 @@ BUGS = [
     ),
     dict(
         name="a_replaced_record_is_charged_as_a_nulled_one",
-        edits=[("graphveil.privacy.unit:NodeUnit.change", "2.0 if self.replace_one else 1.0", "1.0")],
+        edits=[("graphveil.core.unit:NodeUnit.change", "2.0 if self.replace_one else 1.0", "1.0")],
         test="tests/contracts/test_checks.py::test_a_release[replaced_records_cost_what_they_are_charged]",
     ),
     dict(
         name="codes_are_checked_by_their_norm_alone",
         edits=[
             (
-                "graphveil.release.out_edge_code_sums:OutEdgeCodeSumQuery.admits",
+                "graphveil.core.queries.out_edge_code_sums:OutEdgeCodeSumQuery.admits",
                 "gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)",
                 "gauge = np.linalg.norm(grid, axis=1)",
             )
@@ -623,7 +623,7 @@ BUGS = [
         name="replaced_codes_are_charged_as_if_they_were_orthogonal",
         edits=[
             (
-                "graphveil.release.out_edge_code_sums:replaced_change",
+                "graphveil.core.queries.out_edge_code_sums:replaced_change",
                 "2 * classes / (classes - 1)",
                 "2.0",
             )
@@ -634,7 +634,7 @@ BUGS = [
         name="short_lists_are_weighed_up",
         edits=[
             (
-                "graphveil.release.out_edge_sums:out_edge_table",
+                "graphveil.core.queries.out_edge_sums:out_edge_table",
                 "np.maximum(listed, LEVEL * query.out_degree_bound)",
                 "np.maximum(listed, LEVEL)",
             )
@@ -645,7 +645,7 @@ BUGS = [
         name="a_promised_node_is_charged_for_one_row",
         edits=[
             (
-                "graphveil.privacy.unit:NodeBoundedDegree.pair_sensitivity",
+                "graphveil.core.unit:NodeBoundedDegree.pair_sensitivity",
                 "self.change * math.sqrt(self.max_degree) * max(forward, backward)",
                 "max(forward, backward)",
             )
@@ -656,7 +656,7 @@ BUGS = [
         name="only_degrees_of_one_direction_are_promised",
         edits=[
             (
-                "graphveil.release.out_edge_sums:exceeds_degree",
+                "graphveil.core.queries.out_edge_sums:exceeds_degree",
                 " or bool((out_degrees(private) > most).any())",
                 "",
             )
@@ -667,7 +667,7 @@ BUGS = [
         name="all_candidates_of_a_tally_are_charged_as_one",
         edits=[
             (
-                "graphveil.release.record_counts:AccuracyCountQuery.sensitivity",
+                "graphveil.core.queries.record_counts:AccuracyCountQuery.sensitivity",
                 "math.sqrt(self.candidates)",
                 "1.0",
             )
@@ -678,7 +678,7 @@ BUGS = [
         name="a_record_that_changes_its_cell_is_charged_once",
         edits=[
             (
-                "graphveil.release.record_histograms:RecordHistogramQuery.sensitivity",
+                "graphveil.core.queries.record_histograms:RecordHistogramQuery.sensitivity",
                 "math.sqrt(require_record_unit(unit).change)",
                 "1.0",
             )
@@ -692,7 +692,7 @@ BUGS = [
         name="the_cells_of_a_histogram_get_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.record_histograms:RecordHistogramQuery.answer",
+                "graphveil.core.queries.record_histograms:RecordHistogramQuery.answer",
                 "data.public.sampler(self.sigma * self.unit_steps)",
                 "data.public.sampler(self.sigma * self.unit_steps / 2)",
             )
@@ -714,7 +714,7 @@ BUGS = [
         name="a_record_that_goes_from_wrong_to_right_is_charged_once",
         edits=[
             (
-                "graphveil.release.record_counts:OutcomeCountQuery.sensitivity",
+                "graphveil.core.queries.record_counts:OutcomeCountQuery.sensitivity",
                 "math.sqrt(require_record_unit(unit).change)",
                 "1.0",
             )
@@ -725,7 +725,7 @@ BUGS = [
         name="heavy_rows_get_the_noise_of_all",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",
                 "public.sampler(self.sigma * self.unit_steps / g)",
                 "public.sampler(self.sigma * self.unit_steps)",
             )
@@ -736,12 +736,12 @@ BUGS = [
         name="rows_of_no_weight_are_released",
         edits=[
             (
-                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",
                 "tuple(g / self.unit_steps for g in self.weights)",
                 "(max(self.weights) / self.unit_steps,) * len(self.weights)",
             ),
             (
-                "graphveil.release.row_sums:RowNoise.scale",
+                "graphveil.core.queries.row_sums:RowNoise.scale",
                 "if kinds is not None and None in self.noise:",
                 "if False:",
             ),
@@ -752,7 +752,7 @@ BUGS = [
         name="rows_of_no_weight_keep_the_sign_of_their_sum",
         edits=[
             (
-                "graphveil.release.row_sums:RowNoise.scale",
+                "graphveil.core.queries.row_sums:RowNoise.scale",
                 "if kinds is not None and None in self.noise:",
                 "if False:",
             )
@@ -763,7 +763,7 @@ BUGS = [
         name="a_tally_is_exact",
         edits=[
             (
-                "graphveil.release.record_counts:noisy_counts",
+                "graphveil.core.queries.record_counts:noisy_counts",
                 "(exact * int(steps) + drawn) / steps",
                 "exact * 1.0",
             )
@@ -774,7 +774,7 @@ BUGS = [
         name="a_push_is_not_bound_to_its_levels",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "self._path[self._position], prepared.arrays",
                 "self._path[self._position], prepared.arrays[:1]",
             )
@@ -785,7 +785,7 @@ BUGS = [
         name="training_noise_is_a_function_of_the_key_alone",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "self._path[self._position], prepared.arrays",
                 "self._path[self._position], (torch.zeros(1),)",
             )
@@ -796,7 +796,7 @@ BUGS = [
         name="all_training_steps_of_a_release_share_their_noise",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "self._descriptor(index, arrays)",
                 "self._descriptor(0, arrays)",
             )
@@ -805,14 +805,14 @@ BUGS = [
     ),
     dict(
         name="pushed_vectors_stay_off_the_grid",
-        edits=[("graphveil.release.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
+        edits=[("graphveil.core.queries.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
         test="tests/contracts/test_checks.py::test_a_release[out_edge_sums_depend_on_nothing_but_the_edges]",
     ),
     dict(
         name="noise_is_zero",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "return exact_samples(stream, rows, dim, self._numerator)",
                 "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.zeros_like(drawn)",
             ),
@@ -827,7 +827,7 @@ BUGS = [
         name="noise_is_three_percent_too_small",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.97 * self._numerator)",
             ),
@@ -842,7 +842,7 @@ BUGS = [
         name="noise_covers_one_end_only",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "return exact_samples(stream, rows, dim, self._numerator)",
                 "drawn = exact_samples(stream, rows, dim, self._numerator)\n        drawn[1::2] = 0\n        return drawn",
             ),
@@ -854,7 +854,7 @@ BUGS = [
         name="noise_leaves_out_the_last_column",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "return exact_samples(stream, rows, dim, self._numerator)",
                 "drawn = exact_samples(stream, rows, dim, self._numerator)\n        drawn[:, -1] = 0\n        return drawn",
             ),
@@ -869,7 +869,7 @@ BUGS = [
         name="every_group_gets_the_first_groups_noise",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "for sigma in self.sigma)",
                 "for sigma in self.sigma[-1:] * self.groups)",
             )
@@ -881,7 +881,7 @@ BUGS = [
         name="noise_ends_at_three_sigma",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "return exact_samples(stream, rows, dim, self._numerator)",
                 "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.clip(drawn, -round(3 * self.sigma), round(3 * self.sigma)).astype(drawn.dtype)",
             ),
@@ -896,7 +896,7 @@ BUGS = [
         name="noise_has_light_tails",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "return exact_samples(stream, rows, dim, self._numerator)",
                 "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.rint(self.sigma * 1.7320508 * np.tanh(drawn / self.sigma)).astype(drawn.dtype)",
             ),
@@ -911,12 +911,12 @@ BUGS = [
         name="noise_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.backends:InMemoryBackend",
+                "graphveil.core.backends:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
             (
-                "graphveil.release.row_sums:noise_rows",
+                "graphveil.core.queries.row_sums:noise_rows",
                 "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
                 "rows, own = np.arange(len(edges)), noise.of(edges)",
             ),
@@ -928,16 +928,16 @@ BUGS = [
         name="neighboring_rows_share_words",
         edits=[
             (
-                "graphveil._util.random:_counters",
+                "graphveil.core.noise.random:_counters",
                 'counters["row"], counters["offset"] = rows, offsets',
                 'counters["row"], counters["offset"] = 0, rows | offsets',
             ),
             (
-                "graphveil._util.random:RowStream.words",
+                "graphveil.core.noise.random:RowStream.words",
                 "_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets)",
                 "_counters(rows[:, None], offsets)",
             ),
-            ("graphveil._native:", "(uint64_t)rows[i] << 32 |", "(uint64_t)rows[i] |"),
+            ("graphveil.core.noise._native:", "(uint64_t)rows[i] << 32 |", "(uint64_t)rows[i] |"),
         ],
         test=[
             "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
@@ -949,12 +949,12 @@ BUGS = [
         name="a_compact_sum_takes_the_next_edge",
         edits=[
             (
-                "graphveil.release.row_sums:NoisyRows._fill",
+                "graphveil.core.queries.row_sums:NoisyRows._fill",
                 "piece.offsets, piece.sources, ",
                 "piece.offsets, piece.sources.roll(1), ",
             ),
             (
-                "graphveil.release.row_sums:exact_sum",
+                "graphveil.core.queries.row_sums:exact_sum",
                 "edges.degrees, edges.sources, sums.table",
                 "edges.degrees, edges.sources.roll(1), sums.table",
             ),
@@ -966,12 +966,12 @@ BUGS = [
         name="noise_of_a_plain_hop_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.backends:InMemoryBackend",
+                "graphveil.core.backends:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
             (
-                "graphveil.release.row_sums:noise_rows",
+                "graphveil.core.queries.row_sums:noise_rows",
                 "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
                 "rows, own = np.arange(len(edges)), noise.of(edges)",
             ),
@@ -983,7 +983,7 @@ BUGS = [
         name="compiled_sums_draw_four_percent_less_noise",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.96 * self._numerator)",
             ),
@@ -994,9 +994,9 @@ BUGS = [
     dict(
         name="a_compact_sum_is_written_over_its_noise",
         edits=[
-            ("graphveil._native:", "(sum[c] + s->noise[place + c])", "sum[c]"),
+            ("graphveil.core.noise._native:", "(sum[c] + s->noise[place + c])", "sum[c]"),
             (
-                "graphveil.release.row_sums:NoisyRows._fill",
+                "graphveil.core.queries.row_sums:NoisyRows._fill",
                 "drawn.to(self.noise.real).add_(total)",
                 "total.to(self.noise.real)",
             ),
@@ -1011,12 +1011,12 @@ BUGS = [
         name="compact_rows_are_shortened_before_they_are_checked",
         edits=[
             (
-                "graphveil._kernels:truncate_rows",
+                "graphveil.core.noise._kernels:truncate_rows",
                 "vectors = vectors.to(",
                 "vectors = (0.99 * vectors).to(",
             ),
             (
-                "graphveil.release.neighbor_sums:grid_table",
+                "graphveil.core.queries.neighbor_sums:grid_table",
                 "np.multiply(exact, bound, out=grid)",
                 "np.multiply(0.99 * exact, bound, out=grid)",
             ),
@@ -1028,7 +1028,7 @@ BUGS = [
         name="weighted_hops_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "public.sampler(sigma * self.unit_steps)",
                 "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.unit_steps)",
             )
@@ -1041,7 +1041,7 @@ BUGS = [
         name="the_noise_of_weighted_hops_forgets_the_bound_of_the_weights",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "public.sampler(sigma * self.unit_steps)",
                 "public.sampler(sigma * self.unit_steps * (1.0 if self.similarity is None else self.similarity.bound))",
             )
@@ -1054,7 +1054,7 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.release.edge_counts:EdgeCountQuery.answer",
+                "graphveil.core.queries.edge_counts:EdgeCountQuery.answer",
                 "sampler(self.sigma[0]",
                 "sampler(0.96 * self.sigma[0]",
             )
@@ -1066,7 +1066,7 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.release.edge_counts:noisy_cells",
+                "graphveil.core.queries.edge_counts:noisy_cells",
                 "np.arange(len(cells[0]))",
                 "np.zeros(len(cells[0]), dtype=np.int64)",
             )
@@ -1077,7 +1077,7 @@ BUGS = [
         name="counts_between_classes_go_without_noise",
         edits=[
             (
-                "graphveil.release.edge_counts:noisy_cells",
+                "graphveil.core.queries.edge_counts:noisy_cells",
                 "return torch.from_numpy(noisy)",
                 "return torch.from_numpy(np.where(np.eye(classes, dtype=bool), noisy, counts))",
             )
@@ -1088,7 +1088,7 @@ BUGS = [
         name="every_hop_reuses_the_first_hops_noise",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "self._descriptor(index, arrays)",
                 "self._descriptor(0, arrays)",
             )
@@ -1099,7 +1099,7 @@ BUGS = [
         name="every_release_has_the_same_key",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 "bytes(KEY_BYTES), bytes(range(KEY_BYTES))",
             )
@@ -1108,14 +1108,14 @@ BUGS = [
     ),
     dict(
         name="a_descriptor_leaves_out_the_data",
-        edits=[("graphveil.release.release:Release._digest", "self._key.digest(*arrays)", '""')],
+        edits=[("graphveil.core.release:Release._digest", "self._key.digest(*arrays)", '""')],
         test="tests/contracts/test_checks.py::test_a_release[neighbors_share_no_noise_under_one_key]",
     ),
     dict(
         name="a_descriptor_leaves_out_the_edges",
         edits=[
             (
-                "graphveil.release.release:Release.open",
+                "graphveil.core.release:Release.open",
                 "private.digest(release._key.master)",
                 '""',
             )
@@ -1126,12 +1126,12 @@ BUGS = [
         name="contributions_stay_off_the_grid",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
-            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
-            ("graphveil.release.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
+            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.core.queries.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[sums_depend_on_nothing_but_the_edges]",
     ),
@@ -1139,12 +1139,12 @@ BUGS = [
         name="long_rows_are_summed_in_float32",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "FLOAT32_EXACT >> self.contribution_bits",
                 "(1 << 40) >> self.contribution_bits",
             ),
@@ -1155,7 +1155,7 @@ BUGS = [
         name="a_digest_is_two_bytes_long",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.digest",
+                "graphveil.core.keys:ReleaseKey.digest",
                 "keyed_digest(self.master, *arrays)",
                 "keyed_digest(self.master, *arrays)[:4]",
             )
@@ -1167,7 +1167,7 @@ BUGS = [
         name="a_digest_of_edges_reads_where_rows_begin_alone",
         edits=[
             (
-                "graphveil.release.private_edges:PrivateEdges.digest",
+                "graphveil.core.private_edges:PrivateEdges.digest",
                 "*self._adjacency.arrays",
                 "self._adjacency.indptr[:3]",
             )
@@ -1178,7 +1178,7 @@ BUGS = [
         name="a_journal_compares_two_bytes_of_a_digest",
         edits=[
             (
-                "graphveil.release.journal:_same",
+                "graphveil.core.journal:_same",
                 "if known != descriptor:",
                 "if [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (known,)\n    ] != [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (descriptor,)\n    ]:",
             )
@@ -1190,7 +1190,7 @@ BUGS = [
         name="data_are_recognized_by_two_bytes_of_their_fingerprint",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.check_fingerprint",
+                "graphveil.core.journal:FolderJournal.check_fingerprint",
                 "hmac.compare_digest(str(known), computed)",
                 "hmac.compare_digest(str(known)[:2], computed[:2])",
             )
@@ -1226,12 +1226,12 @@ BUGS = [
         name="calibration_rounds_mu_up",
         edits=[
             (
-                "graphveil.release.plan:calibrate_plan",
+                "graphveil.core.plan:calibrate_plan",
                 "if not plan.epsilon <= epsilon * (1 + 1e-12):",
                 "if False:",
             ),
             (
-                "graphveil.privacy.gaussian:calibrate_mu",
+                "graphveil.core.accounting.gaussian:calibrate_mu",
                 "return mu_of(epsilon, delta - slack)",
                 "return mu_of(epsilon, delta - slack) * 1.001",
             ),
@@ -1242,19 +1242,19 @@ BUGS = [
         name="calibration_forgets_the_slack",
         edits=[
             (
-                "graphveil.release.plan:calibrate_plan",
+                "graphveil.core.plan:calibrate_plan",
                 "if not plan.epsilon <= epsilon * (1 + 1e-12):",
                 "if False:",
             ),
-            ("graphveil.privacy.gaussian:calibrate_mu", "delta - slack)", "delta)"),
+            ("graphveil.core.accounting.gaussian:calibrate_mu", "delta - slack)", "delta)"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
     ),
     dict(
         name="five_hops_get_the_noise_of_one",
         edits=[
-            ("graphveil.release.plan:hops", "math.sqrt(count) * ", ""),
-            ("graphveil.privacy.accountant:_worst_pair", "np.sum([table", "np.max([table"),
+            ("graphveil.core.plan:hops", "math.sqrt(count) * ", ""),
+            ("graphveil.core.accounting.accountant:_worst_pair", "np.sum([table", "np.max([table"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
     ),
@@ -1262,12 +1262,12 @@ BUGS = [
         name="a_release_is_booked_after_it_is_computed",
         edits=[
             (
-                "graphveil.release.release:Release.open",
+                "graphveil.core.release:Release.open",
                 "# before the charge: an interrupted run is charged once\n            budget.record(entry)",
                 "\n            release._late = budget, entry",
             ),
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "            return answer",
                 '            if "_late" in vars(self):\n                ledger, entry = vars(self).pop("_late")\n                ledger.record(entry)\n            return answer',
             ),
@@ -1278,7 +1278,7 @@ BUGS = [
         name="one_hop_of_three_is_booked",
         edits=[
             (
-                "graphveil.release.release:Release._entry",
+                "graphveil.core.release:Release._entry",
                 "event = self._plan.event",
                 "event = self._plan.queries[0].event(self._plan.unit)",
             )
@@ -1289,7 +1289,7 @@ BUGS = [
         name="a_rejection_is_ignored",
         edits=[
             (
-                "graphveil.ledger.interface:MemoryLedger.check",
+                "graphveil.core.ledger:MemoryLedger.check",
                 "if not after <= self._epsilon:",
                 "if False:",
             )
@@ -1300,7 +1300,7 @@ BUGS = [
         name="two_splits_share_a_partition",
         edits=[
             (
-                "graphveil.release.release:Release._entry",
+                "graphveil.core.release:Release._entry",
                 "event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])",
                 "pass",
             )
@@ -1309,14 +1309,14 @@ BUGS = [
     ),
     dict(
         name="a_resume_compares_nothing",
-        edits=[("graphveil.release.journal:_same", "if known != descriptor:", "if False:")],
+        edits=[("graphveil.core.journal:_same", "if known != descriptor:", "if False:")],
         test="tests/contracts/test_checks.py::test_a_release[a_resume_finishes_the_same_release_only]",
     ),
     dict(
         name="a_resume_forgets_the_later_hops",
         edits=[
             (
-                "graphveil.release.release:_public_commitment",
+                "graphveil.core.release:_public_commitment",
                 "for query in plan.queries]",
                 "for query in plan.queries[:1]]",
             )
@@ -1325,14 +1325,14 @@ BUGS = [
     ),
     dict(
         name="a_resume_draws_afresh",
-        edits=[("graphveil.release.journal:FolderJournal.resume", "if not self._path.exists():", "if True:")],
+        edits=[("graphveil.core.journal:FolderJournal.resume", "if not self._path.exists():", "if True:")],
         test="tests/contracts/test_checks.py::test_a_release[a_resume_finishes_the_same_release_only]",
     ),
     dict(
         name="a_published_release_keeps_its_key",
         edits=[
             (
-                "graphveil.release.keys:KeyStore.erase",
+                "graphveil.core.keys:KeyStore.erase",
                 "self._path(release_id).unlink(missing_ok=True)",
                 "return",
             )
@@ -1343,7 +1343,7 @@ BUGS = [
         name="a_finished_release_recognizes_nothing",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.check_fingerprint",
+                "graphveil.core.journal:FolderJournal.check_fingerprint",
                 "record = self._read()",
                 "return\n        record = self._read()",
             )
@@ -1354,7 +1354,7 @@ BUGS = [
         name="a_finished_release_recognizes_its_edges_alone",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.check_fingerprint",
+                "graphveil.core.journal:FolderJournal.check_fingerprint",
                 "record = self._read()",
                 'if name != "edges":\n            return\n        record = self._read()',
             )
@@ -1363,7 +1363,7 @@ BUGS = [
     ),
     dict(
         name="a_resume_forgets_the_seed",
-        edits=[("graphveil.release.journal:FolderJournal.resume", 'bool(record["reproducible"])', "False")],
+        edits=[("graphveil.core.journal:FolderJournal.resume", 'bool(record["reproducible"])', "False")],
         test="tests/contracts/test_checks.py::test_a_release[a_seeded_release_is_marked_after_a_resume]",
     ),
     # -- Weights of pairs
@@ -1371,17 +1371,17 @@ BUGS = [
         name="a_weight_that_reaches_more_than_one_is_booked_with_one",
         edits=[
             (
-                "graphveil.release.weights:DotWeight.bound",
+                "graphveil.core.queries.weights:DotWeight.bound",
                 "return float(self.values.max())",
                 "return 1.0",
             ),
             (
-                "graphveil.release.pair_weights:quantize_weights",
+                "graphveil.core.queries.pair_weights:quantize_weights",
                 "if not (levels <= FULL).all():",
                 "if False:",
             ),
             (
-                "graphveil.release.pair_weights:DotProductWeights.is_valid",
+                "graphveil.core.queries.pair_weights:DotProductWeights.is_valid",
                 " and is_weight_table(self.levels, (CELLS,))",
                 "",
             ),
@@ -1392,7 +1392,7 @@ BUGS = [
         name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
             )
@@ -1404,7 +1404,7 @@ BUGS = [
         name="asymmetric_weights_are_charged_once",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
+                "graphveil.core.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -1415,7 +1415,7 @@ BUGS = [
         name="weights_are_divided_by_the_degree",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
             )
@@ -1427,7 +1427,7 @@ BUGS = [
         name="keys_are_exact_sums_over_neighbors",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "prepared = query.prepare(data, self._public)",
                 'if type(getattr(query, "similarity", None)).__name__ == "SigmoidCos":\n                graph, keys = self._private._adjacency, data.keys\n                into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n                exact = torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n                data = type(data)(data.vectors, keys + exact)\n            prepared = query.prepare(data, self._public)',
             )
@@ -1438,7 +1438,7 @@ BUGS = [
         name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
@@ -1450,7 +1450,7 @@ BUGS = [
         name="weights_depend_on_the_place_in_a_block",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
             )
@@ -1462,7 +1462,7 @@ BUGS = [
         name="weights_stay_off_the_grid",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
             )
@@ -1474,7 +1474,7 @@ BUGS = [
         name="a_hop_is_not_bound_to_its_keys",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "self._path[self._position], prepared.arrays",
                 "self._path[self._position], prepared.arrays[:1]",
             )
@@ -1485,7 +1485,7 @@ BUGS = [
         name="weighted_long_rows_are_summed_in_float32",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "FLOAT32_EXACT >> self.contribution_bits",
                 "(1 << 40) >> self.contribution_bits",
             )
@@ -1497,7 +1497,7 @@ BUGS = [
         name="weights_are_those_of_the_next_edge",
         edits=[
             (
-                "graphveil.release.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
             )
@@ -1509,7 +1509,7 @@ BUGS = [
         name="a_weighted_sum_is_divided_by_the_degree",
         edits=[
             (
-                "graphveil.release.row_sums:exact_sum",
+                "graphveil.core.queries.row_sums:exact_sum",
                 "return parts",
                 "return parts.div(degrees.clamp_min(1)[:, None], rounding_mode='floor')",
             )
@@ -1520,7 +1520,7 @@ BUGS = [
         name="a_weighted_sum_takes_the_next_edge",
         edits=[
             (
-                "graphveil.release.row_sums:exact_sum",
+                "graphveil.core.queries.row_sums:exact_sum",
                 "    parts = embedding_bag(\n        sources,",
                 "    parts = embedding_bag(\n        sources.roll(1),",
             )
@@ -1532,7 +1532,7 @@ BUGS = [
         name="half_the_change",
         edits=[
             (
-                "graphveil.release.steps.edge_training:EdgeAttentionQuery.sensitivity",
+                "graphveil.core.queries.edge_training:EdgeAttentionQuery.sensitivity",
                 "2 * self.clip *",
                 "self.clip *",
             )
@@ -1542,20 +1542,20 @@ BUGS = [
     dict(
         name="the_wrong_relation",
         edits=[
-            ("graphveil.release.steps.edge_training:EdgeAttentionQuery.event", '"replace"', '"add_remove"')
+            ("graphveil.core.queries.edge_training:EdgeAttentionQuery.event", '"replace"', '"add_remove"')
         ],
         test="tests/release/test_edge_training.py::test_two_clips_are_declared_and_attained",
     ),
     dict(
         name="no_clipping",
-        edits=[("graphveil.release.steps.edge_training:clipped_sum", "(query.clip / (", "(1e6 / (")],
+        edits=[("graphveil.core.queries.edge_training:clipped_sum", "(query.clip / (", "(1e6 / (")],
         test="tests/release/test_edge_training.py::test_one_edge_moves_one_target_by_two_clips[directed]",
     ),
     dict(
         name="both_directions",
         edits=[
             (
-                "graphveil.release.steps.edge_training:_in_edges",
+                "graphveil.core.queries.edge_training:_in_edges",
                 "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "used = np.ones(len(sources), dtype=bool)",
             )
@@ -1566,7 +1566,7 @@ BUGS = [
         name="towards_many_friends",
         edits=[
             (
-                "graphveil.release.steps.edge_training:_in_edges",
+                "graphveil.core.queries.edge_training:_in_edges",
                 "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
             )
@@ -1577,7 +1577,7 @@ BUGS = [
         name="no_noise",
         edits=[
             (
-                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "graphveil.core.queries.training_steps:OneProcessNoise.noise",
                 "super().noise(step)",
                 "0 * super().noise(step)",
             )
@@ -1588,7 +1588,7 @@ BUGS = [
         name="the_same_noise_in_every_step",
         edits=[
             (
-                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "graphveil.core.queries.training_steps:OneProcessNoise.noise",
                 "super().noise(step)",
                 "super().noise(0)",
             )
@@ -1599,7 +1599,7 @@ BUGS = [
         name="probabilities_are_rounded_the_other_way",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.keep",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.keep",
                 "ROUND_FLOOR",
                 "ROUND_CEILING",
             )
@@ -1610,7 +1610,7 @@ BUGS = [
         name="added_edges_are_five_percent_rarer",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.draw",
                 "bernoulli_positions(stream, self.add, start, stop)",
                 "bernoulli_positions(stream, int(0.95 * self.add), start, stop)",
             )
@@ -1621,7 +1621,7 @@ BUGS = [
         name="no_edge_is_dropped",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.keep",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.keep",
                 "return max(0, int(exact.to_integral_value(ROUND_FLOOR)))",
                 "return TOTAL - 1",
             )
@@ -1632,7 +1632,7 @@ BUGS = [
         name="an_edge_shifts_the_noise_of_others",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.draw",
                 "stream.blocks(edges, np.array(_KEEP))",
                 "stream.blocks(np.arange(len(edges)), np.array(_KEEP))",
             )
@@ -1643,12 +1643,12 @@ BUGS = [
         name="a_friendship_is_flipped_in_both_of_its_rows",
         edits=[
             (
-                "graphveil.data.node_pairs:Domain.between",
+                "graphveil.core.edges.node_pairs:Domain.between",
                 "return self.slots.number(source, target.astype(np.int64))",
                 "own = self.slots.number(source, target.astype(np.int64))\n            return np.unique(np.concatenate([own, (own + 1) % self.slots.total]))",
             ),
             (
-                "graphveil.data.node_pairs:Domain.pairs_in_block",
+                "graphveil.core.edges.node_pairs:Domain.pairs_in_block",
                 "return own, self.slots.start(first), self.slots.start(last)",
                 "return own, 0, self.slots.total",
             ),
@@ -1659,12 +1659,12 @@ BUGS = [
         name="noise_of_counts_is_a_fifth_too_small",
         edits=[
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace.draw",
                 "table = _boundaries(self.epsilon)",
                 "table = _boundaries(1.25 * self.epsilon)",
             ),
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace._inverse",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace._inverse",
                 "Decimal(self.epsilon)",
                 "Decimal(1.25 * self.epsilon)",
             ),
@@ -1674,9 +1674,9 @@ BUGS = [
     dict(
         name="words_in_the_tail_are_cut_off",
         edits=[
-            ("graphveil.mechanisms.discrete_laplace:", "_REACH = 43", "_REACH = 2"),
+            ("graphveil.core.noise.discrete_laplace:", "_REACH = 43", "_REACH = 2"),
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.value_of",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace.value_of",
                 "bits, drawn = word, 1",
                 "return 0\n        bits, drawn = word, 1",
             ),
@@ -1687,12 +1687,12 @@ BUGS = [
         name="the_noise_of_cells_is_a_fifth_too_small",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:NoisyCells._levels",
+                "graphveil.core.noise.node_pair_noise:NoisyCells._levels",
                 "scaled = self.epsilon *",
                 "scaled = 1.25 * self.epsilon *",
             ),
             (
-                "graphveil.mechanisms.node_pair_noise:NoisyCells._levels",
+                "graphveil.core.noise.node_pair_noise:NoisyCells._levels",
                 "-np.expm1(-self.epsilon *",
                 "-np.expm1(-1.25 * self.epsilon *",
             ),
@@ -1703,7 +1703,7 @@ BUGS = [
         name="the_second_tier_forgets_the_first",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:NoisyCells.zeros",
+                "graphveil.core.noise.node_pair_noise:NoisyCells.zeros",
                 "[count * TOTAL // (TOTAL - first.total) for count",
                 "[count for count",
             )
@@ -1714,7 +1714,7 @@ BUGS = [
         name="ties_go_to_the_first_cell",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:NoisyCells.draw",
+                "graphveil.core.noise.node_pair_noise:NoisyCells.draw",
                 'return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable")',
                 'return np.sort(np.concatenate([of_zeros, of_ones]), kind="stable") | 127',
             )
@@ -1724,7 +1724,7 @@ BUGS = [
     dict(
         name="the_number_of_edges_is_released_as_it_is",
         edits=[
-            ("graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw", "return drawn", "return 0 * drawn")
+            ("graphveil.core.noise.discrete_laplace:DiscreteLaplace.draw", "return drawn", "return 0 * drawn")
         ],
         test="tests/perturb/test_mechanisms.py::test_the_number_of_edges_has_its_noise",
     ),
@@ -1743,7 +1743,7 @@ BUGS = [
         name="an_edge_is_counted_in_every_block_above_it",
         edits=[
             (
-                "graphveil.release.dendrogram:DendrogramBlocks.counts",
+                "graphveil.core.queries.dendrogram:DendrogramBlocks.counts",
                 "return np.bincount(\n            self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)\n        )",
                 "found = np.bincount(self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
             )
@@ -1776,11 +1776,15 @@ BUGS = [
         name="scores_are_half_of_what_they_are",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram_walk:walk",
                 "public_y = score(pairs_new, public_new)",
                 "public_y = 0.5 * score(pairs_new, public_new)",
             ),
-            ("graphveil._native:", "new_y[2] = {score(pairs_new", "new_y[2] = {0.5 * score(pairs_new"),
+            (
+                "graphveil.core.noise._native:",
+                "new_y[2] = {score(pairs_new",
+                "new_y[2] = {0.5 * score(pairs_new",
+            ),
         ],
         test="tests/dendrogram/test_chain.py::test_counts_and_likelihoods_are_those_of_the_tree_after_ten_thousand_moves[public]",
         paths=("torch", "compiled"),
@@ -1789,11 +1793,15 @@ BUGS = [
         name="a_move_is_bounded_by_one_of_its_blocks_alone",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:larger",
+                "graphveil.core.queries.dendrogram_walk:larger",
                 "    if second > first:\n        found = second",
                 "    if second > 0.0:\n        if second < first:\n            found = second",
             ),
-            ("graphveil._native:", "return second > first ?", "return second > 0.0 && second < first ?"),
+            (
+                "graphveil.core.noise._native:",
+                "return second > first ?",
+                "return second > 0.0 && second < first ?",
+            ),
         ],
         test="tests/dendrogram/test_privacy.py::test_no_lazy_step_loses_more_than_kappa[0.4-561-0]",
         paths=("torch", "compiled"),
@@ -1801,9 +1809,13 @@ BUGS = [
     dict(
         name="private_steps_are_not_lazy",
         edits=[
-            ("graphveil.release.dendrogram_walk:ChainSchedule.numbers", "int(self.kappa is not None)", "0"),
             (
-                "graphveil.release.dendrogram_walk:ChainSchedule.weights",
+                "graphveil.core.queries.dendrogram_walk:ChainSchedule.numbers",
+                "int(self.kappa is not None)",
+                "0",
+            ),
+            (
+                "graphveil.core.queries.dendrogram_walk:ChainSchedule.weights",
                 "np.array([self.public, self.private, self.kappa or 0.0])",
                 "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
             ),
@@ -1815,12 +1827,12 @@ BUGS = [
         name="a_step_is_met_by_one_node_alone",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta)",
                 "touched_steps(steps, 3 * leaves, delta)",
             ),
             (
-                "graphveil.release.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, 3 * leaves, delta / 2)",
             ),
@@ -1831,7 +1843,7 @@ BUGS = [
         name="both_ends_of_an_edge_are_counted",
         edits=[
             (
-                "graphveil.release.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
                 "kept &= counts_at_target(sources, targets, self.ranks)",
                 "pass",
             )
@@ -1842,7 +1854,7 @@ BUGS = [
         name="the_direction_between_equals_follows_how_many_edges_there_are",
         edits=[
             (
-                "graphveil.release.neighbor_counts:counts_at_target",
+                "graphveil.core.queries.neighbor_counts:counts_at_target",
                 "is_chosen_direction(sources, targets)",
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
@@ -1853,7 +1865,7 @@ BUGS = [
         name="counts_at_both_ends_are_booked_once",
         edits=[
             (
-                "graphveil.release.neighbor_counts:NeighborCountQuery.changed",
+                "graphveil.core.queries.neighbor_counts:NeighborCountQuery.changed",
                 "return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1",
                 "return 1",
             )
@@ -1864,12 +1876,12 @@ BUGS = [
         name="counts_of_neighbors_have_less_noise",
         edits=[
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace.draw",
                 "table = _boundaries(self.epsilon)",
                 "table = _boundaries(1.04 * self.epsilon)",
             ),
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace._inverse",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace._inverse",
                 "Decimal(self.epsilon)",
                 "Decimal(1.04 * self.epsilon)",
             ),
@@ -1955,12 +1967,12 @@ BUGS = [
         name="a_weight_is_charged_at_nine_tenths",
         edits=[
             (
-                "graphveil.release.neighbor_sums:NeighborSumQuery._largest_similarity",
+                "graphveil.core.queries.neighbor_sums:NeighborSumQuery._largest_similarity",
                 "return self.similarity.bound",
                 "return 0.9 * self.similarity.bound",
             ),
             (
-                "graphveil.release.plan:calibrate_plan",
+                "graphveil.core.plan:calibrate_plan",
                 "if total is None or not math.isclose(total, mu, rel_tol=1e-9):",
                 "if total is None:",
             ),
@@ -1985,7 +1997,7 @@ BUGS = [
         name="an_edge_is_charged_for_one_of_its_ends",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
+                "graphveil.core.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -2059,7 +2071,7 @@ BUGS = [
         name="clusters_are_counted_at_both_ends_at_the_cost_of_one",
         edits=[
             (
-                "graphveil.release.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
                 "if self.ranks is not None:",
                 "if self.ranks is not None and self.count != 8:",
             )
@@ -2287,7 +2299,7 @@ BUGS = [
         name="noise_of_rows_is_a_fifth_too_small",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "graphveil.core.noise.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.8 * self._numerator)",
             ),
@@ -2304,7 +2316,7 @@ BUGS = [
         name="counts_have_half_of_their_noise",
         edits=[
             (
-                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "graphveil.core.noise.discrete_laplace:DiscreteLaplace.draw",
                 "return drawn",
                 "return drawn // 2",
             )
@@ -2319,7 +2331,7 @@ BUGS = [
         name="steps_have_two_thirds_of_their_noise",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.noise",
+                "graphveil.core.noise.steps:StepNoise.noise",
                 "return self._noise(step, self.parameters)",
                 "return self._noise(step, self.parameters) * 2 // 3",
             )
@@ -2333,7 +2345,7 @@ BUGS = [
         name="batches_hold_records_twice_as_often",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.__init__",
+                "graphveil.core.noise.steps:StepNoise.__init__",
                 "self.sampling_rate = float(sampling_rate)",
                 "self.sampling_rate = min(1.0, 2 * sampling_rate)",
             )
@@ -2344,7 +2356,7 @@ BUGS = [
         name="slots_answer_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.draw",
                 "added = bernoulli_positions(stream, self.add, start, stop)",
                 "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = bernoulli_positions(stream, self.add, start, stop)",
             )
@@ -2355,7 +2367,7 @@ BUGS = [
         name="cells_are_drawn_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.release.graph_queries:TopNodePairsQuery.answer",
+                "graphveil.core.queries.graph_queries:TopNodePairsQuery.answer",
                 "NoisyCells(self.epsilon,",
                 "NoisyCells(1.5 * self.epsilon,",
             )
@@ -2366,7 +2378,7 @@ BUGS = [
         name="plan_is_charged_half_of_its_mu",
         edits=[
             (
-                "graphveil.privacy.accountant:total_mu",
+                "graphveil.core.accounting.accountant:total_mu",
                 "return math.sqrt(worst)",
                 "return math.sqrt(worst) / 2",
             )
@@ -2446,8 +2458,8 @@ BUGS = [
     dict(
         name="what_was_drawn_is_forgotten",
         edits=[
-            ("graphveil.release.journal:FolderJournal.resume", "if not self._path.exists():", "if True:"),
-            ("graphveil.release.journal:FolderJournal.load", "if not path.exists():", "if True:"),
+            ("graphveil.core.journal:FolderJournal.resume", "if not self._path.exists():", "if True:"),
+            ("graphveil.core.journal:FolderJournal.load", "if not path.exists():", "if True:"),
         ],
         test="tests/serve/test_releases.py::test_a_request_that_failed_is_charged_and_drawn_once[FolderJournal-store]",
     ),
@@ -2526,7 +2538,7 @@ BUGS = [
         name="chunks_cost_what_they_are_sold_at",
         edits=[
             (
-                "graphveil.release.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
                 "ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2537,7 +2549,7 @@ BUGS = [
         name="the_density_of_one_end_is_charged",
         edits=[
             (
-                "graphveil.release.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
                 "2 if isinstance(unit, UndirectedEdge) else 1",
                 "1",
             )
@@ -2548,7 +2560,7 @@ BUGS = [
         name="a_friendship_that_answers_twice_is_charged_once",
         edits=[
             (
-                "graphveil.release.paper_graph_queries:ChunkResponseQuery.event",
+                "graphveil.core.queries.paper_graph_queries:ChunkResponseQuery.event",
                 "ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2559,7 +2571,7 @@ BUGS = [
         name="noise_that_is_cut_is_charged_as_whole_noise",
         edits=[
             (
-                "graphveil.release.paper_graph_queries:SeededTotalQuery.event",
+                "graphveil.core.queries.paper_graph_queries:SeededTotalQuery.event",
                 "self.epsilon + TRUNCATION",
                 "self.epsilon",
             )
@@ -2724,12 +2736,12 @@ BUGS = [
         name="what_a_second_ledger_rejects_is_released",
         edits=[
             (
-                "graphveil.ledger.interface:JointLedger.record",
+                "graphveil.core.ledger:JointLedger.record",
                 "self.check(entry)\n            recorded",
                 "recorded",
             ),
             (
-                "graphveil.ledger.interface:JointLedger.record",
+                "graphveil.core.ledger:JointLedger.record",
                 "                for ledger in recorded:\n                    self._refund(ledger, entry.release_id)\n                raise",
                 "                if not recorded:\n                    raise",
             ),
@@ -2912,7 +2924,7 @@ BUGS = [
         name="a_block_on_disk_is_numbered_from_zero",
         edits=[
             (
-                "graphveil.release.backends:DiskBackend.blocks",
+                "graphveil.core.backends:DiskBackend.blocks",
                 "yield block",
                 "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
@@ -2923,7 +2935,7 @@ BUGS = [
         name="rows_have_the_noise_of_their_places",
         edits=[
             (
-                "graphveil._kernels:counters",
+                "graphveil.core.noise._kernels:counters",
                 "for part in (rows, blocks)",
                 "for part in (np.arange(len(rows)), blocks)",
             )
@@ -2934,7 +2946,7 @@ BUGS = [
         name="every_chunk_repeats_the_first",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:_first_attempts",
+                "graphveil.core.noise.discrete_gaussian:_first_attempts",
                 "rows[first : first + count]",
                 "rows[np.arange(first, min(first + count, len(rows))) % count]",
             )
@@ -2945,7 +2957,7 @@ BUGS = [
         name="later_chunks_have_no_noise",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:_first_attempts",
+                "graphveil.core.noise.discrete_gaussian:_first_attempts",
                 "return np.concatenate(where)",
                 "out[count:] = 0\n    return np.concatenate(where)",
             )
@@ -2954,14 +2966,14 @@ BUGS = [
     ),
     dict(
         name="all_noise_has_one_key",
-        edits=[("graphveil._util.random:RowStream._cipher", "self._key", "bytes(KEY_BYTES)")],
+        edits=[("graphveil.core.noise.random:RowStream._cipher", "self._key", "bytes(KEY_BYTES)")],
         test="tests/mechanisms/test_exact_kernels.py::test_another_key_is_another_noise",
     ),
     dict(
         name="ties_are_decided_by_floating_point",
         edits=[
             (
-                "graphveil._kernels:Strips.decide",
+                "graphveil.core.noise._kernels:Strips.decide",
                 "np.flatnonzero(decisions & 2)",
                 "np.flatnonzero(decisions & 4)",
             )
@@ -2972,7 +2984,7 @@ BUGS = [
         name="every_candidate_of_a_narrow_strip_is_taken",
         edits=[
             (
-                "graphveil.mechanisms.discrete_gaussian:_Strips._in_c",
+                "graphveil.core.noise.discrete_gaussian:_Strips._in_c",
                 "self.sure[first]",
                 "(self.sure[first] != 0) * np.uint32(2**32 - 1)",
             )
@@ -2983,7 +2995,7 @@ BUGS = [
         name="norms_of_formed_gradients_miss_a_piece",
         edits=[
             (
-                "graphveil.training.clipped_sums:square_norms",
+                "graphveil.core.clipping.clipped_sums:square_norms",
                 "return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])",
                 "found = torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])\n    found[2:4] = 0\n    return found",
             )
@@ -2994,7 +3006,7 @@ BUGS = [
         name="factors_are_those_of_the_first_piece",
         edits=[
             (
-                "graphveil.training.clipped_sums:add_scaled",
+                "graphveil.core.clipping.clipped_sums:add_scaled",
                 "part.to(torch.float64).t(), some)",
                 "part.to(torch.float64).t(), factors[: len(part)])",
             )
@@ -3005,7 +3017,7 @@ BUGS = [
         name="rows_that_cancel_have_the_norm_of_their_rounding",
         edits=[
             (
-                "graphveil.training.affine_gradients:",
+                "graphveil.core.clipping.affine_gradients:",
                 "_CANCELLATION_THRESHOLD = 2.0**-16",
                 "_CANCELLATION_THRESHOLD = 0.0",
             )
@@ -3016,12 +3028,12 @@ BUGS = [
         name="norms_of_rows_that_cancel_are_float32",
         edits=[
             (
-                "graphveil.training.affine_gradients:AffineGradients.square_norms",
+                "graphveil.core.clipping.affine_gradients:AffineGradients.square_norms",
                 "(part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))",
                 "(\n            (part.float() @ part.float().transpose(1, 2)) for part in (self.inputs, self.deltas)\n        )",
             ),
             (
-                "graphveil.training.affine_gradients:AffineGradients.square_norms",
+                "graphveil.core.clipping.affine_gradients:AffineGradients.square_norms",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least).double()",
             ),
@@ -3030,14 +3042,16 @@ BUGS = [
     ),
     dict(
         name="a_bias_is_left_out_of_the_norm",
-        edits=[("graphveil.training.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")],
+        edits=[
+            ("graphveil.core.clipping.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")
+        ],
         test="tests/training/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
     dict(
         name="a_record_without_finite_numbers_stays",
         edits=[
             (
-                "graphveil.training.affine_gradients:AffineGradients.drop",
+                "graphveil.core.clipping.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "return",
             )
@@ -3048,7 +3062,7 @@ BUGS = [
         name="dropping_writes_into_what_records_share",
         edits=[
             (
-                "graphveil.training.affine_gradients:AffineGradients.drop",
+                "graphveil.core.clipping.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "for record in bad.nonzero()[:, 0].tolist():\n            self.inputs[record].zero_()\n            self.deltas[record].zero_()",
             )
@@ -3092,7 +3106,7 @@ BUGS = [
         name="receivers_choose_before_sources",
         edits=[
             (
-                "graphveil.release.steps.bounded_lists:BoundedTrees._level",
+                "graphveil.core.queries.bounded_lists:BoundedTrees._level",
                 'source, target = self._kept(self._coins("slots", number, level))',
                 'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NO_NODE)[0], heard[heard != NO_NODE].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NO_NODE)[0], kept[kept != NO_NODE].astype(np.int64)',
             )
@@ -3103,7 +3117,7 @@ BUGS = [
         name="coins_are_for_places_in_the_table",
         edits=[
             (
-                "graphveil.release.steps.bounded_lists:cut_lists",
+                "graphveil.core.queries.bounded_lists:cut_lists",
                 "RowStream(key).blocks(owner[long], listed[long])",
                 "RowStream(key).blocks(long, np.zeros(1, dtype=np.int64))",
             )
@@ -3114,7 +3128,7 @@ BUGS = [
         name="a_record_pays_for_its_own_root_alone",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "return cls(kept, 1 + (2 if unit.replace_one else 1) * others)",
                 "return cls(kept, 1)",
             )
@@ -3125,7 +3139,7 @@ BUGS = [
         name="the_deepest_level_of_a_tree_is_not_paid_for",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "others = slots * below",
                 "others = slots * below - slots**depth",
             )
@@ -3136,7 +3150,7 @@ BUGS = [
         name="a_replaced_record_is_paid_for_as_a_nulled_one",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "(2 if unit.replace_one else 1) * others",
                 "others",
             )
@@ -3147,7 +3161,7 @@ BUGS = [
         name="friends_who_fill_a_free_slot_are_not_paid_for",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = slots * below",
             )
@@ -3158,7 +3172,7 @@ BUGS = [
         name="removals_are_charged_as_additions",
         edits=[
             (
-                "graphveil.privacy.root_loss:RootPair.removed",
+                "graphveil.core.accounting.root_loss:RootPair.removed",
                 "at = self._where(epsilons)",
                 "return self.added(epsilons)\n        at = self._where(epsilons)",
             )
@@ -3169,7 +3183,7 @@ BUGS = [
         name="a_nulled_record_leaves_nothing_behind",
         edits=[
             (
-                "graphveil.privacy.root_loss:RootPair.from_event",
+                "graphveil.core.accounting.root_loss:RootPair.from_event",
                 'others = most if event.relation == "replace" else most - 1',
                 "others = 0",
             )
@@ -3180,7 +3194,7 @@ BUGS = [
         name="no_gradient_is_clipped",
         edits=[
             (
-                "graphveil.release.steps.training_steps:noisy_mean",
+                "graphveil.core.queries.training_steps:noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)",
             )
@@ -3192,7 +3206,7 @@ BUGS = [
         name="gradients_are_clipped_at_twice_the_norm",
         edits=[
             (
-                "graphveil.release.steps.training_steps:noisy_mean",
+                "graphveil.core.queries.training_steps:noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 2 * clip)",
             )
@@ -3204,7 +3218,7 @@ BUGS = [
         name="the_mean_is_clipped_and_no_record_is",
         edits=[
             (
-                "graphveil.release.steps.training_steps:noisy_mean",
+                "graphveil.core.queries.training_steps:noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)\n    sums.mul_(min(1.0, clip * gradients.count / max(1e-9, float(sums.norm()))))",
             )
@@ -3215,7 +3229,7 @@ BUGS = [
         name="a_step_is_divided_by_who_came",
         edits=[
             (
-                "graphveil.release.steps.training_steps:noisy_mean",
+                "graphveil.core.queries.training_steps:noisy_mean",
                 "noise, step, gradients.count)",
                 "noise, step, max(1, len(noise.batch(step, gradients.count))) / noise.sampling_rate)",
             )
@@ -3227,7 +3241,7 @@ BUGS = [
         name="training_noise_is_zero",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.noise",
+                "graphveil.core.noise.steps:StepNoise.noise",
                 "return self._noise(step, self.parameters)",
                 "return 0 * self._noise(step, self.parameters)",
             )
@@ -3239,7 +3253,7 @@ BUGS = [
         name="training_noise_is_three_percent_too_small",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.noise",
+                "graphveil.core.noise.steps:StepNoise.noise",
                 "return self._noise(step, self.parameters)",
                 "return np.rint(0.97 * self._noise(step, self.parameters)).astype(np.int64)",
             )
@@ -3251,7 +3265,7 @@ BUGS = [
         name="every_step_has_the_first_ones_noise",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.noise",
+                "graphveil.core.noise.steps:StepNoise.noise",
                 "return self._noise(step, self.parameters)",
                 "return self._noise(0, self.parameters)",
             )
@@ -3262,7 +3276,7 @@ BUGS = [
         name="batches_have_a_fixed_size",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.batch",
+                "graphveil.core.noise.steps:StepNoise.batch",
                 "if self.sampling_rate == 1:",
                 "generator, size = np.random.default_rng(step), round(self.sampling_rate * count)\n        return torch.from_numpy(np.sort(generator.choice(count, size, replace=False)))\n        if self.sampling_rate == 1:",
             )
@@ -3274,7 +3288,7 @@ BUGS = [
         name="records_are_in_five_percent_more_often",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.batch",
+                "graphveil.core.noise.steps:StepNoise.batch",
                 "return torch.from_numpy(chosen)",
                 "more = np.flatnonzero(np.random.default_rng(step).random(count) < 0.05 * self.sampling_rate)\n        return torch.from_numpy(np.union1d(chosen, more))",
             )
@@ -3286,7 +3300,7 @@ BUGS = [
         name="records_with_large_gradients_stay_unclipped",
         edits=[
             (
-                "graphveil.training.clipped_sums:clip_factors",
+                "graphveil.core.clipping.clipped_sums:clip_factors",
                 "        return factors, None",
                 "        return torch.where(square_norms > 100 * clip**2, torch.ones_like(factors), factors), None",
             )
@@ -3298,14 +3312,14 @@ BUGS = [
         name="keys_of_releases_come_from_a_pool_that_a_forked_child_shares",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 "secrets.token_bytes(KEY_BYTES), _POOL.pop()",
             ),
             (
-                "graphveil.release.keys:",
-                "from graphveil._util.random import KEY_BYTES\n",
-                "from graphveil._util.random import KEY_BYTES\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+                "graphveil.core.keys:",
+                "from graphveil.core.noise.random import KEY_BYTES\n",
+                "from graphveil.core.noise.random import KEY_BYTES\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
             ),
         ],
         test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
@@ -3314,7 +3328,7 @@ BUGS = [
         name="keys_of_releases_come_from_the_clock",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 'secrets.token_bytes(KEY_BYTES), __import__("time").time_ns().to_bytes(KEY_BYTES, "little")',
             )
@@ -3325,7 +3339,7 @@ BUGS = [
         name="keys_of_releases_come_from_a_counter_of_time",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 'secrets.token_bytes(KEY_BYTES), __import__("time").perf_counter_ns().to_bytes(KEY_BYTES, "little")',
             )
@@ -3336,7 +3350,7 @@ BUGS = [
         name="keys_of_releases_come_from_16_bits",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(2) + bytes(KEY_BYTES - 2)",
             )
@@ -3347,7 +3361,7 @@ BUGS = [
         name="keys_of_releases_come_from_a_generator_with_a_seed",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 'secrets.token_bytes(KEY_BYTES), __import__("random").randbytes(KEY_BYTES)',
             )
@@ -3358,7 +3372,7 @@ BUGS = [
         name="keys_of_releases_come_from_48_bits",
         edits=[
             (
-                "graphveil.release.keys:ReleaseKey.fresh",
+                "graphveil.core.keys:ReleaseKey.fresh",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
                 "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(6) + bytes(KEY_BYTES - 6)",
             )
@@ -3375,8 +3389,8 @@ BUGS = [
             ),
             (
                 "graphveil.mechanisms.local_noise:",
-                "from graphveil._util.random import KEY_BYTES, RowStream\n",
-                "from graphveil._util.random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+                "from graphveil.core.noise.random import KEY_BYTES, RowStream\n",
+                "from graphveil.core.noise.random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
             ),
         ],
         test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
@@ -3438,19 +3452,19 @@ BUGS = [
     ),
     dict(
         name="a_forked_copy_of_a_release_answers",
-        edits=[("graphveil.release.release:Release.answer", "check_process(self._process)", "pass")],
+        edits=[("graphveil.core.release:Release.answer", "check_process(self._process)", "pass")],
         test="tests/release/test_one_process.py::test_a_forked_copy_of_a_release_is_rejected",
     ),
     dict(
         name="a_forked_copy_draws_training_noise",
         edits=[
             (
-                "graphveil.release.steps.training_steps:OneProcessNoise.batch",
+                "graphveil.core.queries.training_steps:OneProcessNoise.batch",
                 "check_process(self._process)",
                 "pass",
             ),
             (
-                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "graphveil.core.queries.training_steps:OneProcessNoise.noise",
                 "check_process(self._process)",
                 "pass",
             ),
@@ -3616,7 +3630,7 @@ BUGS = [
             (
                 "graphveil.estimators.mlp:TunedMLP.fit",
                 "proba=public.log.exp().to(torch.float32)",
-                'proba=(public.log + __import__("graphveil.release.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, public.log.exp())).softmax(1).to(torch.float32)',
+                'proba=(public.log + __import__("graphveil.core.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, public.log.exp())).softmax(1).to(torch.float32)',
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
@@ -3627,7 +3641,7 @@ BUGS = [
             (
                 "graphveil.estimators.lpgnet:LPGNetMethod.fit",
                 "proba=logits.softmax(dim=1)",
-                'proba=(logits + __import__("graphveil.release.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
+                'proba=(logits + __import__("graphveil.core.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnet-directed-edge]",
@@ -3964,7 +3978,7 @@ BUGS = [
         name="fork_of_a_memory_ledger_records",
         edits=[
             (
-                "graphveil.ledger.interface:MemoryLedger._check_process",
+                "graphveil.core.ledger:MemoryLedger._check_process",
                 "if os.getpid() != self._process:",
                 "if False:",
             ),
@@ -4055,7 +4069,7 @@ BUGS = [
         name="deltas_of_affine_maps_stay_float32",
         edits=[
             (
-                "graphveil.training.affine_gradients:AffineGradients.from_calls",
+                "graphveil.core.clipping.affine_gradients:AffineGradients.from_calls",
                 "delta.to(torch.float64) for",
                 "delta for",
             ),
@@ -4066,7 +4080,7 @@ BUGS = [
         name="norms_of_formed_gradients_are_float32",
         edits=[
             (
-                "graphveil.training.clipped_sums:square_norms",
+                "graphveil.core.clipping.clipped_sums:square_norms",
                 "part.to(torch.float64).square().sum(dim=1)",
                 "part.square().sum(dim=1).double()",
             ),
@@ -4110,7 +4124,7 @@ BUGS = [
         name="one_direction_of_poisson_roots_stands_for_both",
         edits=[
             (
-                "graphveil.privacy.root_loss:step_loss",
+                "graphveil.core.accounting.root_loss:step_loss",
                 "PrivacyLossDistribution(forth, back.through(pair.added(back.points)))",
                 "PrivacyLossDistribution(forth)",
             ),
@@ -4132,7 +4146,7 @@ BUGS = [
         name="records_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.training.ego_graphs:EgoGraphClippedSum._looped_gradients",
+                "graphveil.core.clipping.ego_graphs:EgoGraphClippedSum._looped_gradients",
                 "with self._copies.run() as module:",
                 "for module in (self._module,):",
             ),
@@ -4143,7 +4157,7 @@ BUGS = [
         name="predictions_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.training.ego_graphs:ego_graph_logits",
+                "graphveil.core.clipping.ego_graphs:ego_graph_logits",
                 "with copies.run() as fresh:\n            return one(fresh, x, edges).to",
                 "for fresh in (module,):\n            return one(fresh, x, edges).to",
             ),
@@ -4154,7 +4168,7 @@ BUGS = [
         name="batches_share_one_module",
         edits=[
             (
-                "graphveil.training.per_sample:PerSampleClippedSum.__init__",
+                "graphveil.core.clipping.per_sample:PerSampleClippedSum.__init__",
                 "self._copies, self._fixed = ModuleCopies(module),",
                 "shared = type('S', (), {'run': lambda self: __import__('contextlib').nullcontext(module)})()\n        self._copies, self._fixed = shared,",
             ),
@@ -4166,7 +4180,7 @@ BUGS = [
         name="weights_are_not_copied_for_each_record",
         edits=[
             (
-                "graphveil.training.ego_graphs:_cloned",
+                "graphveil.core.clipping.ego_graphs:_cloned",
                 "tensor.clone()",
                 "tensor",
             ),
@@ -4177,7 +4191,7 @@ BUGS = [
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_ReachableState._search_function",
+                "graphveil.core.clipping.module_copies:_ReachableState._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
@@ -4188,7 +4202,7 @@ BUGS = [
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_ReachableState._search_class",
+                "graphveil.core.clipping.module_copies:_ReachableState._search_class",
                 'self.places.append(_StateLocation(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
@@ -4199,7 +4213,7 @@ BUGS = [
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_ReachableState._search_function",
+                "graphveil.core.clipping.module_copies:_ReachableState._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),
@@ -4210,7 +4224,7 @@ BUGS = [
         name="caches_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_copied",
+                "graphveil.core.clipping.module_copies:_copied",
                 "for cached in reach.caches",
                 "for cached in ()",
             ),
@@ -4221,7 +4235,7 @@ BUGS = [
         name="draws_of_one_record_move_the_next",
         edits=[
             (
-                "graphveil.training.module_copies:_same_draws",
+                "graphveil.core.clipping.module_copies:_same_draws",
                 "with torch.random.fork_rng(devices=[]):\n            yield",
                 "yield",
             ),
@@ -4232,7 +4246,7 @@ BUGS = [
         name="an_exception_of_one_record_ends_the_fit",
         edits=[
             (
-                "graphveil.training.null_records:maskable_exceptions",
+                "graphveil.core.clipping.null_records:maskable_exceptions",
                 "(Exception, SystemExit)",
                 "(KeyError,)",
             ),
@@ -4244,7 +4258,7 @@ BUGS = [
         name="a_failing_record_has_another_ones_gradient",
         edits=[
             (
-                "graphveil.training.ego_graphs:EgoGraphClippedSum._add_chunk",
+                "graphveil.core.clipping.ego_graphs:EgoGraphClippedSum._add_chunk",
                 "if failed is not None:",
                 "if False:",
             ),
@@ -4255,7 +4269,7 @@ BUGS = [
         name="a_failed_run_changes_the_records",
         edits=[
             (
-                "graphveil.training.ego_graphs:EgoGraphClippedSum._loss",
+                "graphveil.core.clipping.ego_graphs:EgoGraphClippedSum._loss",
                 "(x.clone(), edges.clone())",
                 "(x, edges)",
             ),
@@ -4266,7 +4280,7 @@ BUGS = [
         name="trees_are_charged_for_one_level_less",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "below = sum(slots**level for level in range(depth))",
                 "below = sum(slots**level for level in range(depth - 1))",
             ),
@@ -4301,7 +4315,7 @@ BUGS = [
         name="one_of_two_tied_weights_is_not_trained",
         edits=[
             (
-                "graphveil.training.module_copies:call",
+                "graphveil.core.clipping.module_copies:call",
                 "if tensor is not None:",
                 "if tensor is not None and id(tensor) not in first:",
             ),
@@ -4313,7 +4327,7 @@ BUGS = [
         name="all_columns_of_feature_histograms_are_charged_as_one",
         edits=[
             (
-                "graphveil.release.record_histograms:FeatureHistogramQuery.sensitivity",
+                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.sensitivity",
                 "math.sqrt(self.columns * require_record_unit(unit).change)",
                 "math.sqrt(require_record_unit(unit).change)",
             ),
@@ -4327,7 +4341,7 @@ BUGS = [
         name="feature_histograms_get_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.record_histograms:FeatureHistogramQuery.answer",
+                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.answer",
                 "data.public.sampler(self.sigma * self.unit_steps)",
                 "data.public.sampler(self.sigma * self.unit_steps / 2)",
             ),
@@ -4338,7 +4352,7 @@ BUGS = [
         name="feature_histograms_of_all_columns_have_the_same_noise",
         edits=[
             (
-                "graphveil.release.record_histograms:FeatureHistogramQuery.answer",
+                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.answer",
                 "noise.draw(RowStream(key), np.arange(self.columns), self.cells)",
                 "noise.draw(RowStream(key), np.zeros(self.columns, dtype=np.int64), self.cells)",
             ),
@@ -4664,7 +4678,7 @@ BUGS = [
         name="losses_on_a_fixed_grid",
         edits=[
             (
-                "graphveil.privacy.accountant:_curve",
+                "graphveil.core.accounting.accountant:_curve",
                 "interval or _display_interval(total)",
                 "interval or CERTIFY_INTERVAL",
             )
@@ -4675,7 +4689,7 @@ BUGS = [
         name="losses_of_pure_releases_are_subtracted_from_a_gaussians",
         edits=[
             (
-                "graphveil.privacy.accountant:PureGaussianCurve.delta",
+                "graphveil.core.accounting.accountant:PureGaussianCurve.delta",
                 "self.pure.masses",
                 "self.pure.masses[::-1]",
             )
@@ -4686,7 +4700,7 @@ BUGS = [
         name="coarse_search_for_small_losses",
         edits=[
             (
-                "graphveil.privacy.accountant:search_interval",
+                "graphveil.core.accounting.accountant:search_interval",
                 "return min(SEARCH_INTERVAL, _SEARCH_SHARE * mu / math.sqrt(max(1, count)))",
                 "return SEARCH_INTERVAL",
             )
@@ -4697,7 +4711,7 @@ BUGS = [
         name="edges_are_added_where_none_is_kept",
         edits=[
             (
-                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.add",
+                "graphveil.core.noise.node_pair_noise:EdgeRandomizedResponse.add",
                 "min(self.keep, int(exact.to_integral_value(ROUND_CEILING)))",
                 "int(exact.to_integral_value(ROUND_CEILING))",
             )
@@ -4706,7 +4720,9 @@ BUGS = [
     ),
     dict(
         name="delta_without_a_proof",
-        edits=[("graphveil.privacy.gaussian:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")],
+        edits=[
+            ("graphveil.core.accounting.gaussian:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")
+        ],
         test="tests/test_delta_range.py::test_a_delta_outside_the_range_of_the_proofs_is_rejected[1e-50-plan]",
     ),
     # -- Faults that an independent review seeded and no test caught
@@ -4714,7 +4730,7 @@ BUGS = [
         name="coins_are_for_places_in_a_list",
         edits=[
             (
-                "graphveil.release.steps.bounded_lists:cut_lists",
+                "graphveil.core.queries.bounded_lists:cut_lists",
                 "RowStream(key).blocks(owner[long], listed[long])",
                 "RowStream(key).blocks(owner[long], _places(owner[long]))",
             )
@@ -4725,7 +4741,7 @@ BUGS = [
         name="a_second_tier_of_cells_has_the_noise_of_the_first",
         edits=[
             (
-                "graphveil.release.graph_queries:TopNodePairsQuery.answer",
+                "graphveil.core.queries.graph_queries:TopNodePairsQuery.answer",
                 'hmac.new(key, b"second tier", "sha256").digest()',
                 "key",
             )
@@ -4736,7 +4752,7 @@ BUGS = [
         name="a_piece_has_the_noise_of_the_first_piece",
         edits=[
             (
-                "graphveil.release.row_sums:noise_rows",
+                "graphveil.core.queries.row_sums:noise_rows",
                 "np.arange(edges.start, edges.stop)",
                 "np.arange(len(edges))",
             )
@@ -4748,7 +4764,7 @@ BUGS = [
         name="a_piece_is_written_where_the_first_piece_is",
         edits=[
             (
-                "graphveil.release.row_sums:NoisyRows._fill",
+                "graphveil.core.queries.row_sums:NoisyRows._fill",
                 "out[piece.start - edges.start : piece.stop - edges.start]",
                 "out[: len(piece)]",
             )
@@ -4758,19 +4774,19 @@ BUGS = [
     ),
     dict(
         name="a_record_at_the_rate_itself_is_in_the_batch",
-        edits=[("graphveil.mechanisms.steps:StepNoise.batch", ">= low", "> low")],
+        edits=[("graphveil.core.noise.steps:StepNoise.batch", ">= low", "> low")],
         test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
     dict(
         name="a_move_is_not_priced_for_edges_in_x_both_times",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_y)",
             ),
             (
-                "graphveil._native:",
+                "graphveil.core.noise._native:",
                 "larger(larger(was_y + then_x, was_x + then_y), was_x + then_x)",
                 "larger(was_y + then_x, was_x + then_y)",
             ),
@@ -4782,12 +4798,12 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_leave_y",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_x + new_y, was_x + new_x)",
             ),
             (
-                "graphveil._native:",
+                "graphveil.core.noise._native:",
                 "larger(larger(was_y + then_x, was_x + then_y), was_x + then_x)",
                 "larger(was_x + then_y, was_x + then_x)",
             ),
@@ -4799,12 +4815,12 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_enter_y",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_x)",
             ),
             (
-                "graphveil._native:",
+                "graphveil.core.noise._native:",
                 "larger(larger(was_y + then_x, was_x + then_y), was_x + then_x)",
                 "larger(was_y + then_x, was_x + then_x)",
             ),
@@ -4816,11 +4832,11 @@ BUGS = [
         name="the_price_of_a_move_follows_its_private_edges",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram_walk:walk",
                 "step_bound(pairs_y - counts[2 * y])",
                 "step_bound(pairs_y - counts[2 * y] - counts[2 * y + 1])",
             ),
-            ("graphveil._native:", "s->size[j] - at_y[0])", "s->size[j] - at_y[0] - at_y[1])"),
+            ("graphveil.core.noise._native:", "s->size[j] - at_y[0])", "s->size[j] - at_y[0] - at_y[1])"),
         ],
         test="tests/dendrogram/test_privacy.py::test_the_weight_of_a_move_bounds_all_three_kinds_of_edges[sizes0-0]",
         paths=("torch", "compiled"),
@@ -4829,12 +4845,12 @@ BUGS = [
         name="lazy_steps_spend_delta_twice",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram_walk:step_loss",
                 "math.log(2 / delta)",
                 "math.log(1 / delta)",
             ),
             (
-                "graphveil.release.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, leaves, delta)",
             ),
@@ -4845,7 +4861,7 @@ BUGS = [
         name="plans_are_certified_on_the_coarse_grid",
         edits=[
             (
-                "graphveil.release.plan:_largest_scale",
+                "graphveil.core.plan:_largest_scale",
                 "certified = cost(scale)",
                 "certified = cost(scale, interval=interval)",
             )
@@ -4856,7 +4872,7 @@ BUGS = [
         name="the_coarse_grid_forgets_the_number_of_steps",
         edits=[
             (
-                "graphveil.privacy.accountant:search_interval",
+                "graphveil.core.accounting.accountant:search_interval",
                 "_SEARCH_SHARE * mu / math.sqrt(max(1, count))",
                 "_SEARCH_SHARE * mu",
             )
@@ -4867,7 +4883,7 @@ BUGS = [
         name="a_fingerprint_of_training_data_forgets_their_type",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.fingerprint",
+                "graphveil.core.noise.steps:StepNoise.fingerprint",
                 'f"{flat.dtype}{flat.shape}"',
                 'f"{flat.shape}"',
             )
@@ -4877,7 +4893,7 @@ BUGS = [
     dict(
         name="a_keyed_digest_forgets_the_types_of_arrays",
         edits=[
-            ("graphveil.release.keys:keyed_digest", 'f"{flat.dtype}{flat.shape}"', 'f"{flat.shape}"'),
+            ("graphveil.core.keys:keyed_digest", 'f"{flat.dtype}{flat.shape}"', 'f"{flat.shape}"'),
         ],
         test="tests/release/test_keys.py::test_digests_are_keyed_and_differ_by_shape_and_type",
     ),
@@ -4899,7 +4915,7 @@ BUGS = [
     dict(
         name="all_ties_of_a_batch_have_one_coin",
         edits=[
-            ("graphveil.mechanisms.steps:StepNoise.batch", "_OWN + records)", "np.full(records.size, _OWN))"),
+            ("graphveil.core.noise.steps:StepNoise.batch", "_OWN + records)", "np.full(records.size, _OWN))"),
         ],
         test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
@@ -4907,7 +4923,7 @@ BUGS = [
         name="ties_of_a_record_have_the_same_coin_in_every_step",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.batch",
+                "graphveil.core.noise.steps:StepNoise.batch",
                 "np.full(records.size, step)",
                 "np.zeros(records.size, dtype=np.int64)",
             ),
@@ -4917,7 +4933,7 @@ BUGS = [
     dict(
         name="ties_are_decided_by_the_coins_of_other_records",
         edits=[
-            ("graphveil.mechanisms.steps:", "_OWN = 1 << 31", "_OWN = 0"),
+            ("graphveil.core.noise.steps:", "_OWN = 1 << 31", "_OWN = 0"),
         ],
         test="tests/mechanisms/test_steps.py::test_a_record_is_sampled_iff_its_32_bits_are_below_the_rate[0]",
     ),
@@ -4925,7 +4941,7 @@ BUGS = [
         name="a_large_step_has_noise_of_the_step_before",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise._draw_noise",
+                "graphveil.core.noise.steps:StepNoise._draw_noise",
                 "steps[:, None] * self._rows + np.arange(self._rows)",
                 "steps[:, None] + np.arange(self._rows)",
             ),
@@ -4935,7 +4951,7 @@ BUGS = [
     dict(
         name="coins_drawn_ahead_are_for_fewer_records",
         edits=[
-            ("graphveil.mechanisms.steps:_Ahead.__call__", "if count != self._count or not", "if not"),
+            ("graphveil.core.noise.steps:_Ahead.__call__", "if count != self._count or not", "if not"),
         ],
         test="tests/mechanisms/test_steps.py::test_sampling_of_a_record_does_not_depend_on_the_number_of_records",
     ),
@@ -4943,7 +4959,7 @@ BUGS = [
         name="truncation_of_one_sum_is_covered_and_that_of_its_neighbor_is_not",
         edits=[
             (
-                "graphveil.mechanisms.steps:StepNoise.__init__",
+                "graphveil.core.noise.steps:StepNoise.__init__",
                 "self.steps + 2 * math.sqrt(parameters)",
                 "self.steps + math.sqrt(parameters)",
             ),
@@ -4954,7 +4970,7 @@ BUGS = [
         name="a_sampling_rate_is_rounded_down",
         edits=[
             (
-                "graphveil.mechanisms.steps:public_rate",
+                "graphveil.core.noise.steps:public_rate",
                 "return -(-expected * RATE_STEPS // count) / RATE_STEPS",
                 "return expected * RATE_STEPS // count / RATE_STEPS",
             ),
@@ -4965,7 +4981,7 @@ BUGS = [
         name="a_checkpoint_resumes_on_other_data",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.answer",
+                "graphveil.core.queries.training_steps:DPSGDQuery.answer",
                 "(*(array.numpy() for array in data.arrays))",
                 "()",
             ),
@@ -4976,7 +4992,7 @@ BUGS = [
         name="a_checkpoint_resumes_with_another_schedule",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.answer",
+                "graphveil.core.queries.training_steps:DPSGDQuery.answer",
                 "asdict(schedule)",
                 "asdict(schedule) and {}",
             ),
@@ -4987,7 +5003,7 @@ BUGS = [
         name="a_checkpoint_resumes_with_less_noise",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.answer",
+                "graphveil.core.queries.training_steps:DPSGDQuery.answer",
                 "[noise.noise_multiplier, noise.sampling_rate, noise.steps]",
                 "[noise.sampling_rate]",
             ),
@@ -4998,7 +5014,7 @@ BUGS = [
         name="a_resumed_training_takes_its_last_step_twice",
         edits=[
             (
-                "graphveil.training.dpsgd:_TrainingState.restore",
+                "graphveil.core.clipping.dpsgd:_TrainingState.restore",
                 'self.done, self._averaged = tensors.pop("counts").tolist()',
                 'self.done, self._averaged = tensors.pop("counts").tolist()\n        self.done -= 1',
             ),
@@ -5009,7 +5025,7 @@ BUGS = [
         name="a_training_takes_one_step_more_than_it_pays_for",
         edits=[
             (
-                "graphveil.training.dpsgd:descend",
+                "graphveil.core.clipping.dpsgd:descend",
                 "while state.done < steps:",
                 "while state.done <= steps:",
             ),
@@ -5020,7 +5036,7 @@ BUGS = [
     dict(
         name="clipping_leaves_no_margin_for_rounding",
         edits=[
-            ("graphveil.training.clipped_sums:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
+            ("graphveil.core.clipping.clipped_sums:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
         ],
         test="tests/training/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
@@ -5028,7 +5044,7 @@ BUGS = [
         name="replaced_records_of_sampled_steps_pay_as_removed_ones",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.event",
+                "graphveil.core.queries.training_steps:DPSGDQuery.event",
                 "self.steps, protected.relation)",
                 "self.steps)",
             ),
@@ -5039,7 +5055,7 @@ BUGS = [
         name="replaced_records_of_full_steps_pay_as_removed_ones",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.event",
+                "graphveil.core.queries.training_steps:DPSGDQuery.event",
                 "full = Gaussian(protected.change * math.sqrt",
                 "full = Gaussian(math.sqrt",
             ),
@@ -5050,7 +5066,7 @@ BUGS = [
         name="gradients_that_read_a_record_are_charged_for_one_clip_each",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.event",
+                "graphveil.core.queries.training_steps:DPSGDQuery.event",
                 "(2 * self.reach + own) * whole",
                 "(self.reach + own) * whole",
             ),
@@ -5061,7 +5077,7 @@ BUGS = [
         name="the_sensitivity_of_a_reach_counts_one_clip_each",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.sensitivity",
+                "graphveil.core.queries.training_steps:DPSGDQuery.sensitivity",
                 "(2 * self.reach + 1)",
                 "(self.reach + 1)",
             ),
@@ -5072,7 +5088,7 @@ BUGS = [
         name="the_slack_covers_one_step_of_many",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.changed",
+                "graphveil.core.queries.training_steps:DPSGDQuery.changed",
                 "self.parameters * self.steps",
                 "self.parameters",
             ),
@@ -5083,7 +5099,7 @@ BUGS = [
         name="noise_of_steps_is_bound_to_records_alone",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.prepare",
+                "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
                 "(*gradients.arrays, *data.settings)",
                 "tuple(gradients.arrays)",
             ),
@@ -5094,7 +5110,7 @@ BUGS = [
         name="a_training_clips_at_another_norm_than_is_paid_for",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.prepare",
+                "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
                 "if value != getattr(self, name):",
                 'if name != "clip" and value != getattr(self, name):',
             ),
@@ -5106,7 +5122,7 @@ BUGS = [
         name="a_training_takes_more_steps_than_are_paid_for",
         edits=[
             (
-                "graphveil.release.steps.training_steps:DPSGDQuery.prepare",
+                "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
                 "if value != getattr(self, name):",
                 'if name != "steps" and value != getattr(self, name):',
             ),
@@ -5118,7 +5134,7 @@ BUGS = [
         name="a_closed_training_draws_noise_of_a_known_key",
         edits=[
             (
-                "graphveil.release.release:Release.answer",
+                "graphveil.core.release:Release.answer",
                 "if stored is None and not descriptor:",
                 "descriptor = descriptor or bytes(32)\n            if stored is None and not descriptor:",
             ),
@@ -5185,7 +5201,7 @@ BUGS = [
         name="noise_of_trees_ignores_labels",
         edits=[
             (
-                "graphveil.training.clipped_sums:ClippedSum.__init__",
+                "graphveil.core.clipping.clipped_sums:ClippedSum.__init__",
                 "self.arrays = (*arrays, labels)",
                 "self.arrays = tuple(arrays)",
             ),
@@ -5196,7 +5212,7 @@ BUGS = [
         name="noise_of_trees_ignores_whose_list_an_entry_is_on",
         edits=[
             (
-                "graphveil.release.steps.bounded_lists:BoundedTrees.tensors",
+                "graphveil.core.queries.bounded_lists:BoundedTrees.tensors",
                 "return self._lists, torch.from_numpy(self._owner)",
                 "return self._lists, torch.zeros(0)",
             ),
@@ -5207,7 +5223,7 @@ BUGS = [
         name="a_record_is_not_charged_for_its_own_slots_under_a_promise",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = unit.max_degree * below",
             ),
@@ -5218,7 +5234,7 @@ BUGS = [
         name="the_ball_of_a_promised_degree_leaves_out_friends_of_friends",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.tree_steps:Reach.from_unit",
                 "ball = unit.max_degree * sum((unit.max_degree - 1) ** level",
                 "ball = unit.max_degree * sum((unit.max_degree - 2) ** level",
             ),
@@ -5229,7 +5245,7 @@ BUGS = [
         name="steps_on_trees_have_noise_without_a_proved_law",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:TreeStepsQuery.event",
+                "graphveil.core.queries.tree_steps:TreeStepsQuery.event",
                 "if event.change > MAX_SHIFT * self.noise_multiplier:",
                 "if event.change > 2 * MAX_SHIFT * self.noise_multiplier:",
             ),
@@ -5248,7 +5264,7 @@ BUGS = [
         name="noise_of_block_counts_ignores_the_tree",
         edits=[
             (
-                "graphveil.release.dendrogram:BlockCountQuery.prepare",
+                "graphveil.core.queries.dendrogram:BlockCountQuery.prepare",
                 "(*found.arrays, torch.from_numpy(tree.parents))",
                 "found.arrays",
             ),
@@ -5259,7 +5275,7 @@ BUGS = [
         name="noise_of_slots_ignores_public_edges",
         edits=[
             (
-                "graphveil.data.node_pairs:Domain.arrays",
+                "graphveil.core.edges.node_pairs:Domain.arrays",
                 "torch.from_numpy(self.nodes), torch.from_numpy(self.public)",
                 "(torch.from_numpy(self.nodes),)",
             ),
@@ -5270,7 +5286,7 @@ BUGS = [
         name="noise_of_slots_ignores_the_share",
         edits=[
             (
-                "graphveil.release.graph_queries:BoundedQuery.prepare",
+                "graphveil.core.queries.graph_queries:BoundedQuery.prepare",
                 "(*data.domain.arrays, number)",
                 "data.domain.arrays",
             ),
@@ -5281,7 +5297,7 @@ BUGS = [
         name="public_edges_are_drawn_by_randomized_response",
         edits=[
             (
-                "graphveil.release.graph_queries:PerturbedNodePairs._drawn",
+                "graphveil.core.queries.graph_queries:PerturbedNodePairs._drawn",
                 "return self.domain.keep_protected(found)",
                 "return found",
             ),
@@ -5292,7 +5308,7 @@ BUGS = [
         name="public_edges_are_among_the_largest_cells",
         edits=[
             (
-                "graphveil.release.graph_queries:LeveledNodePairs._drawn",
+                "graphveil.core.queries.graph_queries:LeveledNodePairs._drawn",
                 "return found[self.domain.protects(found >> SHIFT)] if len(self.domain.public) else found",
                 "return found",
             ),
@@ -5303,7 +5319,7 @@ BUGS = [
         name="a_walk_takes_twice_the_private_steps_it_is_priced_for",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:TreeSearchQuery._take",
+                "graphveil.core.queries.dendrogram_walk:TreeSearchQuery._take",
                 "taken = self.steps // self.every",
                 "taken = self.steps // (2 * self.every)",
             ),
@@ -5347,7 +5363,7 @@ BUGS = [
         name="a_walk_over_trees_costs_no_delta",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:TreeSearchQuery.event",
+                "graphveil.core.queries.dendrogram_walk:TreeSearchQuery.event",
                 "ApproximateDP(self.epsilon, self.delta)",
                 "ApproximateDP(self.epsilon)",
             ),
@@ -5369,7 +5385,7 @@ BUGS = [
         name="the_largest_block_of_a_tree_is_counted_too_small",
         edits=[
             (
-                "graphveil.release.dendrogram_walk:sensitivity",
+                "graphveil.core.queries.dendrogram_walk:sensitivity",
                 "(leaves // 2) * ((leaves + 1) // 2)",
                 "(leaves // 2) * (leaves // 2)",
             ),
@@ -5605,7 +5621,7 @@ BUGS = [
         name="long_lists_have_the_weight_of_short_ones",
         edits=[
             (
-                "graphveil.release.list_products:ListProductQuery.entries",
+                "graphveil.core.queries.list_products:ListProductQuery.entries",
                 "np.maximum(np.arange(self.columns + 1), self.out_degree_bound)",
                 "np.full(self.columns + 1, self.out_degree_bound)",
             )
@@ -5616,7 +5632,7 @@ BUGS = [
         name="products_above_the_diagonal_have_twice_their_weight",
         edits=[
             (
-                "graphveil.release.list_products:ListProductQuery.entries",
+                "graphveil.core.queries.list_products:ListProductQuery.entries",
                 "math.isqrt(2 * steps**2",
                 "math.isqrt(4 * steps**2",
             )
@@ -5627,7 +5643,7 @@ BUGS = [
         name="a_new_entry_of_a_list_is_charged_for_its_own_item_only",
         edits=[
             (
-                "graphveil.release.list_products:ListProductQuery._shift_of_one_edge",
+                "graphveil.core.queries.list_products:ListProductQuery._shift_of_one_edge",
                 "+ n * above[n + 1] ** 2",
                 "",
             )
@@ -5637,7 +5653,11 @@ BUGS = [
     dict(
         name="a_replaced_list_is_charged_as_a_nulled_one",
         edits=[
-            ("graphveil.release.list_products:ListProductQuery.sensitivity", "math.sqrt(unit.change)", "1.0")
+            (
+                "graphveil.core.queries.list_products:ListProductQuery.sensitivity",
+                "math.sqrt(unit.change)",
+                "1.0",
+            )
         ],
         test=[
             "tests/release/test_list_products.py::test_a_list_moves_the_sum_by_at_most_the_sensitivity[True]",
@@ -5648,7 +5668,7 @@ BUGS = [
         name="two_items_may_share_a_column_of_products",
         edits=[
             (
-                "graphveil.release.list_products:ListProductQuery.prepare",
+                "graphveil.core.queries.list_products:ListProductQuery.prepare",
                 "int(torch.bincount(used).max()) > 1",
                 "False",
             )
@@ -5659,7 +5679,7 @@ BUGS = [
         name="products_get_half_of_the_noise",
         edits=[
             (
-                "graphveil.release.list_products:ListProductQuery.answer",
+                "graphveil.core.queries.list_products:ListProductQuery.answer",
                 "data.public.sampler(self.sigma * self.unit_steps)",
                 "data.public.sampler(self.sigma * self.unit_steps / 2)",
             )
@@ -5671,7 +5691,9 @@ BUGS = [
     ),
     dict(
         name="lists_that_do_not_count_are_in_the_products",
-        edits=[("graphveil.release.list_products:_lists", " & np.repeat(counted[first:last], lengths)", "")],
+        edits=[
+            ("graphveil.core.queries.list_products:_lists", " & np.repeat(counted[first:last], lengths)", "")
+        ],
         test="tests/release/test_list_products.py::test_lists_that_do_not_count_and_items_without_a_column_are_left_out",
     ),
     dict(
@@ -5740,7 +5762,7 @@ BUGS = [
     # -- Forms of numbers, resumed runs, custom modules
     dict(
         name="a_whole_number_stays_whole_in_an_event",
-        edits=[("graphveil.privacy.events:_store_numbers", "value = checks.real(value)", "pass")],
+        edits=[("graphveil.core.events:_store_numbers", "value = checks.real(value)", "pass")],
         test="tests/privacy/test_serialization.py::test_an_event_has_one_text_for_every_form_of_its_numbers",
     ),
     dict(
@@ -5795,7 +5817,7 @@ BUGS = [
         name="an_index_beyond_the_table_of_a_record_reads_the_next_record",
         edits=[
             (
-                "graphveil.training.isolated_vmap:IsolatedOperations.__torch_function__",
+                "graphveil.core.clipping.isolated_vmap:IsolatedOperations.__torch_function__",
                 "return _embedding(*args, **kwargs)",
                 "return func(*args, **kwargs)",
             )
@@ -5810,7 +5832,7 @@ BUGS = [
         name="a_function_may_mix_records_by_its_own_rule",
         edits=[
             (
-                "graphveil.training.isolated_vmap:_isolated_function",
+                "graphveil.core.clipping.isolated_vmap:_isolated_function",
                 "_raise_own_rule(function.__name__)",
                 "return function",
             )
@@ -5821,7 +5843,7 @@ BUGS = [
         name="predictions_run_under_the_vmap_of_torch",
         edits=[
             (
-                "graphveil.training.ego_graphs:ego_graph_logits",
+                "graphveil.core.clipping.ego_graphs:ego_graph_logits",
                 "found: Tensor = vmap_records(partial(one, fresh))(x, edges)",
                 "found: Tensor = torch.func.vmap(partial(one, fresh))(x, edges)",
             )
@@ -5834,7 +5856,7 @@ BUGS = [
         name="the_diagonal_of_products_has_the_noise_of_the_first_row",
         edits=[
             (
-                "graphveil.release.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
                 "diagonal = sampler(sigma).draw(stream, np.array([width]), width)[0].astype(np.int64)",
                 "diagonal = np.rint(off_diagonal[0] * math.sqrt(2)).astype(np.int64)",
             )
@@ -6084,7 +6106,11 @@ BUGS = [
     dict(
         name="copies_of_a_module_share_a_singleton",
         edits=[
-            ("graphveil.training.module_copies:ModuleCopies.__init__", "if shared is not None:", "if False:")
+            (
+                "graphveil.core.clipping.module_copies:ModuleCopies.__init__",
+                "if shared is not None:",
+                "if False:",
+            )
         ],
         test="tests/training/test_isolation.py::test_an_object_that_copies_share_is_rejected[self-attribute]",
     ),
@@ -6092,7 +6118,7 @@ BUGS = [
         name="a_copied_run_folder_answers_with_other_inputs",
         edits=[
             (
-                "graphveil.release.keys:KeyStore.bind",
+                "graphveil.core.keys:KeyStore.bind",
                 "return path.read_bytes() == digest",
                 "return True",
             )

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from contracts import laws
 from graphveil.audit.zero_noise import ZeroNoiseSteps
-from graphveil.data import Adjacency
-from graphveil.mechanisms import RoundedGaussian, StepNoise
-from graphveil.release import DPSGDData, DPSGDQuery
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PublicInputs
-from graphveil.release.steps.training_steps import noisy_mean
-from graphveil.training.clipped_sums import ClippedSum
+from graphveil.core.clipping.clipped_sums import ClippedSum
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.discrete_gaussian import RoundedGaussian
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery, noisy_mean
+from graphveil.core.query import PublicInputs
 
 KEY = bytes(range(32))
 NO_LABEL = -1  # the label of a record that contributes nothing

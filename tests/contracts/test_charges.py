@@ -19,9 +19,12 @@ from ledger.conftest import KINDS, place, server
 
 import graphveil as gv
 from graphveil import METHODS, perturb
-from graphveil.data import EdgeSet, Graph, Interactions, to_dense
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.features import to_dense
+from graphveil.core.ledger import MemoryLedger, PrivacyLedger, attach_ledger
+from graphveil.data import Graph, Interactions
 from graphveil.errors import BudgetError
-from graphveil.ledger import Ledger, MemoryLedger, PrivacyLedger, attach_ledger
+from graphveil.ledger import Ledger
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.privacy import Guarantee

@@ -14,20 +14,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.data import Adjacency
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord
 from graphveil.errors import UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import NodeBoundedDegree, NodeRecord
-from graphveil.privacy.gaussian import mu_of
-from graphveil.release import (
-    NeighborSumData,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-)
-from graphveil.release.plan import hops
 
 EPSILON, DELTA = 1.0, 1e-5
 MU = mu_of(EPSILON, DELTA / 1.001)

@@ -15,12 +15,16 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.data import Adjacency
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import NodeRecord
-from graphveil.propagation import safe_unit
-from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleaseKey, ReleasePlan, out_edge_sums
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.normalize import safe_unit
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries import out_edge_sums
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3

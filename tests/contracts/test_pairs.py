@@ -11,12 +11,11 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil.data import Adjacency
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import NeighborSumQuery
-from graphveil.release.neighbor_sums import example_keys
-from graphveil.release.plan import hops
-from graphveil.release.weights import Landmarks, SigmoidCos, Similarity
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.plan import hops
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery, example_keys
+from graphveil.core.queries.weights import Landmarks, SigmoidCos, Similarity
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 
 Patch = pytest.MonkeyPatch
 

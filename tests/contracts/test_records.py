@@ -12,13 +12,18 @@ from contracts.replay import BOUNDS, OWNER, REPLACED, pushes
 from graphveil.audit import neighbor_test_mutual_edges
 from graphveil.audit.small_graphs import PublicGraphFacts, adjacency, draw_graph
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import NodeBoundedDegree, NodeUnit
-from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release
-from graphveil.release.out_edge_sums import out_edge_table, out_neighbor_sums
-from graphveil.release.plan import hops
-from graphveil.release.private_edges import PrivateEdges
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import hops
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.out_edge_sums import (
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    out_edge_table,
+    out_neighbor_sums,
+)
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree, NodeUnit
 
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
 FINE = 22  # grid bits: a step is below 1e-6

@@ -6,11 +6,12 @@ import torch
 from contracts import replay
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
 from graphveil.audit.zero_noise import RecordingZeroNoise, zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import GroupWeights, NeighborSumData, NeighborSumQuery, Release
-from graphveil.release.query import GRID_BITS
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.query import GRID_BITS
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 
 FINE = 20  # grid bits: a step is below 1e-6
 EVERY = [pytest.param(method, unit, id=f"{method}, {unit.name}") for method in METHODS for unit in UNITS]

@@ -32,7 +32,7 @@ KINDS = {  # kinds of bugs that an outside reader once found past the tests, and
 }
 SAMPLE = "a_resume_compares_nothing"
 RUNNER = str(ROOT / "benchmarks" / "mutations.py")
-PLACE = "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity"
+PLACE = "graphveil.core.unit:UndirectedEdge.pair_sensitivity"
 CHECK = "tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_charged]"
 
 

@@ -4,8 +4,8 @@ from mechanisms import test_steps
 from training import test_dpsgd
 
 from contracts import steps
-from graphveil.mechanisms import public_rate
-from graphveil.training import PrivateSchedule
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.noise.steps import public_rate
 
 
 def test_a_record_moves_a_step_by_its_clip() -> None:

@@ -19,11 +19,11 @@ import pytest
 from command import NODES, Files, Invoke, calling, edit, write
 
 from graphveil import METHODS, private_hops
+from graphveil.core.release import Release
+from graphveil.core.unit import UNITS
 from graphveil.data import Graph
 from graphveil.local import heterorr, local_method
 from graphveil.perturb import MECHANISMS
-from graphveil.privacy.unit import UNITS
-from graphveil.release import Release
 
 MODULES = """
 import torch

@@ -16,14 +16,16 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.data import Adjacency
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import UndirectedEdge
-from graphveil.privacy.gaussian import delta_of
-from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleaseKey, ReleasePlan
-from graphveil.release.plan import hops
+from graphveil.core.accounting.gaussian import delta_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian, IntegerNoise, RoundedGaussian
+from graphveil.core.normalize import safe_unit, shrink_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 
 COPIES, DIM, HOPS, MU, BITS = 100_000, 4, 3, 1.0, 16
 U, V, W = 0, 1, 2

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from graphveil.data import Adjacency, EdgeSet
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.errors import GraphError
 
 PATH = Adjacency.from_edges([0, 1, 2, 3], [1, 2, 3, 4], num_nodes=5, directed=False)

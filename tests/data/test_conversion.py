@@ -16,12 +16,13 @@ import scipy.sparse as sp
 import torch
 
 import graphveil as gv
-from graphveil.data import Graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.core.ledger import ledger_of
+from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
 from graphveil.errors import GraphError, TableError, UnitError
 from graphveil.estimators.private_hops import private_hops
-from graphveil.ledger import ledger_of
 
 Data, HeteroData, Batch = load_pyg("data").Data, load_pyg("data").HeteroData, load_pyg("data").Batch
 SECRET = "Zanzibar-4711"

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import features, rows, to_dense
+from graphveil.core import features
+from graphveil.core.features import rows, to_dense
 from graphveil.errors import GraphError
 
 PLAIN = [[0, 2], [3, 0], [0, 0]]

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import EdgeSet, Graph
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.data import Graph
 from graphveil.errors import GraphError
 
 # A path 0 - 1 - 2 - 3 - 4 whose last node has no label.

@@ -7,11 +7,12 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import EdgeSet, Graph
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.events import Gaussian
+from graphveil.core.ledger import Entry, MemoryLedger, attach_ledger, ledger_of
+from graphveil.data import Graph
 from graphveil.data.graph import batches
 from graphveil.errors import BudgetError, GraphError
-from graphveil.ledger import Entry, MemoryLedger, attach_ledger, ledger_of
-from graphveil.privacy import Gaussian
 
 
 @pytest.fixture(params=[False, True], ids=["undirected", "directed"])

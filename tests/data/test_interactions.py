@@ -11,10 +11,11 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.data import EdgeSet, Interactions
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.ledger import ledger_of
+from graphveil.data import Interactions
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ConfigError, GraphError
-from graphveil.ledger import ledger_of
 
 DENSE = np.array([[1, 0, 2], [0, 0, 0], [-1, 1, 0], [0, 1, 0]])
 

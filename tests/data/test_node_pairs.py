@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency
-from graphveil.data.blocks import blocks
-from graphveil.data.node_pairs import Domain, NodePairIndex, PublicPart
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import blocks
+from graphveil.core.edges.node_pairs import Domain, NodePairIndex, PublicPart
 from graphveil.errors import GraphError
 
 # -- numbers of pairs ----

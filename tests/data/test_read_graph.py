@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphveil.data import Graph, read_graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import Graph, read_graph
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
 from graphveil.errors import GraphError
 

@@ -8,16 +8,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import (
-    RECIPES,
-    DatasetRecipe,
-    Graph,
-    hash_split,
-    load_dataset,
-    random_split,
-    split,
-    to_dense,
-)
+from graphveil.core.features import to_dense
+from graphveil.data import RECIPES, DatasetRecipe, Graph, hash_split, load_dataset, random_split, split
 from graphveil.data.recipes import (
     CLASSES_PUBLIC,
     CONSTANT_DROPPED,

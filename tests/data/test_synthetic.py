@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Graph, dataset_info, load_dataset, synthetic, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import Graph, dataset_info, load_dataset, synthetic
 from graphveil.data.synthetic_graphs import PRESETS
 from graphveil.errors import ConfigError
 

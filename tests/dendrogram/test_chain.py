@@ -5,11 +5,11 @@ import pytest
 from kernels import no_kernels
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
-from graphveil import _kernels
-from graphveil._util.random import RowStream
+from graphveil.core.noise import _kernels
+from graphveil.core.noise.random import RowStream
+from graphveil.core.queries.dendrogram import Dendrogram
+from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, score
 from graphveil.errors import ConfigError
-from graphveil.release.dendrogram import Dendrogram
-from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, score
 
 STREAM = RowStream(bytes(31) + b"c")
 SCHEDULES = {

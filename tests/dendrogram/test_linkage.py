@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.release.dendrogram import Dendrogram, average_linkage
-from graphveil.release.dendrogram_walk import DendrogramChain, no_pairs
+from graphveil.core.queries.dendrogram import Dendrogram, average_linkage
+from graphveil.core.queries.dendrogram_walk import DendrogramChain, no_pairs
 
 
 def members(tree: Dendrogram) -> list[set[int]]:

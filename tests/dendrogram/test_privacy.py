@@ -8,9 +8,9 @@ from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.release import dendrogram_walk
-from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.release.dendrogram_walk import (
+from graphveil.core.queries import dendrogram_walk
+from graphveil.core.queries.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.core.queries.dendrogram_walk import (
     ChainSchedule,
     DendrogramChain,
     no_pairs,

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.release import dendrogram_walk
-from graphveil.release.dendrogram import Dendrogram
-from graphveil.release.dendrogram_walk import NEVER, ChainSchedule, DendrogramChain, no_pairs, score
+from graphveil.core.queries import dendrogram_walk
+from graphveil.core.queries.dendrogram import Dendrogram
+from graphveil.core.queries.dendrogram_walk import NEVER, ChainSchedule, DendrogramChain, no_pairs, score
 
 Shape = frozenset  # of shapes or leaves
 

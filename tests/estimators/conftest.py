@@ -9,9 +9,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.estimators.classcode import edge_method
-from graphveil.release import NeighborSumData, Release
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 import torch
 
+from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.unit import NodeRecord
 from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.privacy import NodeRecord
-from graphveil.release import NeighborSumData, OutEdgeSumData, OutEdgeSumQuery, ReleasePlan, calibrate_plan
-from graphveil.release.plan import hops
 
 DIM = 4
 

@@ -17,7 +17,7 @@ def check_depends_on_released_graph_only(graph: Graph, made: Callable[[], Estima
         patch.setattr(
             EdgeRand, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
         )
-        patch.setattr("graphveil.release.release.Release.close", lambda self: None)
+        patch.setattr("graphveil.core.release.Release.close", lambda self: None)
         for kept in (1.0, 0.1):
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
             thinner = graph.replace(adjacency=graph.adjacency.without_crossing(few))

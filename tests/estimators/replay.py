@@ -16,11 +16,15 @@ from torch import Tensor
 
 from graphveil.audit.query_neighbor_tests import charged_loss
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import PureDP, UndirectedEdge, Unit, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
-from graphveil.release.query import Query
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import PureDP, compose
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.queries.edge_training import EdgeAttentionData
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge, Unit
 
 Pair = tuple[int, int]
 

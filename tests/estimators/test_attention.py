@@ -10,7 +10,19 @@ import torch
 from torch import Tensor
 
 from graphveil import load_model
-from graphveil.data import Adjacency, synthetic
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import calibrate_mu
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PoissonGaussian
+from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
+from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.gap import GAP
@@ -21,25 +33,7 @@ from graphveil.estimators.gap.attention import (
     attention_start,
     train_attention,
 )
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import (
-    DirectedEdge,
-    PoissonGaussian,
-    UndirectedEdge,
-    Unit,
-    calibrate_mu,
-    privacy_curve,
-    renyi,
-)
-from graphveil.release import (
-    EdgeAttentionQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    sum_in_neighbors,
-)
+from graphveil.privacy import renyi
 
 FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more
 CONFIG = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=round(0.8 * FACEBOOK))

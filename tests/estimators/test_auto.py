@@ -13,16 +13,16 @@ from command import Invoke
 from torch.nn.functional import cross_entropy
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil.auto import AutoClassifier
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import ByGroup, compose
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.choice import ChosenModel, OutDegreeChoice, ValidationChoice
 from graphveil.estimators.method import FitResult, Method, State
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.privacy import ByGroup, compose
-from graphveil.privacy.accountant import total_mu
 from graphveil.runs.calibration import stages_of
 from graphveil.runs.run_audit import audit_run
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same

@@ -9,12 +9,11 @@ import torch
 
 import graphveil as gv
 from graphveil.cluster.backend import RayBackend
-from graphveil.data import Adjacency
+from graphveil.core.backends import AggregationBackend, backend_by_name, backend_for, using
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import parameter_types
-from graphveil.ledger import ledger_of
-from graphveil.release import AggregationBackend
-from graphveil.release.backends import backend_by_name, backend_for, using
 from tests.estimators.gnn.modules import Mean, Records
 
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}

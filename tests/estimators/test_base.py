@@ -11,15 +11,15 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.data import Adjacency
+from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.data.recipes import ISOLATED_DROPPED, NO_CROSSING
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
-from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.statements import format_upper_bound
 
 ALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 3},

@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from estimators.conftest import MakeGraph
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import ledger_of
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphveilError
 from graphveil.estimators import METHODS
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
-from graphveil.ledger import ledger_of
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 3}
 NODE_RECORD: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}

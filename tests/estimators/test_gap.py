@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import ledger_of
+from graphveil.core.normalize import plain_unit, shrink_unit
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import ConfigError
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
-from graphveil.ledger import ledger_of
 from graphveil.nn.hops import scaled_by_norm
 from graphveil.privacy import renyi
-from graphveil.privacy.gaussian import mu_of
-from graphveil.propagation import plain_unit, shrink_unit
-from graphveil.release.keys import ReleaseKey
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError
-from graphveil.ledger import ledger_of
 
 EDGE: dict[str, Any] = {
     "unit": "undirected-edge",

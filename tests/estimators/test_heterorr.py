@@ -14,15 +14,15 @@ from torch import Tensor
 
 from graphveil import HeteroRR, load_model
 from graphveil._util.threads import one_thread
+from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
+from graphveil.core.unit import EdgeSubset, LocalAttributes
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError, UnitError
-from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.local import heterorr
 from graphveil.perturb import EdgeRR, PaperEdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
-from graphveil.privacy import EdgeSubset, LocalAttributes
 
 QUICK: dict[str, Any] = {
     "unit": "edge-subset",
@@ -140,7 +140,7 @@ def test_predictions_depend_on_released_values_only() -> None:
             patch.setattr(
                 EdgeRR, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
             )
-            patch.setattr("graphveil.release.release.Release.close", lambda self: None)
+            patch.setattr("graphveil.core.release.Release.close", lambda self: None)
             patch.setattr(heterorr, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape))
             graph = tiny()
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept

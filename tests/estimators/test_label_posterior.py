@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, UnitError
-from graphveil.ledger import ledger_of
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.posterior_mixture import PRIORS, diffusion_hops
 from graphveil.local.randomized_records import label_report_nodes

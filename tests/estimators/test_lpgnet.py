@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, ConfigError, UnitError
 from graphveil.estimators.lpgnet import LPGNet
-from graphveil.release import NeighborCountQuery
 
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "seed": 0}
 

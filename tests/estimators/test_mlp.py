@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from graphveil import load_model
+from graphveil.core.ledger import ledger_of
 from graphveil.data import load_dataset
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP, NonPrivateMLP
-from graphveil.ledger import ledger_of
 from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 

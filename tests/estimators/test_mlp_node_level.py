@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 import torch
 
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import ByGroup, compose
+from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.data import Graph
 from graphveil.errors import GraphError
 from graphveil.estimators import mlp
 from graphveil.estimators.mlp import MLP, NodeLevelSoftmax, PrivateMLP
 from graphveil.estimators.public_sizes import PublicSizes, members
-from graphveil.privacy import ByGroup, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import mu_of
-from graphveil.release import DPSGDQuery
 from tests.estimators.conftest import grouped
 
 NODE_RECORD: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.errors import CalibrationError, ConfigError, GraphError
 from graphveil.estimators import METHODS
@@ -14,7 +15,6 @@ from graphveil.estimators.gap.method import hop_noise_stds
 from graphveil.estimators.method import State
 from graphveil.estimators.saved import load_model
 from graphveil.estimators.training import node_level
-from graphveil.ledger import ledger_of
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 NODE_RECORD = {"unit": "node-record", "out_degree_bound": 4}

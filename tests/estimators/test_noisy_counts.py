@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.core.queries.record_counts import AccuracyCountData, OutcomeCountData
+from graphveil.core.release import Release
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.training import node_level
-from graphveil.release import Release
-from graphveil.release.record_counts import AccuracyCountData, OutcomeCountData
 from tests.estimators.conftest import grouped
 
 Patch = pytest.MonkeyPatch

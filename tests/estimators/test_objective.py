@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode.edge_method import fit_gate
 from graphveil.estimators.training.objective import Objective
-from graphveil.ledger import ledger_of
 from graphveil.training.metrics import METRICS, metric_value
 
 EDGE: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0}
@@ -185,7 +185,8 @@ def test_weights_of_one_change_nothing(graph: Graph, make: Any) -> None:
 @pytest.mark.parametrize("clip", [0.5, 1.0])
 def test_weighted_gradients_are_clipped_to_the_same_norm(clip: float) -> None:
     """One record moves a clipped sum by at most the clipping norm, whatever the weight of its class."""
-    from graphveil.training import Affine, clipped_sum
+    from graphveil.core.clipping.dpsgd import clipped_sum
+    from graphveil.core.clipping.ghost_modules import Affine
 
     x, y = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).double() * 5, torch.arange(20) % 2
     targets = torch.nn.functional.one_hot(y, 2) * torch.tensor([1.0, 1e6])

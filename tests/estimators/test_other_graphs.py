@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphveil.backends import Memory
-from graphveil.data import Adjacency, EdgeSet, Graph
-from graphveil.data.blocks import EdgeBlock
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
+from graphveil.data import Graph
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.estimators import session
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.prediction_cache import PredictionCache
-from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.ledger.predictions import ASSERTED_EDGES
 from graphveil.ledger.tags import GraphFingerprint
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import epsilon_of
 from tests.estimators.conftest import grouped
 from tests.estimators.interrupted import InterruptedFit
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.training.private_metrics import cells_of, histogram_cells, private_metrics
-from graphveil.ledger import ledger_of
 from graphveil.training.metrics import metric_value
 
 

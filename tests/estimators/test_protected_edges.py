@@ -9,12 +9,12 @@ import torch
 
 import graphveil as gv
 from estimators.conftest import grouped
-from graphveil.data import Adjacency, Graph
-from graphveil.data.adjacency import ProtectedEdges
-from graphveil.data.blocks import blocks, in_edges
+from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
+from graphveil.core.edges.blocks import blocks, in_edges
+from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.data import Graph
 from graphveil.errors import ProtectedDataError
 from graphveil.estimators.method import Method
-from graphveil.release.exact_sums import sum_in_neighbors
 
 EDGES = Adjacency.from_edges(
     [0, 1, 2], [1, 2, 0], num_nodes=4, directed=True, weight=[1.0, 0.5, 2.0], max_weight=2.0

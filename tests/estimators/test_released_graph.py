@@ -7,14 +7,14 @@ import torch
 
 from estimators.released_graph import check_depends_on_released_graph_only
 from graphveil import METHODS, load_model
+from graphveil.core.ledger import ledger_of
+from graphveil.core.unit import EdgeSubset
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.ledger import ledger_of
 from graphveil.perturb import MECHANISMS, sample_public_edges
 from graphveil.perturb.mechanism import domain_of
-from graphveil.privacy import EdgeSubset
 
 QUICK = {"seed": 0, "epochs": 3, "unit": "undirected-edge", "epsilon": 3.0}
 

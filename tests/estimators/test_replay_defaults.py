@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.data import Graph
 from graphveil.estimators import classcode
 from graphveil.estimators.classcode import edge_method
 from tests.estimators.conftest import with_little_training

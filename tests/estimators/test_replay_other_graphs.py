@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.data import Graph
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
 from tests.estimators.replay import Pair, largest_share

@@ -16,28 +16,25 @@ from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.auto import AutoClassifier
-from graphveil.data import Adjacency, Graph, to_dense
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.clipping.clipped_sums import ClippedSum
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import ByGroup, compose
+from graphveil.core.features import to_dense
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.queries import training_steps
+from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.data import Graph
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.choice import ChosenModel, OutDegreeChoice
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import StepNoise
-from graphveil.privacy import ByGroup, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import (
-    DPSGDQuery,
-    NeighborSumQuery,
-    OutDegreeSumData,
-    OutDegreeSumQuery,
-    OutEdgeSumQuery,
-    Release,
-)
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.out_edge_sums import OutEdgeSumData
-from graphveil.release.query import Query
-from graphveil.release.steps import training_steps
-from graphveil.training.clipped_sums import ClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records
 
 NODES, CLASSES = 24, 3

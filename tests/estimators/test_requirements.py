@@ -6,14 +6,14 @@ from typing import ClassVar
 import pytest
 import torch
 
+from graphveil.core.ledger import ledger_of
+from graphveil.core.unit import NodeBoundedDegree
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.requirements import check_max_degree
-from graphveil.ledger import ledger_of
 from graphveil.local.lpgnn import LPGNN
-from graphveil.privacy import NodeBoundedDegree
 
 
 @dataclass(kw_only=True, eq=False)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, Graph, synthetic
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session

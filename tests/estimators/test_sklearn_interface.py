@@ -10,9 +10,9 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import graphveil as gv
-from graphveil.data import Adjacency, EdgeSet
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, GraphError
-from graphveil.ledger import ledger_of
 
 BRIEF = {"encoder_epochs": 1, "epochs": 1}
 EDGES = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5}

@@ -9,9 +9,9 @@ from contracts.test_charges import FITS, NODES
 from torch import Tensor
 
 from graphveil import METHODS
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
-from graphveil.release import Release
 from tests.estimators.conftest import grouped, with_little_training
 
 SEEDED = {name: (method, {**given, "unsafe_noise_seed": 5}) for name, (method, given) in FITS.items()}

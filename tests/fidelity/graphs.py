@@ -5,7 +5,7 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.lab.fidelity import SimpleGraph
 
 GRAPHS: dict[str, Callable[[], "nx.Graph | nx.DiGraph"]] = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fidelity.graphs import GRAPHS, adjacency, pair
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.lab import fidelity
 from graphveil.lab.fidelity import SimpleGraph
 

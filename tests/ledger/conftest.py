@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from graphveil.ledger import Entry, Ledger
-from graphveil.privacy import UndirectedEdge, Unit
-from graphveil.privacy.events import ApproximateDP, Event
+from graphveil.core.events import ApproximateDP, Event
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import UndirectedEdge, Unit
+from graphveil.ledger import Ledger
 
 KINDS = ("sqlite", "postgresql")
 EDGE = UndirectedEdge()

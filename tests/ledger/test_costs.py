@@ -10,10 +10,9 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from graphveil.errors import BudgetError, GraphveilError
-from graphveil.ledger import Entry, Limit, MemoryLedger, PrivacyCost, costs
-from graphveil.privacy import UndirectedEdge, compose, privacy_curve
-from graphveil.privacy.events import (
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
     Event,
@@ -25,8 +24,12 @@ from graphveil.privacy.events import (
     PoissonGaussian,
     PoissonRoots,
     PureDP,
+    compose,
 )
-from graphveil.privacy.gaussian import mu_of
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.core.unit import UndirectedEdge
+from graphveil.errors import BudgetError, GraphveilError
+from graphveil.ledger import Limit, PrivacyCost, costs
 
 UNIT = UndirectedEdge()
 MIXTURES: dict[str, list[Event]] = {

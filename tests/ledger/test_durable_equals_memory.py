@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import graphveil as gv
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.events import compose
+from graphveil.core.ledger import Entry, ledger_of
 from graphveil.data import Graph
-from graphveil.ledger import Entry, Ledger, ledger_of
-from graphveil.privacy import compose, privacy_curve
+from graphveil.ledger import Ledger
 from tests.fits import FITS
 
 DELTA = 1e-7

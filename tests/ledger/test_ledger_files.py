@@ -16,9 +16,9 @@ from urllib.parse import quote
 import pytest
 import sqlalchemy as sa
 
+from graphveil.core.events import ApproximateDP
 from graphveil.errors import ConfigError, GraphveilError, LedgerError
 from graphveil.ledger import Ledger, database, locations, restore, split_name
-from graphveil.privacy.events import ApproximateDP
 from ledger.conftest import KINDS, TAGS, entry
 
 FORK = multiprocessing.get_context("fork")

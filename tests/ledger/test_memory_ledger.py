@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from graphveil import perturb, private_hops
-from graphveil.data import EdgeSet, synthetic
+from graphveil.core.accounting.gaussian import calibrate_mu, epsilon_of
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.events import Gaussian, NonPrivate
+from graphveil.core.ledger import Entry, JointLedger, MemoryLedger, PrivacyLedger, attach_ledger, ledger_of
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
+from graphveil.data import synthetic
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.ledger import Entry, JointLedger, MemoryLedger, PrivacyLedger, attach_ledger, ledger_of
-from graphveil.privacy import Gaussian, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit, calibrate_mu
-from graphveil.privacy.events import NonPrivate
-from graphveil.privacy.gaussian import epsilon_of
 
 FORK = multiprocessing.get_context("fork")
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from graphveil.core.events import ApproximateDP, Gaussian, PureDP
+from graphveil.core.ledger import JointLedger, MemoryLedger
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord
 from graphveil.errors import BudgetError, ConfigError, GraphveilError, LedgerError
-from graphveil.ledger import JointLedger, Ledger, MemoryLedger
+from graphveil.ledger import Ledger
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.database import data_sets, entries
-from graphveil.privacy import NodeBoundedDegree, NodeRecord
-from graphveil.privacy.events import ApproximateDP, Gaussian, PureDP
 from ledger.conftest import KINDS, TAGS, entry, execute_unguarded
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)

@@ -14,21 +14,19 @@ from sklearn.metrics import roc_auc_score
 import graphveil as gv
 from graphveil.audit import audit_plan, neighbor_test_plan
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.pair_sums import PairSumQuery
+from graphveil.core.release import Release
+from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
-from graphveil.ledger import MemoryLedger
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.privacy import Guarantee
-from graphveil.release import (
-    EdgeProductData,
-    EdgeProductQuery,
-    HeldOutPairs,
-    NeighborCountQuery,
-    PairSumQuery,
-    Release,
-    ReleasePlan,
-)
 
 Data, RandomLinkSplit = load_pyg("data").Data, load_pyg("transforms").RandomLinkSplit
 EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 1, "unsafe_noise_seed": 2}

@@ -14,14 +14,14 @@ from drawn import draw_otherwise
 from torch import Tensor
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil.audit import audit_plan
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.release import Release
 from graphveil.data import Interactions
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.links.recommender import Recommender
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import Release
 
 USERS, ITEMS = 300, 12
 Table = npt.NDArray[np.bool_]

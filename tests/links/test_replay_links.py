@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.core.queries.pair_sums import PairHistogramQuery, PairTerms
+from graphveil.core.unit import parse_unit
 from graphveil.data import Graph
 from graphveil.links.link_predictor import LinkPredictor
-from graphveil.privacy import parse_unit
-from graphveil.release import PairHistogramQuery, PairTerms
 from tests.estimators.replay import Replay
 
 NODES = 24

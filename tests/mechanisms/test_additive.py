@@ -5,11 +5,16 @@ import pytest
 import torch
 from contracts import laws
 
-from graphveil._util.random import RowStream
+from graphveil.core.accounting.gaussian import delta_of, epsilon_of
+from graphveil.core.noise.discrete_gaussian import (
+    DiscreteGaussian,
+    IntegerNoise,
+    RoundedGaussian,
+    _box_muller,
+    choose_sampler,
+)
+from graphveil.core.noise.random import RowStream
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
-from graphveil.mechanisms.discrete_gaussian import _box_muller
-from graphveil.privacy.gaussian import delta_of, epsilon_of
 
 KEY = bytes(range(32))
 SAMPLERS = [RoundedGaussian, DiscreteGaussian]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._util.random import RowStream
-from graphveil.mechanisms import node_pair_noise
-from graphveil.mechanisms.node_pair_noise import TOTAL, bernoulli_positions
+from graphveil.core.noise import node_pair_noise
+from graphveil.core.noise.node_pair_noise import TOTAL, bernoulli_positions
+from graphveil.core.noise.random import RowStream
 
 STREAM = RowStream(bytes(range(32)))
 CASES = {"rare": 0.01, "two or three": 0.06, "seldom": 0.09, "some": 0.27, "half": 0.5, "most": 0.8}

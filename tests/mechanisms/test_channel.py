@@ -5,9 +5,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from graphveil.core.noise.sampling import TOTAL, Channel, ExtraWords, Sampler
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bins, Duchi, ThreeOutputs
-from graphveil.mechanisms.sampling import TOTAL, Channel, ExtraWords, Sampler
 
 from .fits import fits, stream
 

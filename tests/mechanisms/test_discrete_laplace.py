@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._util.random import RowStream
+from graphveil.core.noise import discrete_laplace
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace, sigma_of
+from graphveil.core.noise.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import discrete_laplace
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace, sigma_of
 
 WORD = 1 << 64
 

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil.mechanisms.sampling import (
-    ExtraWords,
-    halves,
-    round_up_or_down,
-    row_blocks,
-    uniform_below,
-)
+from graphveil.core.noise.sampling import ExtraWords, halves, round_up_or_down, row_blocks, uniform_below
 
 from .fits import fits, stream
 

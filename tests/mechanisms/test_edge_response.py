@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._util.random import RowStream
+from graphveil.core.noise.node_pair_noise import TOTAL, EdgeRandomizedResponse
+from graphveil.core.noise.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse
 
 EPSILONS = (1e-6, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 50.0, 1000.0)
 SHARES = (1.0, 0.5, 0.01, 1e-9, 0.0)

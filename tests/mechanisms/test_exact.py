@@ -6,8 +6,9 @@ import pytest
 from contracts.laws import FALSE_ALARM
 from scipy import stats
 
-from graphveil._util.random import RowStream
-from graphveil.mechanisms import DiscreteGaussian, discrete_gaussian
+from graphveil.core.noise import discrete_gaussian
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.noise.random import RowStream
 
 KEY = bytes(range(32))
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from kernels import no_kernels
 
-from graphveil import _kernels
-from graphveil._util.random import RowStream
-from graphveil.mechanisms import DiscreteGaussian, discrete_gaussian
+from graphveil.core.noise import _kernels, discrete_gaussian
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.noise.random import RowStream
 
 pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from contracts import laws
 
+from graphveil.core.accounting.gaussian import delta_of
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import AnalyticGaussian, LocalDPClaim, analytic_sigma
-from graphveil.privacy.gaussian import delta_of
 
 from .fits import stream
 

@@ -6,7 +6,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from graphveil._util.random import RowStream
+from graphveil.core.noise.random import RowStream
 from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, SubsetSelection
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._util.random import RowStream
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, LevelSampler, NoisyCells, under
+from graphveil.core.noise.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, LevelSampler, NoisyCells, under
 from graphveil.perturb import LapGraph
 
 ONES, CELLS, WANTED = (1, 2, 5), 6, 3

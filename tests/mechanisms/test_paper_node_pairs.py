@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._util.random import RowStream
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.release.paper_graph_queries import (
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.noise.random import RowStream
+from graphveil.core.queries.paper_graph_queries import (
     TRUNCATION,
     LaplaceCells,
     ReplacedNodePairs,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from graphveil.core.noise.sampling import ExtraWords
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Duchi, Hybrid, Laplace, Piecewise, PMSub, ScalarMechanism, ThreeOutputs
-from graphveil.mechanisms.sampling import ExtraWords
 from graphveil.mechanisms.scalar import (
     CELLS,
     SCALARS,

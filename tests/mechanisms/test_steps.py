@@ -8,9 +8,9 @@ import torch
 from contracts import laws
 from scipy import stats
 
+from graphveil.core.noise.discrete_gaussian import MAX_DIM, MAX_SIGMA
+from graphveil.core.noise.steps import StepNoise, public_rate
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.mechanisms import StepNoise, public_rate
-from graphveil.mechanisms.discrete_gaussian import MAX_DIM, MAX_SIGMA
 
 KEY = bytes(range(32))
 P = 8390

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
+from graphveil.core.clipping.dpsgd import clipped_sum
 from graphveil.nn.hops import Branch, Encoder, FixedRows, HopClassifier, NormedLinear, UnitHopClassifier
 from graphveil.nn.layers import COMBINATIONS, Linear
-from graphveil.training import clipped_sum
 
 STYLE = {"activation": "selu", "batch_norm": True, "dropout": 0.0}
 

@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.nn.gat import GatArchitecture, GraphAttention, InEdgeIndex
 from graphveil.nn.gcn import convolve
 from graphveil.nn.layers import Hidden, batch_of

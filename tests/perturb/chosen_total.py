@@ -5,12 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.queries.graph_queries import EdgeTotalData
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.ledger import MemoryLedger
 from graphveil.perturb import GraphMechanism
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import EdgeTotalData, Release, ReleaseKey
 
 
 class ChosenTotal:

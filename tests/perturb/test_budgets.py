@@ -16,13 +16,13 @@ from dendrogram.trees import all_trees, ends, transitions
 from scipy import stats
 
 from graphveil import perturb
+from graphveil.core.edges.node_pairs import Domain, NodePairIndex
+from graphveil.core.noise.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
+from graphveil.core.queries.dendrogram import DendrogramBlocks
+from graphveil.core.queries.dendrogram_walk import ChainSchedule, step_loss
+from graphveil.core.queries.graph_queries import EdgeTotalQuery, TopNodePairsQuery
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain, NodePairIndex
-from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
-from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
-from graphveil.release.dendrogram import DendrogramBlocks
-from graphveil.release.dendrogram_walk import ChainSchedule, step_loss
 from perturb.chosen_total import edges_given_total
 
 Law = np.ndarray

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from graphveil import GCN, perturb
-from graphveil.data import EdgeSet, Graph, read_graph, synthetic
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
+from graphveil.data import Graph, read_graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
-from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 
 EDGES = {"unit": "undirected-edge", "epsilon": 3.0}
 

@@ -5,17 +5,20 @@ import pytest
 import torch
 
 from graphveil import perturb
-from graphveil._util.random import RowStream
-from graphveil.data import Adjacency, Graph
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.events import ApproximateDP
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.random import RowStream
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram, DendrogramBlocks
+from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss
+from graphveil.core.release import Release
+from graphveil.core.unit import EdgeSubset
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR, draw_edges
-from graphveil.privacy import ApproximateDP, EdgeSubset
-from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
-from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss
 
 NODES = 20
 PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)

@@ -14,24 +14,30 @@ from dendrogram.laws import exponential_loss, loss
 from dendrogram.trees import all_trees, ends, likelihoods, transitions
 
 from graphveil import perturb
-from graphveil.data import Adjacency, Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.errors import UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import (
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.core.queries.dendrogram_walk import (
+    ChainSchedule,
+    DendrogramChain,
+    TreeSearchQuery,
+    score,
+    sensitivity,
+)
+from graphveil.core.queries.graph_queries import EdgeTotalQuery
+from graphveil.core.queries.paper_graph_queries import (
+    TRUNCATION,
     ChunkDensityData,
     ChunkDensityQuery,
-    EdgeTotalQuery,
-    Release,
-    ReleasePlan,
     SeededTotalQuery,
-    TreeSearchQuery,
 )
-from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, score, sensitivity
-from graphveil.release.paper_graph_queries import TRUNCATION
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
+from graphveil.data import Graph
+from graphveil.errors import UnitError
 from perturb.chosen_total import edges_given_total
 
 NODES = 40

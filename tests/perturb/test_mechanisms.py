@@ -7,16 +7,18 @@ import pytest
 import torch
 
 from graphveil import perturb
-from graphveil.data import Adjacency, Graph
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.ledger import MemoryLedger, ledger_of
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.graph_queries import DiscreteLaplace, EdgeTotalData, EdgeTotalQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
-from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
-from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
-from graphveil.release.graph_queries import DiscreteLaplace
 from perturb.chosen_total import edges_given_total
 
 NODES = 24

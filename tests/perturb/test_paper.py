@@ -9,25 +9,26 @@ import pytest
 import torch
 
 from graphveil import METHODS, perturb
-from graphveil.data import Adjacency, Graph, synthetic
-from graphveil.data.node_pairs import Domain
-from graphveil.data.recipes import RECIPES
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.perturb import MECHANISMS, EdgeRand, mechanism_for_mode
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.release import (
+from graphveil.core.backends import InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger, ledger_of
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.paper_graph_queries import (
     ChunkDensityData,
     ChunkDensityQuery,
     ChunkResponseData,
     ChunkResponseQuery,
-    InMemoryBackend,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
 )
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
+from graphveil.data import Graph, synthetic
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.perturb import MECHANISMS, EdgeRand, mechanism_for_mode
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from perturb.chosen_total import edges_given_total
 
 NODES = 24

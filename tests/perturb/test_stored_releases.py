@@ -11,7 +11,8 @@ import pytest
 
 import graphveil as gv
 from graphveil import perturb
-from graphveil.data import EdgeSet, Graph, prepare, read_graph, synthetic
+from graphveil.core.edges.adjacency import EdgeSet
+from graphveil.data import Graph, prepare, read_graph, synthetic
 from graphveil.data.graph_files import read_edges
 from graphveil.data.tables import RELEASED
 from graphveil.errors import GraphError

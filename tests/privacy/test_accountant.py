@@ -5,28 +5,31 @@ from itertools import pairwise
 
 import pytest
 
-from graphveil.errors import ConfigError, PrivacyError
-from graphveil.privacy import (
+from graphveil.core.accounting.accountant import (
+    GaussianCurve,
+    PldCurve,
+    privacy_curve,
+    total_mu,
+    worst_case_compositions,
+)
+from graphveil.core.events import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
     Gaussian,
-    PairwiseGaussian,
-    PoissonGaussian,
-    compose,
-    privacy_curve,
-    within_partition,
-)
-from graphveil.privacy.accountant import GaussianCurve, PldCurve, total_mu, worst_case_compositions
-from graphveil.privacy.events import (
-    ApproximateDP,
     LocalReport,
     NonPrivate,
     OneOf,
+    PairwiseGaussian,
+    PoissonGaussian,
     PoissonRoots,
     PureDP,
     Relation,
+    compose,
+    within_partition,
 )
+from graphveil.errors import ConfigError, PrivacyError
 from privacy.golden import ATTENTION_AND_RELEASE, DP_SGD, JOINT_PIPELINE
 
 NOTHING = Composed(())

@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from graphveil.core.accounting import gaussian
+from graphveil.core.accounting.gaussian import auto_delta, calibrate_mu, check_delta
+from graphveil.core.unit import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.privacy import (
-    DirectedEdge,
-    NoUnit,
-    UndirectedEdge,
-    auto_delta,
-    calibrate_mu,
-    check_delta,
-    gaussian,
-)
 from privacy.golden import CALIBRATION, DELTA_OF_EPSILON_AND_MU, EPSILON_OF_MU_AND_DELTA, HOPS
 
 # -- closed form -------------------------------------------------------------------------------------------

@@ -8,21 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphveil.errors import BudgetError
-from graphveil.ledger import Entry, MemoryLedger
-from graphveil.privacy import (
+from graphveil.core.accounting.accountant import MAX_CASES, Curve, privacy_curve, total_mu
+from graphveil.core.events import (
     ByGroup,
     Composed,
-    Curve,
     Event,
     Gaussian,
     PairwiseGaussian,
     PoissonGaussian,
     compose,
-    privacy_curve,
     within_partition,
 )
-from graphveil.privacy.accountant import MAX_CASES, total_mu
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.errors import BudgetError
 
 SIZES = {"split": 3, "regions": 2}  # groups of each partition
 COARSE = 0.05  # enough to compare two ways of arriving at the same composition

@@ -7,26 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.errors import ConfigError
-from graphveil.privacy import (
+from graphveil._util.figures import format_delta, format_upper_bound
+from graphveil.core.accounting.gaussian import calibrate_mu, epsilon_of
+from graphveil.core.events import (
     Composed,
-    DirectedEdge,
     Event,
     Gaussian,
-    Guarantee,
-    NodeBoundedDegree,
-    NodeRecord,
-    NoUnit,
+    LocalReport,
+    NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
-    UndirectedEdge,
-    Unit,
-    calibrate_mu,
     compose,
 )
-from graphveil.privacy.events import LocalReport, NonPrivate
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.statements import format_delta, format_upper_bound
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, NoUnit, UndirectedEdge, Unit
+from graphveil.errors import ConfigError
+from graphveil.privacy import Guarantee
 from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
 
 MU = calibrate_mu(1.0, 1e-7)

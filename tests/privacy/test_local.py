@@ -6,19 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from graphveil.core.accounting.accountant import LocalCurve, privacy_curve
+from graphveil.core.events import Gaussian, LocalReport, compose
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.core.unit import LocalAttributes, NodeRecord, parse_unit
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError, UnitError
-from graphveil.ledger import Entry, MemoryLedger
-from graphveil.privacy import (
-    Gaussian,
-    Guarantee,
-    LocalAttributes,
-    LocalReport,
-    NodeRecord,
-    compose,
-    parse_unit,
-    privacy_curve,
-)
-from graphveil.privacy.accountant import LocalCurve
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import events_from_plain, guarantee_from_plain, guarantee_to_plain
 
 

@@ -11,10 +11,17 @@ from dp_accounting.pld import privacy_loss_distribution as plds
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from scipy.stats import norm
 
-from graphveil.privacy import Event, Gaussian, PoissonGaussian, compose, privacy_curve
-from graphveil.privacy.accountant import NoPrivacyCurve
-from graphveil.privacy.events import Relation
-from graphveil.privacy.loss import LossGrid, added, expected_loss, gaussian_loss, removed, replaced, step_loss
+from graphveil.core.accounting.accountant import NoPrivacyCurve, privacy_curve
+from graphveil.core.accounting.loss import (
+    LossGrid,
+    added,
+    expected_loss,
+    gaussian_loss,
+    removed,
+    replaced,
+    step_loss,
+)
+from graphveil.core.events import Event, Gaussian, PoissonGaussian, Relation, compose
 
 EPSILONS = np.linspace(-3, 6, 37)
 FIXED_SIZE = (1.3, 256 / 17976, 1000, 9.2726)  # noise, batch over records, steps, epsilon at 1e-5

@@ -7,34 +7,24 @@ from typing import Any
 
 import pytest
 
-from graphveil.errors import PrivacyError, UnitError
-from graphveil.privacy import (
-    ByGroup,
-    Composed,
+from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import calibrate_mu, epsilon_of
+from graphveil.core.events import ByGroup, Composed, Event, Gaussian, PoissonGaussian, compose
+from graphveil.core.guarantee import EDGE_USES, EdgeUse
+from graphveil.core.unit import (
+    UNITS,
     DirectedEdge,
-    Event,
-    Gaussian,
-    Guarantee,
     NodeBoundedDegree,
     NodeRecord,
     NodeUnit,
-    PoissonGaussian,
     UndirectedEdge,
     Unit,
-    calibrate_mu,
-    compose,
-    privacy_curve,
 )
-from graphveil.privacy.gaussian import epsilon_of
+from graphveil.errors import PrivacyError, UnitError
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.statements import (
-    EDGE_USES,
-    LIST_NULLED,
-    LIST_REPLACED,
-    EdgeUse,
-    format_upper_bound,
-)
-from graphveil.privacy.unit import UNITS
+from graphveil.privacy.statements import LIST_NULLED, LIST_REPLACED
 
 MU = calibrate_mu(4.0, 1e-5)
 ROWS = compose(Gaussian(MU))

@@ -7,10 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from graphveil.privacy import Gaussian, Guarantee, PureDP, UndirectedEdge, compose, privacy_curve
-from graphveil.privacy.accountant import PldCurve, PureCurve, PureGaussianCurve
-from graphveil.privacy.gaussian import delta_of
-from graphveil.privacy.loss import gaussian_loss, pure_loss
+from graphveil.core.accounting.accountant import PldCurve, PureCurve, PureGaussianCurve, privacy_curve
+from graphveil.core.accounting.gaussian import delta_of
+from graphveil.core.accounting.loss import gaussian_loss, pure_loss
+from graphveil.core.events import Gaussian, PureDP, compose
+from graphveil.core.unit import UndirectedEdge
+from graphveil.privacy import Guarantee
 
 
 def by_outcomes(epsilons: list[float], x: float) -> float:

@@ -6,20 +6,21 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from graphveil.errors import CalibrationError, PrivacyError
-from graphveil.privacy import (
+from graphveil.core.accounting import gaussian
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.events import (
     ByGroup,
     Composed,
     Event,
     Gaussian,
+    NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
+    Relation,
     compose,
-    gaussian,
-    privacy_curve,
-    renyi,
 )
-from graphveil.privacy.events import NonPrivate, Relation
+from graphveil.errors import CalibrationError, PrivacyError
+from graphveil.privacy import renyi
 from privacy.golden import CALIBRATION, DP_SGD, JOINT_PIPELINE
 
 ORDERS = range(2, 300)

@@ -10,13 +10,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
+from graphveil.core.accounting.accountant import NoPrivacyCurve, privacy_curve
+from graphveil.core.accounting.loss import added, removed, replaced
+from graphveil.core.accounting.root_loss import RootPair, expected_loss, step_loss
+from graphveil.core.events import Composed, Gaussian, PoissonGaussian, PoissonRoots, Relation, compose
 from graphveil.errors import ConfigError
-from graphveil.privacy import Composed, Gaussian, PoissonGaussian, PoissonRoots, compose, privacy_curve
-from graphveil.privacy.accountant import NoPrivacyCurve
-from graphveil.privacy.events import Relation
-from graphveil.privacy.loss import added, removed, replaced
 from graphveil.privacy.renyi import epsilon_of_event
-from graphveil.privacy.root_loss import RootPair, expected_loss, step_loss
 
 from .golden import ROOT_STEP_EPSILONS, ROOT_STEPS, ROOTS
 

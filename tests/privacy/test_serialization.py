@@ -14,25 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.errors import ArtifactError, ConfigError, PrivacyError
-from graphveil.ledger import Entry, PrivacyCost
-from graphveil.privacy import (
+from graphveil.core.events import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
     Gaussian,
-    Guarantee,
-    LocalAttributes,
     LocalReport,
-    NodeRecord,
+    NonPrivate,
+    OneOf,
     PairwiseGaussian,
     PoissonGaussian,
     PoissonRoots,
     PureDP,
-    UndirectedEdge,
     compose,
 )
-from graphveil.privacy.events import ApproximateDP, NonPrivate, OneOf
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import LocalAttributes, NodeRecord, UndirectedEdge
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError
+from graphveil.ledger import PrivacyCost
+from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import (
     events_from_plain,
     events_to_plain,

@@ -10,11 +10,10 @@ import pytest
 from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-from graphveil.privacy import PoissonGaussian, PureDP, compose, privacy_curve
-from graphveil.privacy.accountant import PldCurve
-from graphveil.privacy.events import Event, Gaussian, PoissonRoots, Relation
-from graphveil.privacy.loss import SMALL, added, removed, replaced
-from graphveil.privacy.root_loss import RootPair
+from graphveil.core.accounting.accountant import PldCurve, privacy_curve
+from graphveil.core.accounting.loss import SMALL, added, removed, replaced
+from graphveil.core.accounting.root_loss import RootPair
+from graphveil.core.events import Event, Gaussian, PoissonGaussian, PoissonRoots, PureDP, Relation, compose
 
 Weights = list[Any]
 SHARES = (

@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 
 from graphveil._util.checks import suggestion
-from graphveil.errors import ConfigError, UnitError
-from graphveil.privacy import (
+from graphveil.core.unit import (
+    UNITS,
     DirectedEdge,
     NodeBoundedDegree,
     NodeRecord,
@@ -15,7 +15,7 @@ from graphveil.privacy import (
     Unit,
     parse_unit,
 )
-from graphveil.privacy.unit import UNITS
+from graphveil.errors import ConfigError, UnitError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, GraphError
 from graphveil.propagation import ComposedPropagation, KProp, SparseMap, propagate
 

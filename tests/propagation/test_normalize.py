@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.core.normalize import plain_unit, safe_unit, shrink_unit
 from graphveil.errors import InputError
-from graphveil.propagation import plain_unit, safe_unit, shrink_unit
 
 ROWS = torch.from_numpy(np.random.default_rng(0).normal(size=(40_000, 5)))
 

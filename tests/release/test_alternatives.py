@@ -7,23 +7,19 @@ import pytest
 import torch
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import ByGroup
+from graphveil.core.journal import FolderJournal
+from graphveil.core.keys import KeyStore
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, calibrate_plan
+from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, UndirectedEdge
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import ByGroup, NodeRecord, UndirectedEdge
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.release import (
-    DPSGDQuery,
-    FolderJournal,
-    KeyStore,
-    OutDegreeSumData,
-    OutDegreeSumQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Release,
-    ReleasePlan,
-    calibrate_plan,
-)
 
 UNIT, NODES = NodeRecord(), 6
 PATH = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=NODES, directed=False)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._util.random import RowStream
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PoissonRoots
+from graphveil.core.noise.random import RowStream
+from graphveil.core.queries.bounded_lists import NO_NODE, BoundedTrees, cut_lists
+from graphveil.core.queries.tree_steps import Reach, TreeStepsQuery
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit, UndirectedEdge
 from graphveil.errors import CalibrationError, ConfigError, UnitError
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit, PoissonRoots, UndirectedEdge
-from graphveil.release import TreeStepsQuery
-from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees, cut_lists
-from graphveil.release.steps.tree_steps import Reach
 
 Pairs = list[tuple[int, int]]
 

@@ -7,23 +7,20 @@ from itertools import product
 
 import pytest
 
+from graphveil.core import plan as plan_module
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import epsilon_of, mu_of
+from graphveil.core.events import PoissonRoots, Relation
+from graphveil.core.noise.discrete_gaussian import RoundedGaussian
+from graphveil.core.noise.steps import public_rate
+from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, Unit
 from graphveil.errors import CalibrationError
-from graphveil.mechanisms import RoundedGaussian, public_rate
-from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, Unit, privacy_curve
-from graphveil.privacy.events import PoissonRoots, Relation
-from graphveil.privacy.gaussian import epsilon_of, mu_of
-from graphveil.release import (
-    AccuracyCountQuery,
-    DPSGDQuery,
-    NeighborSumQuery,
-    OutEdgeSumQuery,
-    Query,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release import plan as plan_module
-from graphveil.release.neighbor_sums import GroupWeights
-from graphveil.release.plan import hops
 
 RATE = public_rate(256, 20_000)
 JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # the specification, guarantees 9.3

@@ -8,23 +8,18 @@ import torch
 from kernels import no_kernels
 from torch import Tensor
 
-from graphveil import _kernels
-from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock, blocks
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import UndirectedEdge
-from graphveil.propagation import safe_unit
-from graphveil.release import (
-    GroupWeights,
-    NeighborSumData,
-    NeighborSumQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-)
-from graphveil.release.neighbor_sums import grid_table
-from graphveil.release.row_sums import CompactRows, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock, blocks
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise import _kernels
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.normalize import safe_unit
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery, grid_table
+from graphveil.core.queries.row_sums import CompactRows, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 
 pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.backends import BACKENDS, DiskBackend, InMemoryBackend, RowRange, backend_for
+from graphveil.core.edges.blocks import SOURCES
+from graphveil.core.ledger import MemoryLedger, ledger_of
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.release import Release
 from graphveil.data import Graph, open_graph
 from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
-from graphveil.data.stored_graph import OFFSETS, SOURCES
+from graphveil.data.stored_graph import OFFSETS
 from graphveil.errors import ConfigError, GraphError
-from graphveil.ledger import MemoryLedger, ledger_of
-from graphveil.release import InMemoryBackend, Release, ReleasePlan
-from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
 from release.test_memory_backend import NODES, QUERIES, THREE, answer_of
 
 

@@ -5,12 +5,14 @@ import pytest
 import torch
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery, grid_vectors
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import EdgeProductData, EdgeProductQuery, HeldOutPairs, Release, ReleasePlan
-from graphveil.release.edge_products import grid_vectors
 
 EDGE, STORED = UndirectedEdge(), DirectedEdge()
 NONE_HELD = HeldOutPairs(0.0, 0)

@@ -8,34 +8,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.data import Adjacency
-from graphveil.data.node_pairs import Domain
-from graphveil.errors import ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms.node_pair_noise import TOTAL, NoisyCells
-from graphveil.privacy import (
-    DirectedEdge,
-    EdgeSubset,
-    NodeRecord,
-    NoUnit,
-    UndirectedEdge,
-    Unit,
-)
-from graphveil.release import (
-    BlockCountData,
-    BlockCountQuery,
+from graphveil.core.backends import InMemoryBackend
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.node_pair_noise import TOTAL, NoisyCells
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram
+from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
     EdgeResponseQuery,
-    InMemoryBackend,
-    Query,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
+    NodePairData,
     TopNodePairsData,
     TopNodePairsQuery,
 )
-from graphveil.release.dendrogram import Dendrogram
-from graphveil.release.graph_queries import NodePairData
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeRecord, NoUnit, UndirectedEdge, Unit
+from graphveil.errors import ReleaseError, UnitError
 
 NODES = 30
 UNITS: dict[str, tuple[Unit, bool]] = {

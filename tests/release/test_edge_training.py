@@ -14,38 +14,32 @@ from privacy.golden import ATTENTION_AND_RELEASE
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from graphveil.data import Adjacency
-from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import public_rate
-from graphveil.privacy import (
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PoissonGaussian
+from graphveil.core.journal import FolderJournal
+from graphveil.core.keys import KeyStore, ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.steps import public_rate
+from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries import edge_training
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery
+from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,
-    PoissonGaussian,
     UndirectedEdge,
     Unit,
-    privacy_curve,
 )
-from graphveil.release import (
-    EdgeAttentionData,
-    EdgeAttentionQuery,
-    EdgeCountQuery,
-    FolderJournal,
-    KeyStore,
-    NeighborCountQuery,
-    Query,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release.plan import hops
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps import edge_training
+from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency, EdgeSet
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
+from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.queries.out_edge_sums import read_out_neighbor_sums
 from graphveil.errors import ConfigError
-from graphveil.release import sum_in_neighbors
-from graphveil.release.out_edge_sums import read_out_neighbor_sums
 
 
 def drawn(directed: bool) -> tuple[Adjacency, torch.Tensor]:

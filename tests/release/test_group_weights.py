@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode.edge_plan import BudgetAllocation
-from graphveil.privacy import DirectedEdge, UndirectedEdge
-from graphveil.release import GroupWeights, NeighborSumQuery, ReleasePlan
-from graphveil.release.plan import hops
 
 
 def test_the_target_weighted_table_is_the_specified_one() -> None:

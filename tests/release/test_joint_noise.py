@@ -8,10 +8,12 @@ from audit.test_query_neighbor_tests import CASES, families, id_of
 from graphveil.audit.query_neighbor_tests import NeighborView
 from graphveil.audit.small_graphs import adjacency
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import Unit
-from graphveil.release import EdgeProductQuery, Release, ReleasePlan
-from graphveil.release.query import Query
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import Unit
 
 RUNS = 40
 # Steps add noise to parameters that later steps depend on; reported graphs have random sizes.

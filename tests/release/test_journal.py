@@ -7,10 +7,12 @@ import pytest
 import torch
 from contracts.checks import DiesOnStore, Killed, path, plan_of
 
+from graphveil.core.journal import FolderJournal, MemoryJournal, Record
+from graphveil.core.keys import KeyStore, ReleaseKey
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
 from graphveil.errors import ArtifactError, BudgetError, ReleaseError
-from graphveil.ledger import Entry, MemoryLedger
-from graphveil.release import FolderJournal, KeyStore, MemoryJournal, NeighborSumData, Release, ReleaseKey
-from graphveil.release.journal import Record
 
 ROWS = torch.eye(5, 2)
 WRONG_TABLES = dict.fromkeys(["release_id", "nonce", "reproducible", "closed", "plan"], "a") | {

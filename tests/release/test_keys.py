@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._util.random import RowStream
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import KeyStore, ReleaseKey, canonical
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.random import RowStream
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ReleaseError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan
-from graphveil.release.keys import canonical
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.plan import hops
 from tests.mechanisms.sources import keys_are_fresh, keys_follow_the_system
 
 

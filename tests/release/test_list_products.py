@@ -9,19 +9,16 @@ import torch
 from contracts.laws import are_unrelated, has_the_law
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import Gaussian
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries import list_products
+from graphveil.core.queries.list_products import ListProductData, ListProductQuery, unpack_products
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, Gaussian, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import (
-    ListProductData,
-    ListProductQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    list_products,
-)
-from graphveil.release.list_products import unpack_products
 
 USERS, ITEMS = 5, 6
 NODES = USERS + ITEMS

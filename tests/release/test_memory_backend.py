@@ -11,43 +11,41 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency
-from graphveil.data import blocks as graph_blocks
-from graphveil.data.blocks import EdgeBlock
-from graphveil.data.node_pairs import Domain
-from graphveil.errors import ConfigError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import DiscreteGaussian
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse, NoisyCells
-from graphveil.privacy import NodeRecord, UndirectedEdge, Unit
-from graphveil.propagation import safe_unit
-from graphveil.release import (
-    AggregationBackend,
-    GroupWeights,
-    InMemoryBackend,
-    NeighborSumQuery,
-    OutEdgeSumQuery,
-    Query,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
+from graphveil.core.backends import AggregationBackend, BlockWork, DiskBackend, InMemoryBackend, RowRange
+from graphveil.core.edges import blocks as graph_blocks
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse, NoisyCells
+from graphveil.core.normalize import safe_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.edge_counts import ClassPairs
+from graphveil.core.queries.edge_products import EdgeProducts
+from graphveil.core.queries.graph_queries import (
+    CountedEdges,
+    LeveledNodePairs,
+    PerturbedNodePairs,
+    ProtectedEdges,
 )
-from graphveil.release.backends import BlockWork, DiskBackend, RowRange
-from graphveil.release.edge_counts import ClassPairs
-from graphveil.release.edge_products import EdgeProducts
-from graphveil.release.graph_queries import CountedEdges, LeveledNodePairs, PerturbedNodePairs, ProtectedEdges
-from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.out_edge_sums import OutDegrees, OutEdgeSumData, OutNeighborSums, RowsAboveDegree
-from graphveil.release.pair_sums import PairSums, PairTerms, ScoreCounts
-from graphveil.release.paper_graph_queries import PerturbedRows, RowCounts
-from graphveil.release.plan import hops
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import QueryData
-from graphveil.release.row_sums import NoisyRows, RowNoise, Sums
-from graphveil.release.steps.held_out import HeldOutPairs
-from graphveil.release.weights import (
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import (
+    OutDegrees,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    OutNeighborSums,
+    RowsAboveDegree,
+)
+from graphveil.core.queries.pair_sums import PairSums, PairTerms, ScoreCounts
+from graphveil.core.queries.paper_graph_queries import PerturbedRows, RowCounts
+from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
+from graphveil.core.queries.weights import (
     Attention,
     ClassAgree,
     GivenWeight,
@@ -56,6 +54,10 @@ from graphveil.release.weights import (
     ReluCos,
     SigmoidCos,
 )
+from graphveil.core.query import Query, QueryData
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, UndirectedEdge, Unit
+from graphveil.errors import ConfigError
 
 
 def star(leaves: int) -> Adjacency:

@@ -8,20 +8,17 @@ import torch
 from contracts import replay
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.backends import InMemoryBackend, RowRange
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PureDP
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.privacy import DirectedEdge, NodeRecord, PureDP, UndirectedEdge, Unit
-from graphveil.release import (
-    InMemoryBackend,
-    NeighborCountData,
-    NeighborCountQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    RowRange,
-)
 
 CLASSES = 3
 QUERY = NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, CLASSES)

@@ -12,12 +12,14 @@ import pytest
 import torch
 from contracts.checks import edgeless, plan_of
 
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery, Gradients
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge
 from graphveil.errors import ReleaseError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge
-from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients
 
 THREADS, NODES = 6, 50
 ROWS = torch.zeros(NODES, 2)

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, UndirectedEdge
 from graphveil.errors import ConfigError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import NodeRecord, UndirectedEdge
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import OutEdgeCodeSumQuery, OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
-from graphveil.release.codes import simplex_codes
 
 REPLACED = NodeRecord(replace_one=True)
 

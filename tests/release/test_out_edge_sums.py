@@ -11,26 +11,20 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import delta_of, mu_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries import out_edge_sums
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, NoUnit, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, NoUnit, UndirectedEdge, Unit
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import delta_of, mu_of
-from graphveil.release import (
-    EdgeCountQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Query,
-    Release,
-    ReleasePlan,
-    out_edge_sums,
-)
-from graphveil.release.neighbor_sums import GroupWeights
-from graphveil.release.plan import hops
-from graphveil.release.private_edges import PrivateEdges
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
 STEP = 2.0**-14

@@ -7,24 +7,24 @@ import pytest
 import torch
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.errors import ReleaseError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, Gaussian, PureDP, UndirectedEdge, Unit, compose, privacy_curve
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import (
-    HeldOutPairs,
-    NeighborCountData,
-    NeighborCountQuery,
+from graphveil.core.accounting.accountant import privacy_curve, total_mu
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import Gaussian, PureDP, compose
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.pair_sums import (
     PairHistogramData,
     PairHistogramQuery,
     PairSumData,
     PairSumQuery,
     PairTerms,
-    Release,
-    ReleasePlan,
 )
-from graphveil.release.query import QueryData
+from graphveil.core.query import QueryData
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
+from graphveil.errors import ReleaseError
 
 EDGE, STORED = UndirectedEdge(), DirectedEdge()
 UNITS = pytest.mark.parametrize("unit", [EDGE, STORED], ids=["undirected", "directed"])

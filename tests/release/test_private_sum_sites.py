@@ -7,20 +7,20 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
-import graphveil.release
-from graphveil.release.query import Query
-from graphveil.release.sites import PRIVATE_SUM_SITES, private_sum_table
+import graphveil.core
+from graphveil.core.query import Query
+from graphveil.core.sites import PRIVATE_SUM_SITES, private_sum_table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
 # What reads exact numbers and draws no noise, each with its own argument:
 EXACT_READS = {
-    "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is only for readers of v's record
-    "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, which enter NoisyRows
-    "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
-    "graphveil.release.steps.bounded_lists:read_ego_graphs",  # as the first
-    "graphveil.release.steps.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
-    "graphveil.release.steps.edge_training:_in_edges",  # of NoisyGradients
+    "graphveil.core.queries.out_edge_sums:read_out_neighbor_sums",  # row v is only for readers of v's record
+    "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, for NoisyRows
+    "graphveil.core.queries.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
+    "graphveil.core.queries.bounded_lists:read_ego_graphs",  # as the first
+    "graphveil.core.queries.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
+    "graphveil.core.queries.edge_training:_in_edges",  # of NoisyGradients
 }
 SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.own.private_module:_fingerprint",
@@ -28,6 +28,7 @@ SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.gnn.execution_route:_probed",
 }
 READS = {"total", "exact", "in_edges", "out_neighbors"}
+TOOLS = tuple(f"graphveil.core.{part}." for part in ("accounting", "clipping", "edges", "noise"))
 
 
 @cache
@@ -48,6 +49,17 @@ def calls(folder: str) -> tuple[tuple[str, ast.Call], ...]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         search(ast.parse(path.read_text(encoding="utf-8")), module, "")
     return tuple(found)
+
+
+def is_of_releases(place: str) -> bool:
+    """Whether a place is in a query or in a release: in the core, but not in what these are made of."""
+    return place.startswith("graphveil.core.") and not place.startswith(TOOLS)
+
+
+@cache
+def release_calls() -> tuple[tuple[str, ast.Call], ...]:
+    """Return the calls of queries and releases, each with the qualified name of what it is in."""
+    return tuple((place, call) for place, call in calls("core") if is_of_releases(place))
 
 
 def parts(*without: str) -> list[str]:
@@ -71,7 +83,7 @@ def is_reached_from_declared_places(place: str, seen: frozenset[str] = frozenset
         return True
     function = place.rpartition(":")[2].split(".")[-1]
     module = place.partition(":")[0]
-    callers = {caller for caller, call in calls("release") if name_of(call) == function} - {place}
+    callers = {caller for caller, call in release_calls() if name_of(call) == function} - {place}
     if function.startswith("_"):  # the private names of other modules are other functions
         callers = {caller for caller in callers if caller.partition(":")[0] == module}
     return bool(callers) and all(
@@ -80,7 +92,7 @@ def is_reached_from_declared_places(place: str, seen: frozenset[str] = frozenset
 
 
 def all_modules_of_release() -> None:
-    for found in pkgutil.walk_packages(graphveil.release.__path__, "graphveil.release."):
+    for found in pkgutil.walk_packages(graphveil.core.__path__, "graphveil.core."):
         importlib.import_module(found.name)
 
 
@@ -96,7 +108,7 @@ def test_every_query_has_a_declared_place() -> None:
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        if not inspect.isabstract(kind) and kind.__module__.startswith("graphveil.release."):
+        if not inspect.isabstract(kind) and kind.__module__.startswith("graphveil.core."):
             found.add(kind.__name__)
     assert {query for site in PRIVATE_SUM_SITES for query in site.queries} == found
 
@@ -104,7 +116,7 @@ def test_every_query_has_a_declared_place() -> None:
 def test_noise_is_drawn_in_declared_places_only() -> None:
     drawing = {
         place
-        for place, call in calls("release")
+        for place, call in release_calls()
         if isinstance(call.func, ast.Attribute)
         and (call.func.attr == "draw" or (call.func.attr == "noise" and call.args))
         and "super()" not in ast.unparse(call.func)
@@ -118,7 +130,7 @@ def test_noise_is_drawn_in_declared_places_only() -> None:
 def test_edges_are_read_exactly_in_declared_places_only() -> None:
     reading = {
         place
-        for place, call in calls("release")
+        for place, call in release_calls()
         if isinstance(call.func, ast.Attribute)
         and call.func.attr in READS
         and ast.unparse(call.func.value).startswith(("private", "examples.private", "PrivateEdges("))
@@ -141,8 +153,8 @@ def test_no_part_but_release_has_noise_for_steps() -> None:
     """Audits look at the law of the noise, on gradients of their own."""
     found = {
         place
-        for part in parts("audit", "release")
+        for part in parts("audit")
         for place, call in calls(part)
-        if name_of(call) in ("randomness", "StepNoise")
+        if not is_of_releases(place) and name_of(call) in ("randomness", "StepNoise")
     }
     assert not found

@@ -5,20 +5,20 @@ import torch
 from contracts.laws import has_the_law
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.release import (
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
     OutcomeCountData,
     OutcomeCountQuery,
-    Query,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
 )
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)
 YES, NO = torch.tensor([True, True, False, False]), torch.tensor([False, False, True, False])

@@ -5,19 +5,20 @@ import torch
 from contracts.laws import has_the_law
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
-from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import Gaussian, NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.release import (
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import Gaussian
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.record_histograms import (
     FeatureHistogramData,
     FeatureHistogramQuery,
     RecordHistogramData,
     RecordHistogramQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
 )
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.errors import ConfigError, ReleaseError, UnitError
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=5, directed=True)
 CELLS = torch.tensor([0, 2, -1, 2, 1])

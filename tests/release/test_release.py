@@ -13,25 +13,20 @@ from contracts.laws import has_the_law
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import Gaussian
+from graphveil.core.journal import FolderJournal
+from graphveil.core.keys import KeyStore, ReleaseKey
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.core.noise.discrete_gaussian import RoundedGaussian
+from graphveil.core.normalize import safe_unit
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, UndirectedEdge
 from graphveil.errors import BudgetError, ConfigError, GraphveilError, ReleaseError, UnitError
-from graphveil.ledger import Entry, Ledger, MemoryLedger
-from graphveil.mechanisms import RoundedGaussian
-from graphveil.privacy import DirectedEdge, Gaussian, NodeBoundedDegree, UndirectedEdge
-from graphveil.propagation import safe_unit
-from graphveil.release import (
-    EdgeCountData,
-    EdgeCountQuery,
-    FolderJournal,
-    GroupWeights,
-    KeyStore,
-    NeighborSumData,
-    NeighborSumQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-)
-from graphveil.release.plan import hops
+from graphveil.ledger import Ledger
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
 TARGET_WEIGHTED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 3.0, 2.0), 2)

@@ -9,36 +9,21 @@ import pytest
 import torch
 from contracts.checks import KEY
 
-from graphveil.data import Adjacency
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import ByGroup, Composed, Gaussian, PoissonGaussian
+from graphveil.core.journal import FolderJournal
+from graphveil.core.keys import KeyStore
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.noise.discrete_gaussian import RoundedGaussian
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountData, AccuracyCountQuery
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, NoUnit, UndirectedEdge, Unit
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.ledger import MemoryLedger
-from graphveil.mechanisms import RoundedGaussian
-from graphveil.privacy import (
-    ByGroup,
-    Composed,
-    DirectedEdge,
-    Gaussian,
-    NodeBoundedDegree,
-    NodeRecord,
-    NoUnit,
-    PoissonGaussian,
-    UndirectedEdge,
-    Unit,
-)
-from graphveil.release import (
-    AccuracyCountData,
-    AccuracyCountQuery,
-    DPSGDData,
-    DPSGDQuery,
-    FolderJournal,
-    KeyStore,
-    NeighborSumQuery,
-    Query,
-    Release,
-    ReleasePlan,
-)
-from graphveil.release.plan import hops
-from graphveil.training import PrivateSchedule, clipped_sum
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)
 FULL = DPSGDQuery(parameters=3, steps=50, noise_multiplier=30.0)

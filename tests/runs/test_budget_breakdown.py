@@ -1,12 +1,14 @@
 import pytest
 
 from graphveil.artifacts.snapshot import release_rows
+from graphveil.core.accounting.gaussian import epsilon_of
+from graphveil.core.plan import Query, ReleasePlan, hops
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.estimators.gap.attention import AttentionTraining
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, OutEdgeSumQuery, ReleasePlan
-from graphveil.release.plan import Query, hops
 from graphveil.runs.calibration import Stage, stages_of, unequal_shares_note
 
 GROUPS = 3

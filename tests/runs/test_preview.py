@@ -1,20 +1,12 @@
 import pytest
 
+from graphveil.core.events import ByGroup, Composed, Event, Gaussian, PoissonGaussian, compose
+from graphveil.core.ledger import ledger_of
+from graphveil.core.unit import NodeRecord, UndirectedEdge
 from graphveil.data import Graph
 from graphveil.errors import PrivacyError
 from graphveil.estimators.mlp import MLP
-from graphveil.ledger import ledger_of
-from graphveil.privacy import (
-    ByGroup,
-    Composed,
-    Event,
-    Gaussian,
-    Guarantee,
-    NodeRecord,
-    PoissonGaussian,
-    UndirectedEdge,
-    compose,
-)
+from graphveil.privacy import Guarantee
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import combined_guarantee, preview
 from graphveil.runs.source import Source

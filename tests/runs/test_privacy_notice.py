@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from command import Files, Invoke
 
-from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.core.events import Composed, Gaussian
+from graphveil.core.unit import NoUnit, UndirectedEdge
+from graphveil.privacy import Guarantee
 from graphveil.runs.compliance_report import ComplianceReport, NoticeTotal, fingerprint
 from graphveil.runs.run_folder import RunFolder
 

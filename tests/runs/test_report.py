@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, PureDP, UndirectedEdge
-from graphveil.privacy.events import Event, PoissonGaussian
-from graphveil.privacy.gaussian import mu_of
-from graphveil.privacy.statements import format_upper_bound
+from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import Composed, Event, Gaussian, PoissonGaussian, PureDP
+from graphveil.core.unit import NoUnit, UndirectedEdge
+from graphveil.privacy import Guarantee
 from graphveil.runs.charts import PlotLine, inline_svg, line_chart
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.html_pages import _attack_curve, report_page

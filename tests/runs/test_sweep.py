@@ -17,11 +17,13 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.events import PureDP
+from graphveil.core.ledger import Entry, MemoryLedger, ledger_of
+from graphveil.core.unit import UndirectedEdge
 from graphveil.data import Graph
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.ledger import Entry, Ledger, MemoryLedger, ledger_of
-from graphveil.privacy import Guarantee, UndirectedEdge
-from graphveil.privacy.events import PureDP
+from graphveil.ledger import Ledger
+from graphveil.privacy import Guarantee
 from graphveil.runs import sweep as sweeps
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.remote_ledger import LedgerCall, RemoteLedger, WorkerProgress, request_handler

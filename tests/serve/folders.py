@@ -7,7 +7,9 @@ import torch
 
 from graphveil.artifacts.release_folder import PER_NODE, withheld_files, write_release
 from graphveil.artifacts.snapshot import Snapshot
-from graphveil.privacy import Gaussian, Guarantee, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.core.events import Gaussian
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.privacy import Guarantee
 
 SECRET = "xyzzy-4711"
 UNITS = {

@@ -19,12 +19,14 @@ from command import Invoke
 from fastapi.testclient import TestClient
 
 import graphveil as gv
+from graphveil.core.events import Gaussian
+from graphveil.core.journal import FolderJournal
+from graphveil.core.ledger import Entry
+from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
-from graphveil.ledger import Entry, Ledger
+from graphveil.ledger import Ledger
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import DataSetLedger
-from graphveil.privacy import Gaussian, UndirectedEdge
-from graphveil.release.journal import FolderJournal
 from graphveil.runs.charges import add_receipts, earlier_predictions
 from graphveil.serve import Keys, Limits, ReleaseBudget, Service, releases
 from serve.folders import SECRET, run_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.structure import PublicEdges
 
 BASIS = "drawn for a test"

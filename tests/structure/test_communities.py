@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, UnitError
 from graphveil.local.structure import PublicEdges, communities
 from graphveil.local.structure.public_edges import undirected

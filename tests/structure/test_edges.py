@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph
 from graphveil.errors import UnitError
 from graphveil.estimators.gap import GAP
 from graphveil.local.lpgnn import LPGNN

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
 from graphveil.local.structure.node_vectors import RandomWalk, logarithms, nearest

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.local.structure import MultiHop, PublicEdges
 from tests.structure.conftest import public, random_edges

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from graphveil.data import Graph, read_graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import Graph, read_graph
 from graphveil.data.tables import NULL_VALUES
 from graphveil.data.tables.encoding import Category, Encoding, EncodingOptions
 from graphveil.data.tables.files import FrameSource

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphveil.training.adam import Adam
+from graphveil.core.clipping.adam import Adam
 
 
 def loss(weight: torch.Tensor) -> torch.Tensor:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.affine_gradients import affine_parts
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 from graphveil.estimators.gnn.execution_route import choose_route
-from graphveil.training.affine_gradients import affine_parts
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
 

@@ -18,18 +18,18 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import normalize, selu
 
-from graphveil.data import Adjacency
+from graphveil.core.clipping.clipped_sums import GhostClippedSum, LogitWeightsClippedSum
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
+from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostBranches, GhostSequential, UnitRows
+from graphveil.core.clipping.per_sample import PerSampleClippedSum
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries import edge_training
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.orientation import select_one_direction
 from graphveil.estimators.sage.subgraphs import SubgraphClippedSum, neighbor_table
 from graphveil.nn.layers import FeedForward, Hidden
 from graphveil.nn.sage import SageLayer, SageNetwork
-from graphveil.release import EdgeAttentionQuery
-from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps import edge_training
-from graphveil.release.steps.orientation import select_one_direction
-from graphveil.training import Activation, Affine, GhostBranches, GhostSequential, UnitRows
-from graphveil.training.clipped_sums import GhostClippedSum, LogitWeightsClippedSum
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
-from graphveil.training.per_sample import PerSampleClippedSum
 
 MARGIN = 1e-6  # of every implementation, relative to the clipping norm
 CLIPS = (1e-9, 1e-3, 0.1, 1.0, 30.0, 1e9)

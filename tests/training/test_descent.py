@@ -13,10 +13,11 @@ from scipy.special import softmax
 from torch import Tensor
 
 from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.core.clipping.clipped_sums import LogitWeightsClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.ghost_modules import Affine
+from graphveil.core.queries.training_steps import DPSGDData
 from graphveil.estimators.classcode.node_plan import WEIGHTS_CLIP as CLIP
-from graphveil.release import DPSGDData
-from graphveil.training import Affine, PrivateSchedule, clipped_sum
-from graphveil.training.clipped_sums import LogitWeightsClippedSum
 
 
 def records(count: int = 30, width: int = 4, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:

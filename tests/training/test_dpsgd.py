@@ -11,22 +11,16 @@ import torch
 from contracts import steps as checks
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.clipping import clipped_sums
+from graphveil.core.clipping.clipped_sums import ClippedSum, GhostClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostModule, GhostSequential
+from graphveil.core.clipping.per_sample import PerSampleClippedSum, reject_row_mixing
+from graphveil.core.noise.discrete_gaussian import Noise
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.noise.steps import StepNoise, public_rate
+from graphveil.core.queries.training_steps import DPSGDData
 from graphveil.errors import ArtifactError, ConfigError, GraphError, ReleaseError
-from graphveil.mechanisms import StepNoise, public_rate
-from graphveil.mechanisms.discrete_gaussian import Noise
-from graphveil.release import DPSGDData
-from graphveil.training import (
-    Activation,
-    Affine,
-    GhostModule,
-    GhostSequential,
-    PrivateSchedule,
-    clipped_sum,
-    clipped_sums,
-)
-from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
-from graphveil.training.per_sample import PerSampleClippedSum, reject_row_mixing
 
 DRAW = PublicStreams(0).torch("data")
 X = torch.randn(30, 5, generator=DRAW) * torch.logspace(-2, 1, 30)[:, None]

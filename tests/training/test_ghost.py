@@ -13,18 +13,18 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from graphveil.errors import ConfigError, GraphError
-from graphveil.training import (
+from graphveil.core.clipping import clipped_sums
+from graphveil.core.clipping.clipped_sums import MARGIN, GhostClippedSum, clip_factors
+from graphveil.core.clipping.ghost_modules import (
     Activation,
     Affine,
     GhostBranches,
     GhostModule,
     GhostSequential,
     UnitRows,
-    clipped_sums,
 )
-from graphveil.training.clipped_sums import MARGIN, GhostClippedSum, clip_factors
-from graphveil.training.per_sample import PerSampleClippedSum
+from graphveil.core.clipping.per_sample import PerSampleClippedSum
+from graphveil.errors import ConfigError, GraphError
 
 COUNT, WIDTH, CLASSES = 23, 7, 3
 DRAW = torch.Generator().manual_seed(0)

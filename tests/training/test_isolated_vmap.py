@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
+from graphveil.core.clipping.isolated_vmap import vmap_records
+from graphveil.core.clipping.null_records import synthetic_records
+from graphveil.core.clipping.per_sample import PerSampleClippedSum, per_record_logits
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_unsupported_types
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
-from graphveil.training.isolated_vmap import vmap_records
-from graphveil.training.null_records import synthetic_records
-from graphveil.training.per_sample import PerSampleClippedSum, per_record_logits
 
 F = torch.nn.functional
 COUNT, ROWS, COLUMNS, OWN = 4, 5, 3, 1  # the record between others whose indices differ

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
+from graphveil.core.clipping.module_copies import ModuleCopies
+from graphveil.core.clipping.null_records import run_masking_failures
+from graphveil.core.clipping.per_sample import PerSampleClippedSum, per_record_logits
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_mixing
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
-from graphveil.training.module_copies import ModuleCopies
-from graphveil.training.null_records import run_masking_failures
-from graphveil.training.per_sample import PerSampleClippedSum, per_record_logits
 from tests.training.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
 
 INPUTS, CLASSES, LEAVES, COUNT, CLIP = 4, 3, 3, 8, 1.0

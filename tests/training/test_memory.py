@@ -8,7 +8,7 @@ import pytest
 
 _PROGRAM = """
 import resource, torch
-from graphveil.training.affine_gradients import keep_freed_memory
+from graphveil.core.clipping.affine_gradients import keep_freed_memory
 torch.set_num_threads(1)
 keep_freed_memory()
 

@@ -13,9 +13,11 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from graphveil.training import Affine, GhostModule, GhostSequential, clipped_sum, clipped_sums
-from graphveil.training.clipped_sums import GhostClippedSum, clip_factors
-from graphveil.training.records import Inputs
+from graphveil.core.clipping import clipped_sums
+from graphveil.core.clipping.clipped_sums import GhostClippedSum, clip_factors
+from graphveil.core.clipping.dpsgd import clipped_sum
+from graphveil.core.clipping.ghost_modules import Affine, GhostModule, GhostSequential
+from graphveil.core.clipping.records import Inputs
 
 Matrix = npt.NDArray[np.float64]
 

@@ -8,17 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.data import Adjacency
-from graphveil.data.blocks import blocks
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import blocks
+from graphveil.core.keys import ReleaseKey
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries import neighbor_sums, row_sums
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.queries.pair_weights import WEIGHT_BITS
+from graphveil.core.queries.row_sums import FLOAT32_EXACT
+from graphveil.core.queries.weights import GivenWeight
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan, neighbor_sums, row_sums
-from graphveil.release.edge_counts import EdgeCountQuery
-from graphveil.release.pair_weights import WEIGHT_BITS
-from graphveil.release.plan import hops
-from graphveil.release.row_sums import FLOAT32_EXACT
-from graphveil.release.weights import GivenWeight
 
 NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)

@@ -3,11 +3,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.data import Adjacency
-from graphveil.data.blocks import blocks
-from graphveil.errors import ConfigError
-from graphveil.release import pair_weights as _pairs
-from graphveil.release.weights import (
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import blocks
+from graphveil.core.queries import pair_weights as _pairs
+from graphveil.core.queries.weights import (
     DotWeight,
     HalfCos,
     Landmarks,
@@ -17,6 +16,7 @@ from graphveil.release.weights import (
     _nearest,
     parse_weight,
 )
+from graphveil.errors import ConfigError
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

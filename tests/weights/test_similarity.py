@@ -8,19 +8,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock, blocks
-from graphveil.errors import (
-    ConfigError,
-    InputError,
-    NotImplementedGuaranteeError,
-    ReleaseError,
-    UnsupportedGuaranteeError,
-)
-from graphveil.ledger import MemoryLedger
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleasePlan
-from graphveil.release.pair_weights import (
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import EdgeBlock, blocks
+from graphveil.core.ledger import MemoryLedger
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.pair_weights import (
     CELLS,
     FULL,
     TANH_ONE,
@@ -33,8 +26,7 @@ from graphveil.release.pair_weights import (
     PairWeights,
     integer_tanh,
 )
-from graphveil.release.plan import hops
-from graphveil.release.weights import (
+from graphveil.core.queries.weights import (
     Attention,
     ClassAgree,
     DotWeight,
@@ -48,6 +40,15 @@ from graphveil.release.weights import (
     Similarity,
     parse_weight,
     register_weight,
+)
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.errors import (
+    ConfigError,
+    InputError,
+    NotImplementedGuaranteeError,
+    ReleaseError,
+    UnsupportedGuaranteeError,
 )
 
 NODES = 60

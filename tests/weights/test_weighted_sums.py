@@ -8,8 +8,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data.blocks import EdgeBlock
-from graphveil.release.pair_weights import (
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.queries.pair_weights import (
     CELLS,
     FULL,
     HALF,
@@ -21,8 +21,8 @@ from graphveil.release.pair_weights import (
     PairWeights,
     integer_tanh,
 )
-from graphveil.release.row_sums import Sums, exact_sum
-from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
+from graphveil.core.queries.row_sums import Sums, exact_sum
+from graphveil.core.queries.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
 
 NODES, LONGEST = 50, 1 << 10
 

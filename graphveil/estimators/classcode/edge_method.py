@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
 from graphveil.estimators.classcode.edge_plan import (
@@ -64,7 +66,6 @@ from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
-from graphveil.release import EdgeCountData, EdgeCountQuery, ReleasePlan
 from graphveil.training import TrainingSchedule, train
 from graphveil.training.metrics import metric_value
 

@@ -11,24 +11,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
+from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.neighbor_counts import MAX_EPSILON, MIN_EPSILON, NeighborCountQuery
+from graphveil.core.queries.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
+from graphveil.core.queries.weights import Similarity
+from graphveil.core.query import GRID_BITS
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 from graphveil.data import Graph
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import (
-    EdgeCountQuery,
-    GroupWeights,
-    NeighborCountQuery,
-    NeighborSumQuery,
-    ReleasePlan,
-    calibrate_plan,
-)
-from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
-from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS
-from graphveil.release.plan import Query
-from graphveil.release.query import GRID_BITS
-from graphveil.release.weights import Similarity
 
 TRAIN, VAL, TARGET = 0, 1, 2
 GROUPS = 3

@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from graphveil._util import checks
+from graphveil.core.queries.weights import GivenWeight
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode.edge_method import EdgeLevelClassCode, TrainedEdgeLevelClassCode
@@ -13,7 +14,6 @@ from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
-from graphveil.release.weights import GivenWeight
 
 _NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
 _EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
@@ -59,9 +59,10 @@ class ClassCode(Estimator):
         self_training: Train the feature networks a second time, on labels inferred from the noisy aggregates.
             None: with fewer than 5,000 labeled nodes.
         weights: Edge-level units: edge weights, computed from public values of both ends: ``"one"``,
-            ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.release.weights.parse_weight``
-            accepts. They read features or (except ``"jaccard"``) posteriors from features. Weights by cosine
-            read posteriors as codes, others as probabilities. The noise grows with the largest edge weight.
+            ``"half_cos"``, ``"class_agree(0.2)"``, and others that
+            ``graphveil.core.queries.weights.parse_weight`` accepts. They read features or (except
+            ``"jaccard"``) posteriors from features. Weights by cosine read posteriors as codes, others as
+            probabilities. The noise grows with the largest edge weight.
         weight_rows: Posteriors that weights by cosine read: ``"input"`` for those from features, or
             ``"previous"`` for those of the previous round, if there are two.
         read_own_edges: Unit ``node-record``: also predict a node from the aggregates of its out-neighbors.

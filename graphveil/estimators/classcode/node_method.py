@@ -8,8 +8,8 @@ A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the r
 3. The decision. Recipe S weights features and aggregates with two learned numbers. Recipe R also reads the
    published aggregates of a node's out-neighbors. The aggregates of v's d out-neighbors have independent
    noise, and their sum has sqrt(d) times less noise. Reading them does not spend privacy budget
-   (``release/out_edge_sums.py``), since the prediction for v depends on v's own record and published values.
-   Training the combiner is charged.
+   (``core/queries/out_edge_sums.py``), since the prediction for v depends on v's own record and published
+   values. Training the combiner is charged.
 """
 
 import math
@@ -21,15 +21,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil.data import Adjacency, Graph, rows
+from graphveil.core.clipping.clipped_sums import LogitWeightsClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import rows
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, read_out_neighbor_sums
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
-from graphveil.estimators.classcode.node_plan import (
-    FLAT_LEVELS,
-    LEVELS,
-    WEIGHTS,
-    NodeLevelReleasePlan,
-)
+from graphveil.estimators.classcode.node_plan import FLAT_LEVELS, LEVELS, WEIGHTS, NodeLevelReleasePlan
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
@@ -43,22 +51,6 @@ from graphveil.estimators.method import (
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.record_plan import NO_METRICS, release_metrics
-from graphveil.privacy import NodeRecord
-from graphveil.privacy.statements import EdgeUse
-from graphveil.release import (
-    DPSGDData,
-    DPSGDQuery,
-    OutEdgeCodeSumQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Query,
-    Release,
-    ReleasePlan,
-)
-from graphveil.release.codes import simplex_codes
-from graphveil.release.out_edge_sums import read_out_neighbor_sums
-from graphveil.training import PrivateSchedule
-from graphveil.training.clipped_sums import LogitWeightsClippedSum
 
 Targets = str | tuple[int | str, ...] | None
 Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)

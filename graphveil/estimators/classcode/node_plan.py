@@ -8,13 +8,14 @@ import math
 from dataclasses import dataclass
 
 from graphveil._util import checks
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery, replaced_change
+from graphveil.core.queries.out_edge_sums import LEVEL, OutEdgeSumQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import NodeRecord
 from graphveil.errors import ConfigError
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.record_plan import metric_queries
-from graphveil.privacy import NodeRecord
-from graphveil.release import DPSGDQuery, OutEdgeCodeSumQuery, OutEdgeSumQuery, Query
-from graphveil.release.out_edge_code_sums import replaced_change
-from graphveil.release.out_edge_sums import LEVEL
 
 # Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util.kmeans import k_means
-from graphveil.data import Features
-from graphveil.data.features import rows, to_dense
+from graphveil.core.features import Features, rows, to_dense
 from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State
 

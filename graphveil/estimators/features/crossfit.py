@@ -31,7 +31,8 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from graphveil._util.files import load_checked, save_checked
-from graphveil.data import Features, Graph, to_dense
+from graphveil.core.features import Features, to_dense
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State, networks_state, part_of
 from graphveil.estimators.public_sizes import nodes_of

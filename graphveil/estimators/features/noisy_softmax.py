@@ -15,10 +15,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Features
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.ghost_modules import Affine
+from graphveil.core.features import Features
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.release import Release
 from graphveil.estimators.method import State
-from graphveil.release import DPSGDData, DPSGDQuery, Release
-from graphveil.training import Affine, PrivateSchedule, clipped_sum
 
 Matrix = npt.NDArray[np.float64]
 OnStep = Callable[[int], None]

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil.data import Features, Graph, to_dense
+from graphveil.core.features import Features, to_dense
+from graphveil.core.queries.record_histograms import FeatureHistogramQuery
+from graphveil.core.unit import Unit
+from graphveil.data import Graph
 from graphveil.data.tables.encoding import Kind
 from graphveil.estimators.features.scaling import RANGE_SHARE, Range
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN
-from graphveil.privacy import Unit
-from graphveil.release import FeatureHistogramQuery
 
 MAX_COLUMNS = 256  # of more columns no range is learned, since the noise grows with their square root
 MIN_RECORDS = 50.0  # training records for each standard deviation of the noise; with fewer, counts are noise

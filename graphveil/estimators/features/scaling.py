@@ -20,8 +20,8 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Features, Graph
-from graphveil.data.features import Sparse, columns_beyond
+from graphveil.core.features import Features, Sparse, columns_beyond
+from graphveil.data import Graph
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError
 

@@ -8,33 +8,22 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
+from graphveil.core.clipping.adam import Adam
+from graphveil.core.events import Composed, Gaussian, PoissonGaussian, compose
+from graphveil.core.noise.steps import public_rate
+from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.plan import calibrate_plan as calibrated
+from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.queries.weights import Attention
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge, Unit
 from graphveil.errors import CalibrationError
-from graphveil.mechanisms import public_rate
-from graphveil.privacy import (
-    Composed,
-    Gaussian,
-    PoissonGaussian,
-    UndirectedEdge,
-    Unit,
-    calibrate_mu,
-    compose,
-    privacy_curve,
-    renyi,
-)
-from graphveil.privacy.gaussian import require_delta
-from graphveil.privacy.statements import format_upper_bound
-from graphveil.release import (
-    EdgeAttentionData,
-    EdgeAttentionQuery,
-    NeighborSumQuery,
-    Query,
-    Release,
-    ReleasePlan,
-)
-from graphveil.release import calibrate_plan as calibrated
-from graphveil.release.plan import hops
-from graphveil.release.weights import Attention
-from graphveil.training.adam import Adam
+from graphveil.privacy import renyi
 
 PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
 # Not in the paper. Batch sizes from 279 to 409 are infeasible for the same budgets as in the paper
@@ -205,7 +194,7 @@ def train_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs of ``graphveil.release.weights.Attention``: maps, readout, offset."""
+    """Return the inputs of ``graphveil.core.queries.weights.Attention``: maps, readout, offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],

@@ -12,8 +12,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
-from graphveil.data import Graph, to_dense
+from graphveil.core.accounting.gaussian import require_delta
+from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
+from graphveil.core.features import to_dense
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan, calibrate_plan
+from graphveil.core.plan import hops as equal_hops
+from graphveil.core.queries.edge_training import EdgeAttentionQuery
+from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
 from graphveil.estimators.gap.attention import (
@@ -38,24 +49,8 @@ from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of
-from graphveil.privacy import NodeRecord, NodeUnit, renyi
-from graphveil.privacy.gaussian import require_delta
-from graphveil.release import (
-    EdgeAttentionQuery,
-    NeighborSumData,
-    NeighborSumQuery,
-    OutEdgeSumData,
-    OutEdgeSumQuery,
-    Release,
-    ReleasePlan,
-    calibrate_plan,
-    sum_in_neighbors,
-    weighted_sum_in_neighbors,
-)
-from graphveil.release.neighbor_sums import Keys
-from graphveil.release.plan import hops as equal_hops
+from graphveil.privacy import renyi
 from graphveil.training.heads import TaskHead
-from graphveil.training.null_records import finite_rows
 
 NODE_LEVEL_PAPER_DEVIATIONS = (
     "the epoch of the best exact validation accuracy is kept, which is not charged",

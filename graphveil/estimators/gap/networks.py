@@ -8,6 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.module_copies import ModuleCopies
+from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.normalize import plain_unit, safe_unit, shrink_unit
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.code import Factory, build_module, factory_name
 from graphveil.estimators.own.module_checks import training_error_message
@@ -15,9 +18,6 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.training.dpsgd import count_parameters
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.nn.layers import Batch, Linear, SparseRows
-from graphveil.propagation import plain_unit, safe_unit, shrink_unit
-from graphveil.training.module_copies import ModuleCopies
-from graphveil.training.null_records import finite_rows
 
 Classifier = HopClassifier | UnitHopClassifier
 

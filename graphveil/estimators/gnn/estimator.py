@@ -6,6 +6,10 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from graphveil._util import checks
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.events import MAX_ROOTS
+from graphveil.core.queries.tree_steps import Reach
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
@@ -14,10 +18,6 @@ from graphveil.estimators.gnn.multi_hop import MultiHopGNN, TrainedMultiHopGNN
 from graphveil.estimators.gnn.one_hop import OneHopGNN, TrainedOneHopGNN
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.requirements import REGRESSION_METHODS
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
-from graphveil.privacy.events import MAX_ROOTS
-from graphveil.release.steps.tree_steps import Reach
-from graphveil.training import PrivateSchedule
 
 _MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
 _LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a 1-hop ego graph, and of a tree per sampled out-edge

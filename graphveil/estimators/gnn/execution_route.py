@@ -7,18 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphveil.errors import ConfigError
-from graphveil.estimators.own.module_checks import random_tree, training_error_message
-from graphveil.training.clipped_sums import probe_labels
-from graphveil.training.ego_graphs import (
+from graphveil.core.clipping.clipped_sums import probe_labels
+from graphveil.core.clipping.ego_graphs import (
     EgoGraphClippedSum,
     Route,
     StoredEgoGraphs,
     ego_graph_logits,
     random_full_trees,
 )
-from graphveil.training.module_copies import ModuleCopies
-from graphveil.training.null_records import synthetic_records
+from graphveil.core.clipping.module_copies import ModuleCopies
+from graphveil.core.clipping.null_records import synthetic_records
+from graphveil.errors import ConfigError
+from graphveil.estimators.own.module_checks import random_tree, training_error_message
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
 _BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")  # the fastest first

@@ -5,7 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, Route
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.method import State
@@ -13,9 +16,6 @@ from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.public_sizes import GROUPS, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.release import Release
-from graphveil.training import PrivateSchedule
-from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, Route
 
 _STAGE, _PREFIX = "module", "module."  # name of the stage, and of the module's parameters in a state
 _BATCHES = 20  # default batch size as a share of the training records

@@ -7,9 +7,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
+from graphveil._util.figures import counted
 from graphveil.artifacts.snapshot import uncovered_weights_note
-from graphveil.data import Adjacency, Features, Graph
+from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.clipping.records import tensors_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PoissonRoots
+from graphveil.core.features import Features
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.bounded_lists import NO_NODE, BoundedTrees
+from graphveil.core.queries.tree_steps import MAX_SHIFT, Reach, TreeStepsQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import NodeUnit
+from graphveil.data import Graph
 from graphveil.errors import UnitError
 from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
@@ -26,14 +39,6 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.privacy import NodeUnit, PoissonRoots, calibrate_mu
-from graphveil.privacy.gaussian import require_delta
-from graphveil.privacy.statements import EdgeUse, counted
-from graphveil.release import Query, ReleasePlan, TreeStepsQuery
-from graphveil.release.steps.bounded_lists import NO_NODE, BoundedTrees
-from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach
-from graphveil.training import PrivateSchedule
-from graphveil.training.records import tensors_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,7 +14,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.clipping.ego_graphs import ego_graph_logits
+from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.unit import NodeRecord
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
@@ -44,14 +55,6 @@ from graphveil.estimators.public_sizes import OTHER, PARTITION, PublicSizes, rec
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import NO_METRICS, metric_queries, release_metrics
-from graphveil.privacy import NodeRecord
-from graphveil.privacy.statements import EdgeUse
-from graphveil.release import DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Query, ReleasePlan
-from graphveil.release.codes import simplex_codes
-from graphveil.release.steps.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
-from graphveil.training import PrivateSchedule
-from graphveil.training.ego_graphs import ego_graph_logits
-from graphveil.training.null_records import finite_rows
 
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms

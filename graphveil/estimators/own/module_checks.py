@@ -6,8 +6,8 @@ everything else: other trees in the batch, their number, the position in the bat
 
 Neither check finds a module that mixes records or keeps state only when a feature equals 17, or a function
 that closes over a tensor. Private training and prediction therefore run every tree on its own, on a fresh
-copy of the module (``training/ego_graphs.py``), so the proof does not rest on these checks. They are there
-because such a module computes something else in a batch than alone, and its author should know before a
+copy of the module (``core/clipping/ego_graphs.py``), so the proof does not rest on these checks. They are
+there because such a module computes something else in a batch than alone, and its author should know before a
 budget is spent.
 """
 
@@ -21,8 +21,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
+from graphveil.core.clipping.module_copies import ModuleCopies, reaches_compiled_code, state_of
 from graphveil.errors import ConfigError
-from graphveil.training.module_copies import ModuleCopies, reaches_compiled_code, state_of
 
 MAX_CONSTANT_NUMBERS = 1024  # size of a tensor without training: a table of the graph's nodes would be longer
 ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"

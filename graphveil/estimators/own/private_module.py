@@ -6,8 +6,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil._util.random import PublicStreams
-from graphveil.data import Features, Graph, rows, to_dense
+from graphveil.core.clipping.clipped_sums import probe_labels
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.null_records import synthetic_records
+from graphveil.core.clipping.per_sample import per_record_logits
+from graphveil.core.features import Features, rows, to_dense
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.unit import NodeUnit
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State
@@ -22,13 +29,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
 from graphveil.estimators.training.node_level import plan_node_level
 from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
-from graphveil.privacy import NodeUnit
-from graphveil.release import ReleasePlan
-from graphveil.training import PrivateSchedule, clipped_sum
-from graphveil.training.clipped_sums import probe_labels
 from graphveil.training.heads import MULTICLASS, TaskHead
-from graphveil.training.null_records import synthetic_records
-from graphveil.training.per_sample import per_record_logits
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 

@@ -7,6 +7,11 @@ from typing import ClassVar, get_args
 import torch
 
 from graphveil._util import checks
+from graphveil.core.accounting.gaussian import require_delta
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.unit import NodeRecord
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
@@ -33,10 +38,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.nn.layers import batch_of
 from graphveil.nn.sage import SageArchitecture
-from graphveil.privacy import NodeRecord, renyi
-from graphveil.privacy.gaussian import require_delta
-from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, ReleasePlan
-from graphveil.training import PrivateSchedule
+from graphveil.privacy import renyi
 
 PAPER_DEVIATIONS = (
     "noise calibrated by the paper's accounting of sampled subgraphs, which is unproved: its batches have a "

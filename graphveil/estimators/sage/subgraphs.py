@@ -13,12 +13,13 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data import Adjacency, Features
-from graphveil.data import rows as rows_of
+from graphveil.core.clipping.clipped_sums import ClippedSum, clip_factors, targets_of
+from graphveil.core.clipping.ghost_modules import Activation
+from graphveil.core.clipping.records import tensors_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import Features
+from graphveil.core.features import rows as rows_of
 from graphveil.nn.sage import AffineMaps
-from graphveil.training import Activation, ClippedSum
-from graphveil.training.clipped_sums import clip_factors, targets_of
-from graphveil.training.records import tensors_of
 
 _ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm

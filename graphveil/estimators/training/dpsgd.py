@@ -14,12 +14,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from graphveil.data import Features, Graph, rows
+from graphveil.core.clipping.clipped_sums import ClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.ghost_modules import GhostModule
+from graphveil.core.features import Features, rows
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeUnit
+from graphveil.data import Graph
 from graphveil.estimators.public_sizes import PARTITION, members
 from graphveil.estimators.session import Session
-from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDData, DPSGDQuery, Release
-from graphveil.training import ClippedSum, GhostModule, PrivateSchedule, clipped_sum
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 

@@ -7,6 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from graphveil.core.accounting.gaussian import require_delta
+from graphveil.core.events import Event, compose
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
@@ -14,9 +18,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
 from graphveil.estimators.training.objective import Objective
 from graphveil.estimators.training.record_plan import RecordPlan, choose_candidate
-from graphveil.privacy import Event, compose, renyi
-from graphveil.privacy.gaussian import require_delta
-from graphveil.release import Release, ReleasePlan
+from graphveil.privacy import renyi
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _CANDIDATES = 10  # number of checkpoints of a private selection

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil.core.queries.record_histograms import RecordHistogramData, RecordHistogramQuery
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import members
-from graphveil.release import RecordHistogramData, RecordHistogramQuery, Release
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,6 +7,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.record_counts import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+)
+from graphveil.core.queries.record_histograms import RecordHistogramQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, NodeUnit
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
@@ -18,19 +30,6 @@ from graphveil.estimators.training.private_metrics import (
     histogram_cells,
     private_metrics,
     release_histogram,
-)
-from graphveil.privacy import NodeRecord, NodeUnit
-from graphveil.release import (
-    AccuracyCountData,
-    AccuracyCountQuery,
-    GroupWeights,
-    NeighborSumQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    OutEdgeSumQuery,
-    Query,
-    RecordHistogramQuery,
-    Release,
 )
 
 _ACCURACY_GROUPS = {

@@ -7,7 +7,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.lab.attacks.roc import Bools, Floats
 from graphveil.nn.layers import FeedForward
 from graphveil.training import TrainingSchedule, train

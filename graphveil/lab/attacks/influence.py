@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks.pairs import Integers, Pairs
 from graphveil.lab.attacks.roc import Floats

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.roc import Bools, Floats, RocCurve
 

@@ -4,12 +4,12 @@ import numpy as np
 from scipy import sparse
 
 from graphveil._util.checks import checked
+from graphveil.core.queries.edge_products import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.pairs import Integers, Pairs
 from graphveil.lab.attacks.roc import Floats
 from graphveil.links.link_predictor import LinkPredictor
-from graphveil.release import EdgeProductQuery
 
 _AT_ONCE = 1 << 14  # pairs per chunk
 _MIN_NORM = 1e-12

@@ -12,7 +12,7 @@ from torch.nn.functional import mse_loss, relu
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.roc import Floats
 from graphveil.mechanisms import FeatureMechanism, LocalNoise

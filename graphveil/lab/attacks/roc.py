@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
 from graphveil.errors import ConfigError
-from graphveil.privacy import Guarantee, LocalAttributes, NodeBoundedDegree, NodeRecord
+from graphveil.privacy import Guarantee
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

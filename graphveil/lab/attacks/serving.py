@@ -10,9 +10,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, Graph
-from graphveil.data.node_pairs import Domain
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.unit import NoUnit
+from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph
@@ -21,7 +23,6 @@ from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch, is_s
 from graphveil.lab.attacks.roc import Floats
 from graphveil.local.heterorr import TrainedHetero
 from graphveil.perturb.mechanism import adjacency_of
-from graphveil.privacy import NoUnit
 
 EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphveil._util.checks import checked
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import GraphError
 from graphveil.lab.fidelity.communities import communities, modularity

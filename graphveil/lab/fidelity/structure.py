@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

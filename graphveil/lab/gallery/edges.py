@@ -7,8 +7,8 @@ import numpy as np
 from graphveil.audit.neighbor_test import neighbor_test
 from graphveil.audit.noise import FlipLaw, Floats, NoiseRecorder
 from graphveil.audit.small_graphs import NO_LABEL, SmallGraph
+from graphveil.core.accounting.gaussian import epsilon_of, mu_of
 from graphveil.lab.gallery.published_mechanism import PublishedMechanism, RestatedValue
-from graphveil.privacy.gaussian import epsilon_of, mu_of
 
 EPSILON, DELTA, MU = 1.0, 1e-5, 0.5
 

@@ -12,15 +12,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._util.random import PublicStreams
-from graphveil.data import RECIPES, Graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.unit import NoUnit
+from graphveil.data import RECIPES, Graph
 from graphveil.errors import CalibrationError, ConfigError, PrivacyError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.lab.papers.target import TEST, VAL, Work
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, MultiBit
 from graphveil.perturb import sample_public_edges
-from graphveil.privacy import Guarantee, NoUnit
+from graphveil.privacy import Guarantee
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.source import Source
 from graphveil.training.metrics import RANKING_METRICS

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from graphveil._util.checks import fitting
 from graphveil._util.ldp_statements import exact_sum, exact_sum_text
+from graphveil.core.noise.sampling import Integers, Real, Words, row_blocks
 from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.local.collect.encoded_report import Node, chosen_features, encode_all, label_hashes, node_text
 from graphveil.local.collect.protocol import CollectionProtocol
@@ -25,7 +26,6 @@ from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.features import LDPReports
 from graphveil.mechanisms.labels import MISSING, LocalHashing
 from graphveil.mechanisms.per_feature import MultiBit
-from graphveil.mechanisms.sampling import Integers, Real, Words, row_blocks
 
 MAX_EPS = 8.0  # per record; see docs/decisions/015-untrusted-protocols.md
 SECRET_BYTES = 32

@@ -26,12 +26,12 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import fitting
+from graphveil.core.noise.sampling import Integers, row_blocks, subsets
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.local.collect.protocol import DIGEST_BYTES, CollectionProtocol
 from graphveil.mechanisms.features import LDPReports, Single
 from graphveil.mechanisms.labels import LabelRR, LocalHashing
 from graphveil.mechanisms.per_feature import MultiBit
-from graphveil.mechanisms.sampling import Integers, row_blocks, subsets
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
 TAG_BYTES = 16

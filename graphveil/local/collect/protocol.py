@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphveil._util.ldp_statements import exact_sum_text
+from graphveil.core.noise.sampling import MAX_OUTPUTS, Floats
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement
 from graphveil.mechanisms.feature_rr import FeatureRR
 from graphveil.mechanisms.features import Bounds, EvenAllocation, WeightedAllocation
 from graphveil.mechanisms.labels import LabelRR, LocalHashing, SubsetSelection
 from graphveil.mechanisms.per_feature import MultiBit
-from graphveil.mechanisms.sampling import MAX_OUTPUTS, Floats
 
 if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
@@ -115,7 +115,9 @@ class CollectionProtocol:
         >>> CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3)).guarantee.epsilon
         1.0
         """
-        from graphveil.privacy import Guarantee, LocalAttributes, LocalReport, compose  # no client needs it
+        from graphveil.core.events import LocalReport, compose  # no client needs it
+        from graphveil.core.unit import LocalAttributes  # no client needs it
+        from graphveil.privacy import Guarantee  # no client needs it
 
         features, label = self.claims
         parts = []

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from graphveil._util.figures import counted
+from graphveil.core.noise.sampling import Integers
 from graphveil.data import tables
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.files import check_columns, feature_columns
@@ -25,8 +27,6 @@ from graphveil.local.collect.encoded_report import Collector
 from graphveil.local.collect.protocol import CollectionProtocol
 from graphveil.mechanisms.features import Single
 from graphveil.mechanisms.labels import MISSING
-from graphveil.mechanisms.sampling import Integers
-from graphveil.privacy.statements import counted
 
 REPORT_COLUMN = "message"
 

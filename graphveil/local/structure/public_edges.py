@@ -11,10 +11,10 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil.data import Adjacency
-from graphveil.data.adjacency import AdjacencyVersion
+from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
+from graphveil.core.unit import LocalAttributes
 from graphveil.errors import UnitError
-from graphveil.privacy import Guarantee, LocalAttributes
+from graphveil.privacy import Guarantee
 
 Matrix = Any  # a csr_array; slicing and products lose its type parameters
 Integers = npt.NDArray[np.int64]

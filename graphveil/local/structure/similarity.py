@@ -14,7 +14,7 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.local.structure.node_vectors import (
     Nodes,

@@ -10,7 +10,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import Graph, load_dataset, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import Graph, load_dataset
 from graphveil.data.dataset_readers import read_matlab, read_npz
 from graphveil.errors import GraphError, GraphveilError
 from tests.data.published import damaged

@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy import io, sparse
 
-from graphveil.data import load_dataset, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import load_dataset
 from graphveil.errors import GraphError
 
 

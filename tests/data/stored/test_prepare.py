@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import Graph, open_graph, prepare, read_graph, synthetic
 from graphveil.data.edge_sorting import found_files
 from graphveil.data.preparation import (
@@ -26,7 +27,7 @@ from graphveil.data.preparation import (
     lock_folder,
     write_blocks,
 )
-from graphveil.data.stored_graph import OFFSETS, SOURCES, manifest_of
+from graphveil.data.stored_graph import OFFSETS, manifest_of
 from graphveil.errors import ConfigError, GraphError
 
 pytest.importorskip("duckdb")

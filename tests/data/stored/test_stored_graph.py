@@ -12,18 +12,12 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import Adjacency, Graph, open_graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import SOURCES
+from graphveil.data import Graph, open_graph
 from graphveil.data.edge_sorting import Keys
 from graphveil.data.preparation import Sorted, create_manifest, lock_folder, write_blocks
-from graphveil.data.stored_graph import (
-    MANIFEST,
-    OFFSETS,
-    SOURCES,
-    Manifest,
-    ManifestBlock,
-    keyed_sum,
-    read_manifest,
-)
+from graphveil.data.stored_graph import MANIFEST, OFFSETS, Manifest, ManifestBlock, keyed_sum, read_manifest
 from graphveil.errors import GraphError
 
 NODES, BATCH = 50, 17

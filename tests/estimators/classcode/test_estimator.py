@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import ledger_of
+from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
 from graphveil.estimators.public_sizes import members, record_groups
-from graphveil.ledger import ledger_of
-from graphveil.release import OutEdgeCodeSumQuery
 from tests.estimators.conftest import grouped
 
 Options = dict[str, Any]

@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil._util.random import PublicStreams
-from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.estimators.features import crossfit
 from graphveil.estimators.features.crossfit import blend_similar_nodes, public_posteriors, unit_rows
 from graphveil.estimators.public_sizes import nodes_of

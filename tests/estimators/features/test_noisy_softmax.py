@@ -8,10 +8,10 @@ import torch
 from contracts.steps import SilentRelease
 from scipy import sparse
 
-from graphveil.data import rows, to_dense
+from graphveil.core.features import rows, to_dense
+from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node_method import encoder_schedule
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
-from graphveil.release import DPSGDQuery
 
 
 def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:

@@ -9,8 +9,9 @@ from scipy import sparse
 
 import graphveil as gv
 from graphveil._util.files import save_checked
-from graphveil._util.random import PublicStreams
-from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.estimators.features.crossfit import public_digest, public_posteriors
 from graphveil.estimators.session import Session
 

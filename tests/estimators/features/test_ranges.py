@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
+from graphveil.core.release import Release
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.features.ranges import (
-    MAX_COLUMNS,
-    magnitude_cells,
-    noisy_range,
-    numeric_columns,
-)
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import FeatureHistogramData, FeatureHistogramQuery, Release
+from graphveil.estimators.features.ranges import MAX_COLUMNS, magnitude_cells, noisy_range, numeric_columns
 from tests.estimators.gnn.modules import Mean, Records
 
 N = 4000

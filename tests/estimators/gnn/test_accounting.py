@@ -9,11 +9,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.plan import calibrate_plan
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.unit import NodeRecord
 from graphveil.estimators.gnn.one_hop import OneHopPlan
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.privacy import NodeRecord
-from graphveil.release import DPSGDQuery, OutEdgeSumQuery, calibrate_plan
-from graphveil.training import PrivateSchedule
 
 _STEP, _SIZE = 2e-4, 1 << 18
 

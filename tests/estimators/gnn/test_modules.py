@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
+from graphveil.core.ledger import ledger_of
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError
-from graphveil.ledger import ledger_of
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 from tests.estimators.gnn.modules import Branching, Mean, Records
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported

@@ -12,18 +12,22 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil.audit import neighbor_test
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, Route
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import PoissonRoots
+from graphveil.core.ledger import ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.queries.bounded_lists import BoundedTrees
+from graphveil.core.queries.training_steps import DPSGDData
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeBoundedDegree
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.estimators.gnn.multi_hop import MultiHopInputs
 from graphveil.estimators.session import Session
-from graphveil.ledger import ledger_of
-from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots
-from graphveil.release import DPSGDData, Release
-from graphveil.release.steps.bounded_lists import BoundedTrees
-from graphveil.training.ego_graphs import EgoGraphClippedSum, Route
+from graphveil.privacy import Guarantee
 from tests.estimators.gnn.modules import SMALL, Doubled, InterruptedFitError, Mean, interrupt
 from tests.training.stateful import KINDS
 

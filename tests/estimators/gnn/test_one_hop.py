@@ -10,27 +10,21 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
-from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.events import ByGroup, Gaussian, PoissonGaussian
+from graphveil.core.ledger import ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.queries.bounded_lists import NO_NODE, read_ego_graphs
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_code_sums import replaced_change
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.one_hop import CodePriorModule, OneHopInputs
 from graphveil.estimators.own import code
 from graphveil.estimators.public_sizes import members
-from graphveil.ledger import ledger_of
-from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
-from graphveil.release.codes import simplex_codes
-from graphveil.release.out_edge_code_sums import replaced_change
-from graphveil.release.steps.bounded_lists import NO_NODE, read_ego_graphs
-from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
-from tests.estimators.gnn.modules import (
-    SMALL,
-    Branching,
-    Doubled,
-    InterruptedFitError,
-    Mean,
-    interrupt,
-)
+from tests.estimators.gnn.modules import SMALL, Branching, Doubled, InterruptedFitError, Mean, interrupt
 
 
 @pytest.fixture

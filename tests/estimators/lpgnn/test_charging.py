@@ -10,14 +10,15 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
+from graphveil.core.events import LocalReport
+from graphveil.core.ledger import Entry, MemoryLedger
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.unit import LocalAttributes
 from graphveil.data import Graph
 from graphveil.errors import BudgetError
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
-from graphveil.ledger import Entry, MemoryLedger
 from graphveil.local.randomized_records import ReportFile, collect_reports, release_id_of
-from graphveil.privacy import LocalAttributes, LocalReport
 
 STEPS = ("check", "id", "record", "commit", "randomize", "reports")
 

@@ -8,9 +8,9 @@ import torch
 
 import graphveil as gv
 from graphveil.artifacts.release_folder import read_guarantee
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, GraphError
-from graphveil.ledger import ledger_of
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.local_estimator import as_graph, estimates_of
 from graphveil.local.local_method import ReceivedReports

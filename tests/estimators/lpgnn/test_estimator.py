@@ -10,9 +10,12 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
-from graphveil.data import synthetic, to_dense
+from graphveil.core.events import LocalReport, compose
+from graphveil.core.features import to_dense
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.unit import LocalAttributes
+from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.session import Session
@@ -20,7 +23,6 @@ from graphveil.local.noisy_labels import NoisyLabels
 from graphveil.local.randomized_records import outside
 from graphveil.local.report_config import FEATURES, WEIGHTED_MECHANISMS
 from graphveil.mechanisms import Bounds, SubsetSelection, WeightedAllocation
-from graphveil.privacy import LocalAttributes, LocalReport, compose
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 4}

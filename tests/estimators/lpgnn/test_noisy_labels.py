@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.noisy_labels import EpochScore, NoisyLabels
 from graphveil.mechanisms import LabelRR
 from graphveil.propagation import KProp

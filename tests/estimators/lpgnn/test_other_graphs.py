@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.events import LocalReport, compose
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.ledger.predictions import ASSERTED_NODES
 from graphveil.local.network_learner import CachedReports
 from graphveil.local.randomized_records import RandomizedRecords
-from graphveil.privacy import LocalReport, compose
 from graphveil.propagation import KProp
 
 BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}

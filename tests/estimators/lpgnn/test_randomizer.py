@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data import Graph, to_dense
+from graphveil.core.features import to_dense
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.local.noisy_labels import class_shares
 from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features

@@ -9,7 +9,7 @@ import torch
 
 import graphveil as gv
 from graphveil import estimators
-from graphveil._util.random import PublicStreams
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.own import code

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.estimators.sage.subgraphs import sample_out_edges, sample_total_degree
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.ledger import ledger_of
 from graphveil.data import load_dataset
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.sage import SAGE
-from graphveil.ledger import ledger_of
 from graphveil.nn.layers import batch_of
 from graphveil.privacy import renyi
 from tests.estimators.interrupted import InterruptedFit, interrupted_at

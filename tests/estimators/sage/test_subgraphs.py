@@ -9,7 +9,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.estimators.sage.subgraphs import (
     ClipPer,
     SubgraphClippedSum,

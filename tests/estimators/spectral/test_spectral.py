@@ -11,7 +11,9 @@ from torch.nn.functional import normalize
 
 from estimators.released_graph import check_depends_on_released_graph_only
 from graphveil import load_model
-from graphveil.data import Adjacency, Graph
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.ledger import ledger_of
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP
@@ -24,7 +26,6 @@ from graphveil.estimators.spectral import (
     count_votes,
     spectral_rows,
 )
-from graphveil.ledger import ledger_of
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 6.0, "seed": 0}
 NODES, TOPICS, CLASSES, LISTED = 360, 12, 3, 30

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 
+from graphveil.core.accounting.accountant import privacy_curve
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.unit import NodeRecord, Unit
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.public_sizes import OTHER, TRAIN, VAL, check_members, members, record_groups
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.privacy import NodeRecord, Unit, privacy_curve
-from graphveil.privacy.gaussian import mu_of
-from graphveil.training import PrivateSchedule
 
 UNITS = pytest.mark.parametrize(
     "unit", [NodeRecord(), NodeRecord(replace_one=True)], ids=["add-or-remove", "replace-one"]

@@ -6,21 +6,18 @@ from typing import Any
 import pytest
 import torch
 
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.events import ByGroup, compose
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCountData, OutcomeCountQuery
+from graphveil.core.queries.record_histograms import RecordHistogramQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data import Graph
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import RecordPlan, accuracy_from_counts, release_accuracies
-from graphveil.privacy import ByGroup, NodeBoundedDegree, NodeRecord, NodeUnit, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import (
-    AccuracyCountQuery,
-    DPSGDQuery,
-    NeighborSumQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    OutEdgeSumQuery,
-    RecordHistogramQuery,
-)
-from graphveil.training import PrivateSchedule
 
 UNITS = [
     NodeRecord(),

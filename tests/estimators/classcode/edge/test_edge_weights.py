@@ -8,20 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.errors import ConfigError
-from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
-from graphveil.estimators.classcode.edge_rows import (
-    EdgeWeightModel,
-    Signal,
-    row_log_likelihood,
-    weighted,
-)
-from graphveil.ledger import ledger_of
-from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release.codes import simplex_codes, soft_codes
-from graphveil.release.weights import (
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import compose
+from graphveil.core.ledger import ledger_of
+from graphveil.core.queries.codes import simplex_codes, soft_codes
+from graphveil.core.queries.weights import (
     DotWeight,
     HalfCos,
     SigmoidCos,
@@ -29,6 +20,11 @@ from graphveil.release.weights import (
     register_weight,
     weights_from,
 )
+from graphveil.core.unit import DirectedEdge, UndirectedEdge
+from graphveil.errors import ConfigError
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
+from graphveil.estimators.classcode.edge_rows import EdgeWeightModel, Signal, row_log_likelihood, weighted
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
 QUICK: dict[str, Any] = {

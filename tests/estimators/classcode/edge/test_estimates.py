@@ -7,6 +7,7 @@ from command import NODES, Files, Invoke, write
 from torch import Tensor
 
 from estimators.spectral.test_spectral import listed
+from graphveil.core.queries.codes import simplex_codes
 from graphveil.estimators.classcode import ClassCode, edge_rows
 from graphveil.estimators.classcode.edge_method import BatchedHeads, PosteriorHead, fit_gate
 from graphveil.estimators.classcode.edge_rows import (
@@ -18,7 +19,6 @@ from graphveil.estimators.classcode.edge_rows import (
     fit_shape,
     row_log_likelihood,
 )
-from graphveil.release.codes import simplex_codes
 
 ONE = torch.ones((), dtype=torch.float64)
 

@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil._util.random import PublicStreams
+from graphveil.core.events import compose
+from graphveil.core.ledger import ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.release import Release
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import GraphError, NotImplementedGuaranteeError
 from graphveil.estimators.classcode import ClassCode
@@ -18,10 +23,6 @@ from graphveil.estimators.classcode.edge_plan import TARGET, TRAIN
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.saved import load_model
 from graphveil.estimators.session import Session
-from graphveil.ledger import ledger_of
-from graphveil.privacy import compose
-from graphveil.release import NeighborSumQuery, Release
-from graphveil.release.codes import simplex_codes
 from tests.estimators.conftest import grouped
 
 BUDGET: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}

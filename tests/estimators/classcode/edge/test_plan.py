@@ -7,11 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import compose
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN, VAL, BudgetAllocation
-from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.release import GroupWeights, NeighborSumQuery
 
 
 def pair_costs(

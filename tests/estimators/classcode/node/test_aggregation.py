@@ -8,6 +8,9 @@ import torch
 from contracts.steps import KEY, SilentRelease
 
 from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node_decoder import DecodedRows
 from graphveil.estimators.classcode.node_method import (
     NodeMessages,
@@ -19,9 +22,6 @@ from graphveil.estimators.classcode.node_method import (
     limited_schedule,
 )
 from graphveil.estimators.classcode.node_plan import LEVELS, WEIGHTS_CLIP
-from graphveil.mechanisms import StepNoise
-from graphveil.release import DPSGDQuery
-from graphveil.release.codes import simplex_codes
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
 CLASSES = 3

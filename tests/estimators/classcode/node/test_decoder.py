@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
+from graphveil.core.queries.codes import simplex_codes
 from graphveil.estimators.classcode import node_decoder
 from graphveil.estimators.classcode.node_decoder import decode
-from graphveil.release.codes import simplex_codes
 
 CODES = simplex_codes(3)
 

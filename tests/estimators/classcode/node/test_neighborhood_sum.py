@@ -4,7 +4,9 @@ import pytest
 import torch
 from contracts.steps import SilentRelease
 
-from graphveil.data import Adjacency
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node_method import (
     Combiner,
     NodeMessages,
@@ -14,8 +16,6 @@ from graphveil.estimators.classcode.node_method import (
     prior_combiner_weights,
     row_shrinkage,
 )
-from graphveil.release import DPSGDQuery
-from graphveil.release.codes import simplex_codes
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)

@@ -2,12 +2,15 @@
 
 import pytest
 
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.events import ByGroup, compose
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.record_counts import OutcomeCountQuery
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.unit import NodeRecord
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode.node_plan import BudgetSplit, NodeLevelReleasePlan, encoder_share
-from graphveil.privacy import ByGroup, NodeRecord, compose
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import mu_of
-from graphveil.release import DPSGDQuery, OutcomeCountQuery, ReleasePlan
 
 
 def make(**changes: object) -> NodeLevelReleasePlan:

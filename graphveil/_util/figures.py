@@ -1,0 +1,69 @@
+"""Figures as text: bounds rounded up, rates in percent, and counts with their nouns."""
+
+import math
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """Return a number with its noun in singular or plural.
+
+    >>> counted(1, "release"), counted(2000, "release")
+    ('1 release', '2,000 releases')
+    >>> counted(3, "class", "classes")
+    '3 classes'
+    """
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def format_count_with_verb(count: int, what: str) -> str:
+    """Return how many there are of something, with its verb.
+
+    >>> format_count_with_verb(1, "prediction"), format_count_with_verb(2, "prediction")
+    ('1 prediction is', '2 predictions are')
+    """
+    return f"{counted(count, what)} {'is' if count == 1 else 'are'}"
+
+
+def format_delta(value: float) -> str:
+    """Return a delta with six digits, rounded up. None is rounded away: a delta is given, not computed.
+
+    >>> format_delta(1e-7), format_delta(0.0), format_delta(1.23456789e-7)
+    ('1e-07', '0', '1.23457e-07')
+    >>> format_delta(1.2345611e-7)
+    '1.23457e-07'
+    """
+    return _up(value, 6, excess=0.0)
+
+
+def format_epsilon_delta(epsilon: float, delta: float) -> str:
+    """Return epsilon and delta of a guarantee as text.
+
+    >>> format_epsilon_delta(5.99201, 1e-7)
+    'epsilon 5.993 at delta 1e-07'
+    """
+    return f"epsilon {format_upper_bound(epsilon)} at delta {format_delta(delta)}"
+
+
+def format_upper_bound(value: float, digits: int = 4) -> str:
+    """Return an epsilon (or a mu) with the given number of digits, rounded up.
+
+    >>> format_upper_bound(5.99201), format_upper_bound(4.0), format_upper_bound(0.1 + 0.2)
+    ('5.993', '4', '0.3')
+    """
+    return _up(value, digits, excess=1e-9)  # so small an excess is rounding of the number itself
+
+
+def percent_up(rate: float) -> str:
+    """Return a rate in percent with two decimals, rounded up, so that "at most" is true.
+
+    >>> percent_up(0.01732), percent_up(0.01)
+    ('1.74', '1.00')
+    """
+    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which rounding of the number itself may exceed
+    return f"{hundredths / 100:.2f}"
+
+
+def _up(value: float, digits: int, *, excess: float) -> str:
+    nearest = float(f"{value:.{digits}g}")
+    if nearest < value * (1 - excess):
+        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{nearest:.{digits}g}"

@@ -1,0 +1,1 @@
+"""The privacy loss of events: exact or pessimistic numbers, without words."""

@@ -1,0 +1,1 @@
+"""Clipped gradient sums, and gradient descent on their noisy means."""

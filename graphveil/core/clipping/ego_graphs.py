@@ -1,0 +1,414 @@
+"""Clipped sums of a message-passing module on 1-hop ego graphs: a record is the root of exactly one.
+
+Ego graph i is a graph of public size: the root, ``leaves`` places for its leaves, and one padding node with
+the edges of empty places. Every shape is public (``core/clipping/clipped_sums.py``). No record affects
+another's
+gradient:
+
+* The module is called with one ego graph, in a loop, or under ``vmap``. There torch separates a batch's
+  records, except in operations that ``isolated_vmap.py`` replaces or rejects: isolation relies on torch.
+* Each call of a module in a loop, and of a batch under ``vmap``, uses a new copy of the module in its state
+  before training. ``module_copies.py`` lists what a copy does not isolate.
+* A record for which the module raises has gradient zero, like one whose gradient is not finite
+  (``null_records.py``).
+
+A module may run in float32. A record's gradient is then the vector computed in float32. For an affine map it
+is the sum of delta_j h_j^T over the computed deltas and inputs. Both are functions of that record alone. From
+there on norms, factors and sums are float64, and the norm is that of the vector that is added. Float32
+rounding is part of the gradient, not of the bound.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad
+
+from graphveil.core.clipping.affine_gradients import (
+    AffineGradients,
+    ScratchBuffer,
+    affine_parts,
+    inputs_of,
+    is_large,
+    keep_freed_memory,
+    record_affine_calls,
+)
+from graphveil.core.clipping.clipped_sums import (
+    ClippedSum,
+    add_scaled,
+    chunks,
+    clip_factors,
+    record_loss,
+    square_norms,
+    zero_masked_records,
+)
+from graphveil.core.clipping.isolated_vmap import vmap_records
+from graphveil.core.clipping.module_copies import ModuleCopies, call
+from graphveil.core.clipping.null_records import finite_rows, maskable_exceptions, run_masking_failures
+
+Route = Literal["ghost", "vmap", "loop"]
+_STARS, _SEED, _MISSING = 8, 5, 0.3  # number, seed and missing share of random trees
+Parameters = dict[str, Tensor]
+T = TypeVar("T")
+_GradientParts = tuple[
+    tuple[list[Tensor], Parameters], list[Tensor]
+]  # gradients for moves and parameters, and inputs
+
+
+class EgoGraphRecords(Protocol):
+    """Ego graphs or trees of public shape, one per record, created on demand."""
+
+    @property
+    def arrays(self) -> Sequence[Tensor]:
+        """All arrays that they are computed from."""
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of each."""
+
+    @property
+    def parents(self) -> Tensor:
+        """The parent place of each place but the root's, (W - 2)."""
+
+    def begin(self, step: int) -> None:
+        """Sample the public values that change from step to step."""
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return some records' rows (B, W, d) and edges (B, 2, W - 2); the next call may overwrite them."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredEgoGraphs:
+    """Ego graphs stored in full: rows (N, W, d) and edges (N, 2, W - 2); trees with ``parents``."""
+
+    x: Tensor
+    edges: Tensor
+    above: Tensor | None = None
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """Rows and edges."""
+        return self.x, self.edges
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.x.shape[1]
+
+    @property
+    def parents(self) -> Tensor:
+        """The parent of each place, by default the root."""
+        return torch.zeros(self.width - 2, dtype=torch.int64) if self.above is None else self.above
+
+    def begin(self, step: int) -> None:
+        """Do nothing: nothing is sampled."""
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows and edges of some records."""
+        return self.x[index], self.edges[index]
+
+
+def random_full_trees(parents: Tensor, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return random full trees, and trees with missing edges: rows (8, W, columns), edges (8, 2, W - 2).
+
+    >>> x, edges = random_full_trees(torch.tensor([0, 0, 1]), 4, torch.float64)
+    >>> tuple(x.shape), edges[0].tolist()
+    ((8, 5, 4), [[1, 2, 3], [0, 0, 1]])
+    """
+    generator, width = torch.Generator().manual_seed(_SEED), len(parents) + 2
+    x = torch.randn(_STARS, width, columns, generator=generator, dtype=torch.float64).to(dtype)
+    missing = torch.rand(_STARS, len(parents), generator=generator) < _MISSING
+    missing[0] = False
+    edges = torch.stack([torch.arange(1, width - 1), parents]).expand(_STARS, 2, -1)
+    return x, torch.where(missing[:, None], width - 1, edges)
+
+
+class EgoGraphClippedSum(ClippedSum):
+    """The clipped sum of a module on 1-hop ego graphs, with each ego graph processed separately.
+
+    The module takes rows (W, d) and edges (2, W - 2), and returns a row of logits for every node; the first
+    is the root's.
+
+    Args:
+        module: Trained in place. Only copies of it are called.
+        records: The ego graphs.
+        labels: Classes or numbers, (N); a value that is not a class, or NaN, excludes the record.
+        route: ``"ghost"`` runs the ego graphs of a chunk together and does not form gradients of affine maps
+            that are larger than their rows (``affine_gradients.py``); this requires that only the map reads
+            its parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
+            modules that do not support batching.
+        dtype: Data type of the module's computation; norms and sums are always float64.
+
+    >>> class Own(nn.Linear):
+    ...     def forward(self, x, edge_index): return super().forward(x)
+    >>> stars = StoredEgoGraphs(torch.ones(5, 3, 2), torch.tensor([[[1], [0]]]).expand(5, 2, 1))
+    >>> gradients = EgoGraphClippedSum(Own(2, 2), stars, torch.zeros(5, dtype=torch.int64))
+    >>> gradients.add(torch.tensor([1, 4]), clip=0.01)
+    >>> round(float(gradients.sums.norm()), 4)
+    0.02
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        records: EgoGraphRecords,
+        labels: Tensor,
+        *,
+        route: Route = "ghost",
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        """Copy the parameters."""
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        super().__init__(list(named.values()), records.arrays, labels, len(labels))
+        self._records, self._width = records, records.width
+        self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
+        self._copies = ModuleCopies(module)
+        self._sums = dict(zip(named, self._views(self.sums), strict=True))
+        self._wide = dict(zip(named, self._views(self.weights), strict=True))
+        self._parameters: Parameters = {}
+        self._route = route
+        self._calls: list[_Call] | None = None
+        self._memory: dict[str, ScratchBuffer] = {}
+        keep_freed_memory()
+
+    def begin(self, step: int) -> None:
+        """Sample the ego graphs that the step reads."""
+        self._records.begin(step)
+
+    def add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk; chunk sizes follow from public numbers."""
+        self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
+        if len(index) and self._calls is None:
+            self._calls = self._plan_calls(self._records.take(index[:1])[0].shape[2])
+        for part in chunks(index, self._numbers if len(index) else 0):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        x, edges = self._records.take(index)
+        x = x.to(self._dtype)
+        output_offsets = [x.new_zeros(call.shape) for call in self._calls or ()]
+        formed = {name: self._parameters[name] for name in self._formed}
+        run = partial(self._gradients, output_offsets, formed)
+        with torch.enable_grad():
+            found, failed = run_masking_failures(run, (x, edges, self._labels[index]))
+        if found is None:
+            return  # all records of the chunk are null
+        (deltas, gradients), inputs = found
+        maps = self._maps(inputs, deltas)
+        squares = [square_norms(part) for part in gradients.values()]
+        squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
+        total = torch.stack(squares).sum(dim=0)
+        if failed is not None:
+            total = total.masked_fill(failed, torch.nan)
+        factors, bad = clip_factors(total, clip)
+        for name, part in gradients.items():
+            add_scaled(self._sums[name], zero_masked_records(part, bad), factors)
+        for name, called in maps.items():
+            if bad is not None:
+                called.drop(bad)
+            weight, bias = called.sums(factors)
+            self._sums[self._weight(name)].add_(weight)
+            if self._bias(name) in self._sums:
+                self._sums[self._bias(name)].add_(bias)
+
+    def _loss(
+        self,
+        module: nn.Module,
+        output_offsets: list[Tensor],
+        formed: Parameters,
+        x: Tensor,
+        edges: Tensor,
+        label: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the loss of one ego graph's root, and the inputs of each affine map."""
+        inputs: list[Tensor] = []
+        numbers = _cloned({**self._fixed, **self._parameters, **formed})
+        with record_affine_calls(self._parts(module), output_offsets, inputs):
+            logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
+        return record_loss(logits, label), inputs
+
+    def _plan_calls(self, columns: int) -> list["_Call"]:
+        """Choose the maps whose gradients are not formed, by public sizes; return their calls in order."""
+        self._choose(affine_parts(self._module, 1) if self._route == "ghost" else {})
+        calls, names = self._trace_calls(columns), list(self._affine)
+        rows = dict.fromkeys(names, 0)
+        for traced in calls:
+            rows[names[traced.number]] += math.prod(traced.shape[:-1])
+        kept = {name: part for name, part in self._affine.items() if is_large(part, rows[name])}
+        self._choose(kept)
+        widest = max((inputs_of(part) for part in kept.values()), default=_HIDDEN)
+        formed = sum(self._parameters[name].numel() for name in self._formed)
+        numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # per ego graph
+        self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
+        places = {name: place for place, name in enumerate(kept)}
+        return [
+            traced._replace(number=places[names[traced.number]])
+            for traced in calls
+            if names[traced.number] in kept
+        ]
+
+    def _choose(self, parts: dict[str, nn.Module]) -> None:
+        """Form all gradients except those of these maps."""
+        self._affine = parts
+        within = {name for part in parts for name in (self._weight(part), self._bias(part))}
+        self._formed = [name for name in self._wide if name not in within]
+        self._gradients = self._looped_gradients if self._route == "loop" else self._batched_gradients
+
+    def _batched_gradients(
+        self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
+    ) -> _GradientParts:
+        """Return all records' gradients for moves and parameters, and the inputs of affine maps.
+
+        Under ``vmap`` a record's loss cannot read another record, and every record has its own moves and
+        parameters here. The gradient of the sum of all losses with respect to these is therefore each
+        record's gradient. A gradient inside ``vmap`` is the same, and takes twice the overhead.
+        """
+        count = len(stars[0])
+        given = [
+            part.detach().expand(count, *part.shape).requires_grad_()
+            for part in (*output_offsets, *formed.values())
+        ]
+        own, weights = (
+            given[: len(output_offsets)],
+            dict(zip(formed, given[len(output_offsets) :], strict=True)),
+        )
+        with self._copies.run() as module:
+            losses, inputs = vmap_records(partial(self._loss, module))(own, weights, *stars)
+            if losses.requires_grad:
+                ones = torch.ones_like(losses)
+                found = torch.autograd.grad(losses, given, ones, materialize_grads=True)
+            else:  # a module whose output does not depend on its parameters
+                found = tuple(torch.zeros_like(part) for part in given)
+        gradients = dict(zip(formed, found[len(output_offsets) :], strict=True))
+        return (list(found[: len(output_offsets)]), gradients), [part.detach() for part in inputs]
+
+    def _looped_gradients(
+        self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
+    ) -> _GradientParts:
+        """Return the same, one ego graph after the other, without moves."""
+
+        def one(*star: Tensor) -> Parameters:
+            with self._copies.run() as module:
+                gradients = grad(partial(self._loss, module), argnums=(0, 1), has_aux=True)
+                found: Parameters = gradients(output_offsets, formed, *star)[0][1]
+                return found
+
+        null = {name: torch.zeros_like(part) for name, part in formed.items()}
+        found = [_or_null(null, one, *star) for star in zip(*stars, strict=True)]
+        return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
+
+    def _parts(self, module: nn.Module) -> list[nn.Module]:
+        """Return the affine maps in a copy of the module."""
+        return [module.get_submodule(name) for name in self._affine]
+
+    def _trace_calls(self, columns: int) -> list["_Call"]:
+        """Return the calls of affine maps with the shapes of their outputs, from a placeholder tree."""
+        recorded = list[Any]()
+        if not self._affine:
+            return []
+        x, edges = random_full_trees(self._records.parents, columns, self._dtype)
+        with (
+            torch.no_grad(),
+            self._copies.run() as module,
+            record_affine_calls(self._parts(module), None, recorded),
+        ):
+            call(module, _cloned({**self._fixed, **self._parameters}), (x[0], edges[0]))
+        return [_Call(number, shape) for number, shape in recorded]
+
+    def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
+        """Return the gradients of each affine map that was called."""
+        calls = list(zip(self._calls or (), inputs, deltas, strict=True))
+        found = {}
+        for number, name in enumerate(self._affine):
+            own = [(h, delta) for call, h, delta in calls if call.number == number]
+            if own:
+                found[name] = AffineGradients.from_calls(own, self._memory.setdefault(name, ScratchBuffer()))
+        return found
+
+    def _weight(self, name: str) -> str:
+        return f"{name}.weight" if name else "weight"
+
+    def _bias(self, name: str) -> str:
+        return f"{name}.bias" if name else "bias"
+
+
+class _Call(NamedTuple):
+    """A call of an affine map: its number, and the shape of its output for one record."""
+
+    number: int
+    shape: tuple[int, ...]
+
+
+_HIDDEN = 16  # assumed temporary numbers per node
+_BYTES = 36  # bytes per number: three tables of a chunk fit into the memory that the C library keeps
+
+
+def ego_graph_logits(
+    module: nn.Module,
+    records: EgoGraphRecords,
+    count: int,
+    classes: int,
+    *,
+    route: Route = "ghost",
+) -> Tensor:
+    """Return the logits of every root (N, C), float64, with separate ego graphs as in training.
+
+    They are zeros for an ego graph for which the module raises or returns logits that are not finite.
+    """
+    weights = {name: p.detach().to(torch.float64) for name, p in module.named_parameters()}
+    tensors, copies = {**_buffers(module, torch.float64), **weights}, ModuleCopies(module)
+
+    def one(fresh: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+        logits: Tensor = call(fresh, _cloned(tensors), (x.clone(), edges.clone()))[0]
+        return logits
+
+    def together(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            found: Tensor = vmap_records(partial(one, fresh))(x, edges)
+            return found
+
+    def alone(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return one(fresh, x, edges).to(x).reshape(classes)
+
+    def rows_of(x: Tensor, edges: Tensor) -> Tensor:
+        null = x.new_zeros(classes)
+        if route == "loop":
+            return torch.stack([_or_null(null, alone, *star) for star in zip(x, edges, strict=True)])
+        rows, failed = run_masking_failures(together, (x, edges))
+        if rows is None:
+            return null.expand(len(x), -1)
+        return rows if failed is None else zero_masked_records(rows, failed)
+
+    found = list[Tensor]()
+    with torch.no_grad():
+        for part in chunks(torch.arange(count), records.width * _HIDDEN):
+            x, edges = records.take(part)
+            found.append(rows_of(x.to(torch.float64), edges))
+    return finite_rows(torch.cat(found))
+
+
+def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:
+    """Return the result for an ego graph, or that of a null record if the module raises."""
+    try:
+        return run(*star)
+    except maskable_exceptions():
+        return null
+
+
+def _cloned(tensors: Parameters) -> Parameters:
+    """Return copies, which a module may change without an effect on other ego graphs."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
+    """Return the tensors that are not trained, with floats in this type."""
+    kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
+    return {
+        name: value.detach().to(dtype) if value.is_floating_point() else value
+        for name, value in (*kept, *module.named_buffers())
+    }

@@ -1,0 +1,268 @@
+"""Networks with closed-form per-sample gradient norms and a manual backward pass.
+
+In an affine map z_i = W h_i + b record i's gradient is delta_i outer (h_i, 1), delta_i = dL_i / dz_i, so its
+squared norm is (|h_i|^2 + 1) |delta_i|^2. Per-sample gradients are never formed ("ghost" clipping;
+Goodfellow: Efficient per-example gradient computations, 2015). One forward and one backward pass compute all
+norms, and the clipped sum is one more product.
+
+Parts are independent of losses, clipping and noise. A model describes itself as a tree of them::
+
+    GhostSequential(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
+    GhostSequential(GhostBranches(branch_0, ..., branch_K), head)
+
+All rows are feature-major float64, (width, B), and no part mixes rows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.clipping.records import Batch, DenseRecordRows, RecordRows
+
+_TINY = 1e-12  # minimum norm that a row is divided by
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+@dataclass
+class GradientFactors:
+    """The term of one affine map in each record's gradient: delta_i outer (h_i, 1)."""
+
+    affine: "Affine"
+    rows: RecordRows  # h
+    delta: Tensor  # (outputs, B)
+
+    def square_norms(self) -> Tensor:
+        """Return (|h_i|^2 + 1) |delta_i|^2, shape (B,)."""
+        squares = self.delta.square().sum(dim=0)
+        return torch.addcmul(squares, squares, self.rows.square_norms())
+
+    def drop(self, bad: Tensor) -> None:
+        """Set the contributions of the records of a mask (B,) to zero."""
+        self.rows.drop(bad)
+        self.delta[:, bad] = 0
+
+    def add(self, factors: Tensor) -> None:
+        """Add the sum of the records' gradients times their factors (B,) to the map's sums."""
+        self.affine.bias_sum.addmv_(self.delta, factors)
+        self.rows.add_outer(self.delta.mul_(factors), self.affine.weight_sum)
+
+
+class GhostModule(ABC):
+    """A part of a network: a row-wise map with a manual backward pass.
+
+    ``forward`` returns the output (width, B) and the state that ``backward`` needs. ``backward`` takes this
+    state and the gradient with respect to the output, and adds one ``GradientFactors`` per affine map to
+    ``gradient_factors``. If requested, it returns the gradient with respect to the input. It may overwrite
+    its arguments.
+    """
+
+    @abstractmethod
+    def forward(self, x: Batch) -> tuple[Tensor, Any]:
+        """Return the output, and the state for the backward pass."""
+
+    @abstractmethod
+    def backward(
+        self, saved: Any, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Collect the pairs; return the gradient with respect to the input if requested, else None."""
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield the affine maps inside, in order."""
+        yield from ()
+
+
+class Affine(GhostModule):
+    """z_i = W h_i + b, for a weight (inputs, outputs) and a bias (outputs) of the model.
+
+    In training, the map works on float64 copies set by ``bind``.
+
+    Shapes: rows (inputs, B) to (outputs, B); the first map of a network takes records, dense or sparse.
+
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> [tuple(source.shape) for source in Affine(layer.weight.t(), layer.bias).sources]
+    [(2, 3), (2,)]
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        """Store the model's tensors; for a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
+        self.sources = (weight.detach().t(), bias.detach())
+
+    def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
+        """Compute with these copies, and add gradients to these sums; weights are (outputs, inputs)."""
+        self.weight, self.bias, self.weight_sum, self.bias_sum = weight, bias, weight_sum, bias_sum
+
+    def forward(self, x: Batch) -> tuple[Tensor, RecordRows]:
+        """Return W h + b, and store h."""
+        rows = DenseRecordRows(x) if isinstance(x, Tensor) else cast(RecordRows, x)
+        return rows.affine(self.weight, self.bias), rows
+
+    def backward(
+        self, saved: RecordRows, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Collect (h, delta); the gradient with respect to h is W^T delta."""
+        gradient_factors.append(GradientFactors(self, saved, delta))
+        return self.weight.t() @ delta if inputs else None
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield this map."""
+        yield self
+
+
+class Activation(GhostModule):
+    """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output.
+
+    Shapes: (width, B) to (width, B).
+
+    Raises:
+        ConfigError: If the name is not one of these.
+
+    >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
+    tensor([[0., 2.]])
+    """
+
+    def __init__(self, name: str) -> None:
+        """Choose the activation by name."""
+        checks.one_of(_ACTIVATIONS, activation=name)
+        self._function, self._times_slope = _ACTIVATIONS[name]
+
+    def forward(self, x: Batch) -> tuple[Tensor, Tensor]:
+        """Return the activation, and store it."""
+        out = self._function(cast(Tensor, x))
+        return out, out
+
+    def backward(
+        self, saved: Tensor, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor:
+        """Multiply by the slope."""
+        return self._times_slope(delta, saved)
+
+
+# Each function with the product of a gradient and its slope, given its output y. The products are
+# autograd's own kernels: one pass each, where arithmetic on tensors takes four.
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "selu": (
+        torch.selu,
+        lambda delta, y: torch.ops.aten.elu_backward(delta, _SELU_ALPHA, _SELU_SCALE, 1, True, y),
+    ),
+    "relu": (torch.relu, lambda delta, y: torch.ops.aten.threshold_backward(delta, y, 0)),
+    "tanh": (torch.tanh, lambda delta, y: torch.ops.aten.tanh_backward(delta, y)),
+}
+
+
+class UnitRows(GhostModule):
+    """u_i = x_i / |x_i|; the gradient is (g_i - u_i <u_i, g_i>) / |x_i|.
+
+    Shapes: (width, B) to (width, B).
+
+    >>> UnitRows().forward(torch.tensor([[3.0], [4.0]]))[0]
+    tensor([[0.6000],
+            [0.8000]])
+    """
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the L2-normalized rows, and store them with their norms."""
+        rows = cast(Tensor, x)
+        norm = rows.square().sum(dim=0).sqrt_().clamp_min_(_TINY)
+        unit = rows / norm
+        return unit, (unit, norm)
+
+    def backward(
+        self,
+        saved: tuple[Tensor, Tensor],
+        delta: Tensor,
+        gradient_factors: list[GradientFactors],
+        *,
+        inputs: bool,
+    ) -> Tensor:
+        """Return (g - u <u, g>) / |x|."""
+        unit, norm = saved
+        return delta.addcmul_(unit, (unit * delta).sum(dim=0), value=-1).div_(norm)
+
+
+class GhostSequential(GhostModule):
+    """A sequence of parts.
+
+    >>> w, b = torch.ones(3, 2), torch.zeros(2)
+    >>> len(list(GhostSequential(Affine(w, b), Activation("tanh"), Affine(w[:2], b)).affines()))
+    2
+    """
+
+    def __init__(self, *parts: GhostModule) -> None:
+        """Store the parts in order."""
+        self._parts = parts
+        trained = [any(True for _ in part.affines()) for part in parts]
+        self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters
+
+    def forward(self, x: Batch) -> tuple[Tensor, list[Any]]:
+        """Return the last part's output."""
+        kept = []
+        for part in self._parts:
+            x, saved = part.forward(x)
+            kept.append(saved)
+        return cast(Tensor, x), kept
+
+    def backward(
+        self, saved: list[Any], delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Run backward down to the first module with parameters, or to the input if requested."""
+        gradient: Tensor | None = delta
+        for part, kept, before in zip(self._parts[::-1], saved[::-1], self._before[::-1], strict=True):
+            if gradient is None:
+                break
+            gradient = part.backward(kept, gradient, gradient_factors, inputs=inputs or before)
+        return gradient
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield the affine maps of all parts."""
+        for part in self._parts:
+            yield from part.affines()
+
+
+class GhostBranches(GhostModule):
+    """Parallel parts: block k of the columns goes through branch k, and the outputs are concatenated.
+
+    It is the first part of a network: its input is records in blocks, which receive no gradient.
+
+    Shapes: blocks (width_k, B) to (sum of the branches' outputs, B).
+
+    >>> GhostBranches(UnitRows(), UnitRows()).forward((torch.ones(1, 2), torch.ones(4, 2)))[0][:2]
+    tensor([[1.0000, 1.0000],
+            [0.5000, 0.5000]])
+    """
+
+    def __init__(self, *parts: GhostModule) -> None:
+        """Store one part per block."""
+        self._parts = parts
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
+        """Return the concatenated outputs, (sum of widths, B)."""
+        outputs, saved = zip(
+            *(
+                part.forward(block)
+                for part, block in zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
+            ),
+            strict=True,
+        )
+        return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
+
+    def backward(
+        self,
+        saved: tuple[list[Any], list[int]],
+        delta: Tensor,
+        gradient_factors: list[GradientFactors],
+        *,
+        inputs: bool,
+    ) -> None:
+        """Pass each branch its part of the gradient; input blocks get none."""
+        for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
+            part.backward(kept, gradient, gradient_factors, inputs=False)
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield the affine maps of all branches."""
+        for part in self._parts:
+            yield from part.affines()

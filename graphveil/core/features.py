@@ -1,0 +1,204 @@
+"""Node features: a dense float32 tensor, or a sparse float32 matrix when most entries are zero."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._util.memory import check_room
+from graphveil.core.edges.csr import check_rows, checked_matrix
+from graphveil.errors import GraphError
+
+Sparse: TypeAlias = sparse.csr_array[np.float32]
+Features: TypeAlias = Tensor | Sparse
+
+_ENTRIES = 1 << 20  # that are looked at together
+
+
+def as_features(x: Any) -> Features:
+    """Convert a numeric matrix to features: tensors and arrays become dense, SciPy matrices sparse.
+
+    Raises:
+        GraphError: Value that is not a matrix of numbers, or an entry that float32 cannot hold as a finite
+            number.
+
+    >>> as_features([[1, 2], [3, 4]])
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    features = _sparse(x) if sparse.issparse(x) else _dense(x)
+    if not is_finite(features):
+        raise GraphError(
+            "The features contain values that are NaN, infinite or too large for float32. No bound "
+            "is valid for such values. Fill or drop them before you build the graph."
+        )
+    return features
+
+
+def is_finite(x: Features) -> bool:
+    """Return whether every entry is a finite number."""
+    values = torch.from_numpy(x.data) if isinstance(x, sparse.csr_array) else x
+    # A sum is finite exactly if its terms are (float32 terms cannot overflow float64), and needs no flags.
+    # Torch makes a float64 copy first, so it is made of some at a time.
+    at_once = max(1, _ENTRIES // max(1, values[:1].numel()))
+    parts = (values[first : first + at_once] for first in range(0, len(values), at_once))
+    return all(bool(torch.isfinite(part.sum(dtype=torch.float64))) for part in parts)
+
+
+def columns_beyond(x: Features, limit: float) -> list[int]:
+    """Return the columns in which the absolute value of some entry exceeds a limit.
+
+    >>> columns_beyond(torch.tensor([[1.0, -3.0], [2.0, 0.0]]), 2.0)
+    [1]
+    """
+    values = x if isinstance(x, Tensor) else torch.from_numpy(x.data)
+    if not values.numel() or max(map(abs, torch.aminmax(values))) <= limit:
+        return []
+    low, high = _column_range(x)
+    return np.flatnonzero((low < -limit) | (high > limit)).tolist()
+
+
+def rows(x: Features, index: Tensor) -> Features:
+    """Return the chosen rows of features, dense or sparse as before.
+
+    Args:
+        x: Features (N, d).
+        index: Mask bool (N), or positions int64.
+
+    Returns:
+        The chosen rows, in the order of ``index``.
+
+    Privacy:
+        Reads: the features, exactly. Charges: nothing. The result is private.
+
+    >>> rows(torch.eye(3), torch.tensor([2, 0]))
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    if isinstance(x, Tensor):
+        return x[index]
+    return x[index.numpy()]
+
+
+def stacked(x: Features, below: Features) -> Features:
+    """Return the rows of both matrices, stacked, in the format of the first.
+
+    >>> stacked(torch.eye(2), torch.tensor([[5.0, 6.0]]))
+    tensor([[1., 0.],
+            [0., 1.],
+            [5., 6.]])
+    """
+    if isinstance(x, Tensor):
+        return torch.cat([x, to_dense(below)])
+    return _sparse(sparse.vstack([x, sparse.csr_array(below)]))
+
+
+def to_dense(x: Features) -> Tensor:
+    """Return the features as a dense float32 tensor; dense ones are returned unchanged.
+
+    Args:
+        x: Features (N, d).
+
+    Returns:
+        The features as a tensor (N, d).
+
+    Raises:
+        GraphError: Features that, if dense, take more memory than is free.
+
+    Privacy:
+        Reads: the features, exactly. Charges: nothing. The result is private.
+
+    >>> to_dense(sparse.csr_array(np.eye(2, dtype=np.float32)))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if isinstance(x, Tensor):
+        return x
+    check_room(
+        4.0 * x.shape[0] * x.shape[1],
+        f"{x.shape[1]:,} features of {x.shape[0]:,} nodes, most of them not zero or all requested,",
+        "leave some out, or hash them into fewer columns",
+    )
+    return torch.from_numpy(x.toarray())
+
+
+def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], columns: int) -> Sparse:
+    """Return the sparse binary features with ones at the given places of each row.
+
+    >>> to_dense(from_pattern(np.array([0, 1, 3]), np.array([2, 0, 2]), columns=3))
+    tensor([[0., 0., 1.],
+            [1., 0., 1.]])
+    """
+    check_rows(indptr, indices, columns)
+    ones = np.ones(len(indices), dtype=np.float32)
+    shape = (len(indptr) - 1, columns)
+    return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+
+
+def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
+    """Return the features with every column shifted and scaled to [0, 1]; constant columns become 0.
+
+    Args:
+        x: Features (N, d).
+        drop_constant: Whether to leave out constant columns. The number of columns then depends on the data.
+
+    >>> unit_interval(torch.tensor([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]]))
+    tensor([[0.0000, 0.0000],
+            [1.0000, 0.0000],
+            [0.5000, 0.0000]])
+    """
+    low, high = _column_range(x)
+    width = high - low
+    scale = np.divide(1, width, out=np.zeros_like(width), where=width > 0)
+    if isinstance(x, Tensor) or low.any():  # a shift would fill the zeros of a sparse matrix
+        scaled: Features = (to_dense(x) - torch.from_numpy(low)) * torch.from_numpy(scale)
+    else:
+        scaled = sparse.csr_array((x.data * scale[x.indices], x.indices, x.indptr), shape=x.shape)
+    if not drop_constant:
+        return scaled
+    keep = width > 0
+    if isinstance(scaled, Tensor):
+        return scaled[:, torch.from_numpy(keep)]
+    return scaled[:, np.flatnonzero(keep)]
+
+
+def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the minimum and maximum of every column, including zeros that are not stored."""
+    if isinstance(x, Tensor):
+        return x.amin(dim=0).numpy(), x.amax(dim=0).numpy()
+    columns: Any = x.tocsc()
+    return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
+
+
+def _sparse(x: Any) -> Sparse:
+    rows = checked_matrix(x).tocsr()
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected above
+        values = rows.data.astype(np.float32, copy=False)
+    # Rebuilt, because a matrix's own flags may be wrong.
+    matrix: Sparse = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the caller's arrays stay as they are
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _dense(x: Any) -> Tensor:
+    try:
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is rejected above
+            tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, np.float32, "W"))
+    except (TypeError, ValueError):
+        raise GraphError(
+            "The features are not a matrix of numbers. Encode text and categories as numbers."
+        ) from None
+    if tensor.ndim != 2:
+        raise GraphError(
+            f"Features must be a matrix with one row per node, but they have {tensor.ndim} dimension(s)."
+        )
+    if tensor.layout is not torch.strided or tensor.is_complex():
+        raise GraphError("A feature tensor must be dense and real. Pass sparse features as a SciPy matrix.")
+    return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()

@@ -1,0 +1,1 @@
+"""Exact noise, the random words that it is made of, and the optional extension in C."""

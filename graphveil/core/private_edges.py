@@ -1,0 +1,139 @@
+"""The protected edges of a release: one object reads them, block by block, and returns no block."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._util.threads import all_threads, parallel_for
+from graphveil.core.backends import AggregationBackend, BlockWork, backend_for
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.blocks import Ids
+from graphveil.core.keys import keyed_digest
+from graphveil.core.queries.row_sums import CompactRows
+
+_ROWS_A_THREAD = 1 << 16
+
+Counts = npt.NDArray[np.int64]
+
+
+class PrivateEdges:
+    """Give queries access to a graph: compute on its blocks, through a backend.
+
+    ``rows`` and ``pieces`` return results that already include noise. The other methods return exact numbers
+    about the edges. These stay in the release path: the caller adds noise before anything is returned.
+    """
+
+    def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
+        """Store the edges and the backend that schedules their blocks, by default one that can read them."""
+        self._adjacency, self._backend = adjacency._unwrap(), backend_for(backend, adjacency)
+        self._memory: Tensor | CompactRows | None = None
+
+    def __repr__(self) -> str:
+        """Show public sizes only."""
+        return f"PrivateEdges(nodes={self.num_nodes}, directed={self.directed})"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N, which is public."""
+        return self._adjacency.num_nodes
+
+    @property
+    def directed(self) -> bool:
+        """Whether an edge is stored in one direction only, which is public."""
+        return self._adjacency.directed
+
+    @all_threads()
+    def rows(self, work: BlockWork) -> Tensor:
+        """Return the work's results for the blocks, stacked in node order: noisy aggregates."""
+        backend = self._backend
+        count, place = self.num_nodes - backend.first, 0
+        out: Tensor | None = None
+        for part in backend.run(work, self._adjacency, backend.first):
+            if len(part) == count and not backend.yields_borrowed_memory:
+                return part
+            if out is None:
+                out = part.new_empty((count, *part.shape[1:]))
+            given, taken = part.numpy(), out[place : place + len(part)].numpy()
+
+            def copy(first: int, last: int, given: Any = given, taken: Any = taken) -> None:
+                np.copyto(taken[first:last], given[first:last])
+
+            # Use the threads that also sum: torch's threads stay busy for a while and would compete.
+            parallel_for(copy, len(part), _ROWS_A_THREAD)
+            place += len(part)
+        return torch.empty(0) if out is None else out
+
+    def pieces(self, work: BlockWork) -> Tensor:
+        """Return the work's results for the blocks, concatenated, of any length: noisy numbers."""
+        backend = self._backend
+        return _joined(
+            [
+                part.clone() if backend.yields_borrowed_memory else part
+                for part in backend.run(work, self._adjacency)
+            ]
+        )
+
+    def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
+        """Return the exact sum over all blocks of the work's results, computed in this process.
+
+        Exact numbers are not sent to other processes, so every backend computes this work here.
+        """
+        total: Counts = np.zeros(shape, dtype=np.int64)
+        for block in self._backend.blocks(self._adjacency):
+            total += work(block).numpy()
+        return total
+
+    def exact(self, work: BlockWork) -> Tensor:
+        """Return the work's results for the blocks, concatenated: exact, computed in this process."""
+        return _joined([work(block) for block in self._backend.blocks(self._adjacency)])
+
+    def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
+        """Return the in-neighbors of the nodes, concatenated node by node, and their number per node."""
+        return self._backend.in_edges(self._adjacency, nodes)
+
+    def out_neighbors(self) -> tuple[Tensor, Tensor]:
+        """Return every node's own list, concatenated, and the start of each, int64.
+
+        For undirected graphs, too, lists are defined by sources. If a record is nulled, the records of its
+        neighbors still list it.
+        """
+        blocks = list(self._backend.blocks(self._adjacency))
+        sources = np.concatenate([block.sources.numpy() for block in blocks] or [np.empty(0, np.int32)])
+        degrees = np.concatenate([block.degrees.numpy() for block in blocks] or [np.empty(0, np.int64)])
+        starts = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+        parts = np.ones(len(sources), dtype=bool), sources, starts
+        lists = sparse.csr_array(parts, shape=(self.num_nodes,) * 2).tocsc()
+        return torch.from_numpy(lists.indices.astype(np.int64)), torch.from_numpy(
+            lists.indptr.astype(np.int64)
+        )
+
+    def digest(self, key: bytes) -> str:
+        """Return the keyed digest of the edges; an unkeyed one would distinguish neighboring datasets."""
+        return keyed_digest(key, *self._adjacency.arrays)
+
+    def memory(self, rows: int, dim: int) -> Tensor:
+        """Return memory for a table of contributions: the last one, if it has the shape.
+
+        Allocating new memory costs as much time as filling it.
+        """
+        if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
+            self._memory = torch.empty(rows, dim)
+        return self._memory
+
+    def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
+        """Return memory for a table of entries with this many bits, as ``memory`` does."""
+        kept, size = self._memory, (rows + 1, dim, bits)
+        if not isinstance(kept, CompactRows) or (len(kept.rows), kept.dim, kept.bits) != size:
+            kept = self._memory = CompactRows.empty(rows, dim, bits)
+        return kept
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Return integers concatenated; a single part is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)

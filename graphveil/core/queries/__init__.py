@@ -1,0 +1,1 @@
+"""Queries: each has its privacy cost, its exact sum and its noise in one file."""

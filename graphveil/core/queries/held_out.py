@@ -1,0 +1,105 @@
+"""Held-out node pairs: a public choice by a keyed hash of both ids, independent of which pairs are edges."""
+
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+import numpy as np
+import torch
+
+from graphveil._util import checks
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.events import ByGroup, Composed, Event, compose
+from graphveil.core.queries.orientation import Ids, Mask, mixed, pair_hash
+
+MAX_SHARE = 0.9
+PAIR_PARTS = "fitted pairs/held-out pairs"
+
+
+@dataclass(frozen=True)
+class HeldOutPairs:
+    """Held-out node pairs, which are evaluated and not fitted. Pairs are chosen independently.
+
+    Args:
+        share: Expected share of all node pairs, at most 0.9.
+        key: Public key of the hash.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        The choice is a function of two public node ids and the public key, the same for both directions. A
+        differing edge is therefore held out in both neighboring graphs or in neither, and is charged for
+        queries of its own part only (``docs/privacy/proofs/links.md``).
+
+    >>> held_out, up, down = HeldOutPairs(0.5, 1), np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> bool((held_out.contains(up, down) == held_out.contains(down, up)).all())
+    True
+    """
+
+    share: float
+    key: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.within(0, MAX_SHARE, share=self.share)
+        checks.integer_at_least(0, key=self.key)
+        checks.within(0, (1 << 63) - 1, key=self.key)
+
+    def charged(self, event: Event, *, held: bool = False) -> Event:
+        """Return the cost of an answer that reads edges of one part only: fitted pairs, or held-out pairs.
+
+        The name of the partition has share and key, so only queries with the same choice share it.
+
+        >>> from graphveil.privacy import Gaussian
+        >>> HeldOutPairs(0.5, 1).charged(Gaussian(1.0)).events
+        (Gaussian(mu=1.0), Composed(events=()))
+        """
+        if not self.share:
+            return event
+        parts = (Composed(()), event) if held else (event, Composed(()))
+        return ByGroup(f"{PAIR_PARTS}/{self.share!r}/{self.key}", parts)
+
+    def contains(self, sources: Ids, targets: Ids) -> Mask:
+        """Return which pairs are held out."""
+        if not self.share:
+            return np.zeros(len(sources), dtype=bool)
+        hashed = mixed(mixed(pair_hash(sources, targets) ^ np.uint64(self.key)))
+        return np.asarray(hashed < np.uint64(int(self.share * 2.0**64)))
+
+    def without(self, edges: EdgeBlock) -> EdgeBlock:
+        """Return the block without edges of held-out pairs."""
+        if not self.share:
+            return edges
+        sources, targets = ends(edges)
+        kept = ~self.contains(sources, targets)
+        offsets = np.zeros(len(edges) + 1, dtype=np.int32)
+        np.cumsum(np.bincount(targets[kept] - edges.start, minlength=len(edges)), out=offsets[1:])
+        return EdgeBlock(
+            edges.start, edges.stop, torch.from_numpy(offsets), edges.sources[torch.from_numpy(kept)]
+        )
+
+
+def ends(edges: EdgeBlock) -> tuple[Ids, Ids]:
+    """Return the source and the target of each edge of a block."""
+    targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+    return edges.sources.numpy().astype(np.int64), targets
+
+
+def within_release(event: Event, release_id: str) -> Event:
+    """Return the event of a release, whose parts of node pairs are those of no other release.
+
+    Parts follow from the order of nodes. Another release of the same edges may have another order.
+    """
+    parts = compose(event).events
+    if not any(_is_of_pairs(part) for part in parts):
+        return event
+    return Composed(
+        tuple(
+            replace(part, partition=f"{part.partition}/{release_id}") if _is_of_pairs(part) else part
+            for part in parts
+        )
+    )
+
+
+def _is_of_pairs(part: Event) -> TypeGuard[ByGroup]:
+    return isinstance(part, ByGroup) and part.partition.startswith(PAIR_PARTS)

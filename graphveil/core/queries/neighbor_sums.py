@@ -1,0 +1,360 @@
+"""Noisy sums of neighbors' vectors, each of norm at most one: one hop (aggregation step).
+
+Weights by public group (``GroupWeights``) determine the share of an edge's budget that each of its two
+directions uses. The query truncates weighted vectors to a grid, and ``row_sums.py`` adds them with their
+noise.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.events import PairwiseGaussian
+from graphveil.core.features import Features
+from graphveil.core.noise import _kernels
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.pair_weights import WEIGHT_BITS, PairWeights
+from graphveil.core.queries.row_sums import FLOAT32_EXACT, CompactRows, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.queries.weights import GivenWeight, Similarity, check_trusted
+from graphveil.core.query import (
+    GRID_BITS,
+    MAX_DIM,
+    ExampleGraph,
+    NoiseGrid,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    QueryDescription,
+    check_noise,
+    check_rows,
+    grid_steps,
+)
+from graphveil.core.unit import NodeBoundedDegree, NodeUnit, Unit
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
+
+
+@dataclass(frozen=True)
+class GroupWeights:
+    """Aggregation weights: ``table[g][h]`` scales the message from a node of group g to one of group h.
+
+    Groups are public and independent of the edges, so the table may be chosen freely. The squared shift of
+    a differing pair combines both directions as the privacy unit defines
+    (``docs/privacy/proofs/sensitivity.md``).
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)
+    1.414214
+    >>> round(GroupWeights.target_weighted().sensitivity(UndirectedEdge()), 6)
+    1.0
+    """
+
+    partition: str
+    table: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Check the table."""
+        if not self.table:
+            raise ConfigError("The weight table is empty. It needs at least one group.")
+        for row in self.table:
+            if len(row) != len(self.table):
+                raise ConfigError("The weight table must be square, with one row and one column per group.")
+            for weight in row:
+                checks.within(0, 1, weight=weight)
+
+    @classmethod
+    def unit_weights(cls) -> "GroupWeights":
+        """Return weight one for every edge, in both directions."""
+        return cls("all", ((1.0,),))
+
+    @classmethod
+    def target_weighted(cls) -> "GroupWeights":
+        """Return the table that spends the budget of a pair on the end that needs it: train, val, target.
+
+        A labeled node sends to a target at full weight and receives nothing back. Between equals each
+        direction has weight 1/sqrt 2. The squared weights of every pair sum to at most one.
+        """
+        s = math.sqrt(0.5)
+        return cls("train/val/target", ((s, 1.0, 1.0), (0.0, s, 1.0), (0.0, 0.0, s)))
+
+    @classmethod
+    def few_labels(cls, reverse_weight: float) -> "GroupWeights":
+        """Return the table for few labels: targets also send to labeled nodes, with the reverse weight."""
+        checks.within(0, 1, reverse_weight=reverse_weight)
+        s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
+        return cls(
+            "train/val/target", ((s, s, forward), (s, s, forward), (reverse_weight, reverse_weight, s))
+        )
+
+    @classmethod
+    def equal(cls, partition: str, groups: int) -> "GroupWeights":
+        """Return weight one between all groups of a partition."""
+        return cls(partition, ((1.0,) * groups,) * groups)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self.table)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest weight: the norm bound of one contribution."""
+        return float(np.max(self.table))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions of every edge have the same weight."""
+        return np.array_equal(self.table, np.transpose(self.table))
+
+    def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
+        """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
+        by, groups = scale or (1.0,) * len(self.table), range(len(self.table))
+        return tuple(
+            tuple(unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g]) for h in groups)
+            for g in groups
+        )
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the L2 sensitivity of the weighted sum: the worst pair of groups."""
+        return float(np.max(self.shifts(unit)))
+
+
+SIMILARITY_GRID_BITS = 9  # its weight has WEIGHT_BITS more; float32 adds 1,024 products exactly
+_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
+
+Keys = Features | tuple[Tensor, ...]  # as defined by the query's similarity
+
+
+def example_keys(similarity: Similarity, nodes: int, rng: np.random.Generator) -> Keys:
+    """Return random keys of a similarity: some nodes are alike, some are apart, and some have none."""
+    corner, width = rng.random((nodes, 1)) < 0.5, 3
+    axes = np.eye(width)[rng.integers(width, size=nodes)]
+    if similarity.reads == "attention":  # a network's two maps, readout and offset; some logits are too large
+        maps = (torch.from_numpy(rng.normal(size=(nodes, 3)) * 4) for _ in range(2))
+        return (*maps, torch.from_numpy(rng.normal(size=3) * 3), torch.tensor(1.0))
+    if similarity.reads == "features":
+        return torch.from_numpy((rng.random((nodes, 3)) < 0.5).astype(np.float32))
+    if similarity.reads == "posteriors":
+        return torch.from_numpy(np.where(corner, axes, rng.dirichlet([1, 1, 1], nodes)))
+    rows = np.where(corner, axes, rng.normal(size=(nodes, width)))
+    return torch.from_numpy(rows * (rng.random((nodes, 1)) < 0.9))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborSumData(QueryData[Tensor]):
+    """The vectors that nodes send: c_u of norm at most one, shape (N, d).
+
+    ``keys`` are the inputs of the query's similarity for each node, public or released earlier; by default
+    the vectors. The answer is float32 noisy aggregates, shape (N, d).
+    """
+
+    vectors: Tensor
+    keys: Keys | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedSums(PreparedData):
+    """Vectors, and the tables of their weights, which are computed before any edge is read."""
+
+    pairs: PairWeights | None
+
+
+@dataclass(frozen=True)
+class NeighborSumQuery(Query):
+    """Release one noisy aggregate per node: the weighted sum of its in-neighbors' bounded vectors.
+
+    ``sigma[h]`` is the standard deviation of the noise in rows of group h, for vectors of norm one. With a
+    ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's maximum.
+    """
+
+    kind: ClassVar[str] = "rows"
+    wire_name: ClassVar[str] = "HopQuery"
+    stage: ClassVar[str] = "hop"
+    data: ClassVar[type[NeighborSumData]] = NeighborSumData
+
+    weights: GroupWeights
+    sigma: tuple[float, ...]
+    dim: int
+    grid_bits: int = GRID_BITS
+    similarity: Similarity | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        check_noise(self.sigma, self.weights.groups, self.contribution_bits)
+        if self.weights.largest == 0:
+            raise ConfigError(
+                "All weights are zero, so the hop would release noise only. Use a positive weight for at "
+                "least one pair."
+            )
+
+    def event(self, unit: Unit) -> PairwiseGaussian:
+        """Return the event of the hop for each pair of groups.
+
+        Raises:
+            NotImplementedGuaranteeError: If a similarity is used under a node-level unit, where its input
+                rows are not public.
+        """
+        shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
+        return PairwiseGaussian(self.weights.partition, tuple(map(tuple, np.square(shifts).tolist())))
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the L2 sensitivity before noise."""
+        return self._largest_similarity(unit) * self.weights.sensitivity(unit)
+
+    def changed(self, unit: Unit) -> int:
+        """Return how many coordinates one differing edge, or one node with all its edges, may change."""
+        if isinstance(unit, NodeBoundedDegree):
+            return int(unit.change) * unit.max_degree * self.dim
+        return 2 * self.dim
+
+    def describe(self) -> QueryDescription:
+        """Return the public description of the query, including its weights."""
+        return replace(super().describe(), values_per_node=self.dim)
+
+    def _parameters(self) -> dict[str, object]:
+        fields = super()._parameters()
+        del fields["similarity"]
+        return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
+
+    def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
+        """Compute the tables of the weights from their keys."""
+        check_rows(data.vectors, public.num_nodes, self.dim)
+        if self.similarity is None:
+            if data.keys is not None:
+                raise ReleaseError(
+                    "the query has no similarity weights, so it takes no keys; the release stays charged"
+                )
+            return _PreparedSums(public, (data.vectors,), None)
+        pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
+        check_trusted(pairs, public.num_nodes)
+        return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
+
+    def example_data(self, graph: ExampleGraph) -> NeighborSumData:
+        """Return vectors of records, and keys of the similarity."""
+        vectors = graph.vectors(self.dim)
+        keys = (
+            None
+            if self.similarity is None
+            else example_keys(self.similarity, graph.nodes, graph.generator("keys"))
+        )
+        return NeighborSumData(vectors, keys)
+
+    def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
+        """Return noisy aggregates."""
+        vectors, public = data.arrays[0], data.public
+        groups = public.groups if self.groups > 1 else None
+        rows = self.groups * len(vectors)  # a copy of all for each group of destinations
+        compact = data.pairs is None and can_compact(self.dim, self.grid_bits)
+        memory = (
+            private.compact_memory(rows, self.dim, self.grid_bits)
+            if compact
+            else private.memory(rows, self.dim)
+        )
+        table = grid_table(vectors, groups, self, memory)
+        noise = RowNoise(
+            groups,
+            tuple(public.sampler(sigma * self.unit_steps) for sigma in self.sigma),
+            (1 / self.unit_steps,) * self.groups,
+        )
+        longest = FLOAT32_EXACT >> self.contribution_bits
+        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs)
+        return private.rows(NoisyRows(sums, noise, key))
+
+    @property
+    def reads_edge_weights(self) -> bool:
+        """Whether the aggregation weights are the graph's edge weights."""
+        return isinstance(self.similarity, GivenWeight)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups that the weights distinguish."""
+        return self.weights.groups
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise by group of rows."""
+        return self.sigma
+
+    @property
+    def vector_steps(self) -> float:
+        """Grid steps in a vector of norm one, before it is multiplied by a similarity: a power of two.
+
+        The largest vector, by its group's weight, has between 2^(grid_bits - 1) and 2^grid_bits of them.
+        """
+        return grid_steps(self.weights.largest, self.grid_bits)
+
+    @property
+    def contribution_bits(self) -> int:
+        """Bits of the largest contribution: those of a vector and, with a similarity, those of its weight."""
+        return self.grid_bits + (0 if self.similarity is None else WEIGHT_BITS)
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in a sum of norm one; without a similarity, converting back to vectors is exact."""
+        if self.similarity is None:
+            return self.vector_steps
+        return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid; the largest contribution is exact up to a factor of two."""
+        return super().grid._replace(contribution=2.0**self.contribution_bits)
+
+    @property
+    def linear_group_scaling(self) -> bool:  # type: ignore[override]
+        """Whether k edges of one node may cost k times one edge: False only for equal weights and noise."""
+        return not self.weights.symmetric or len(set(self.sigma)) > 1
+
+    def _largest_similarity(self, unit: Unit) -> float:
+        """Return the similarity's bound, over all ordered pairs."""
+        if self.similarity is None:
+            return 1.0
+        if isinstance(unit, NodeUnit):
+            raise NotImplementedGuaranteeError(
+                f"Similarity weights depend on node features, which unit {unit.name!r} protects. Use "
+                "weights='one', or an edge-level unit."
+            )
+        return self.similarity.bound
+
+
+def grid_table(
+    vectors: Tensor,
+    groups: Tensor | None,
+    query: NeighborSumQuery,
+    table: Tensor | CompactRows | None = None,
+) -> Tensor | CompactRows:
+    """Return the weighted contributions as integers, one copy per destination group.
+
+    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The memory
+    of a ``table`` of the same shape is reused.
+    """
+    count = len(vectors)
+    table = torch.empty((query.groups * count, query.dim)) if table is None else table
+    weights = np.array(query.weights.table) * query.vector_steps
+    if isinstance(table, CompactRows):
+        _kernels.truncate_rows(vectors, torch.from_numpy(weights), groups, table.rows[:-1])
+        return table
+    at_once = max(1, _ENTRIES // query.dim)
+    scratch = np.empty((min(count, at_once), query.dim))
+    for first in range(0, count, at_once):
+        some = slice(first, min(count, first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
+        for into in range(query.groups):
+            bound = from_group[:, into, None]
+            out = table[into * count + some.start : into * count + some.stop].numpy()
+            with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
+                np.multiply(exact, bound, out=grid)
+                np.trunc(grid, out=grid)
+                fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
+                np.copyto(out, grid, casting="unsafe")
+            out[~fits] = 0.0
+    return table

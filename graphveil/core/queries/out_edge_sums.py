@@ -1,0 +1,456 @@
+"""Sums along each source's own edges, and exact reads along each node's own list.
+
+``OutEdgeSumQuery`` is an out-edge aggregation: every source contributes along its own out-edges, with weights
+that share one budget per source. Lengths of lists and integer sums over them stay in the release path.
+
+``read_out_neighbor_sums`` is the one exact read, under the unit ``node-record``: sums of published rows over
+each node's own list, without noise. The answer for v is a function of published rows and of v's own list. So
+only readers authorized to access v's record learn about its list. A mechanism may compute the output for v
+from its own public outputs and v's record. Every coalition without v then has the guarantee of the public
+outputs alone (the billboard argument). Do not publish anything computed from this read, unless a mechanism
+releases it that charges v's record.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from graphveil._util import checks
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.adjacency import MAX_NODES, Adjacency
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.events import ByGroup, Event, Gaussian
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums
+from graphveil.core.query import (
+    MAX_DIM,
+    ExampleGraph,
+    NoiseGrid,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    QueryDescription,
+    are_numbers,
+    check_noise,
+    check_rows,
+    grid_steps,
+    outside,
+)
+from graphveil.core.unit import NodeRecord, Unit
+from graphveil.errors import ConfigError, ReleaseError, UnitError
+
+_EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
+
+Sizes = npt.NDArray[np.int64]
+
+
+def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of rows over each node's own out-list, float64 (N, d), and the lists' lengths, (N).
+
+    Args:
+        adjacency: The in-edges; a stored edge belongs to its source.
+        rows: Published rows (N, d).
+
+    Raises:
+        ConfigError: If there is not one row per node.
+
+    Privacy:
+        No guarantee of its own. Entry v depends only on ``rows`` and on v's own record, and is not private
+        against a reader of entry v. Internal: do not publish. Do not use it under an edge-level unit.
+
+    >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
+    >>> sums, lengths = read_out_neighbor_sums(pair, torch.tensor([[1.0], [2.0], [4.0]]))
+    >>> sums.flatten().tolist(), lengths.tolist()
+    ([6.0, 0.0, 0.0], [2, 0, 0])
+    """
+    if len(rows) != adjacency.num_nodes:
+        raise ConfigError(
+            f"There are {len(rows)} rows for {adjacency.num_nodes} nodes. Pass one row per node."
+        )
+    listed, starts = PrivateEdges(adjacency).out_neighbors()
+    sums = embedding_bag(listed, rows.to(torch.float64), starts, mode="sum", include_last_offset=True)
+    return sums, starts.diff()
+
+
+def out_neighbor_sums(private: PrivateEdges, weights: Sizes) -> Sizes:
+    """Return, for each source, the sum of integer weights over its own list (the edges that it sends), exact.
+
+    ``weights`` has an entry per node, or a single one for all.
+    """
+    if len(weights) == 1:
+        return weights * out_degrees(private)
+    return private.total(OutNeighborSums(weights), (private.num_nodes,))
+
+
+def out_degrees(private: PrivateEdges) -> Sizes:
+    """Return the number of stored edges that each node sends.
+
+    It is also counted for undirected graphs, where it differs from the in-degree if one record is nulled.
+    """
+    return private.total(OutDegrees(private.num_nodes), (private.num_nodes,))
+
+
+def exceeds_degree(private: PrivateEdges, most: int) -> bool:
+    """Return whether a node has more than ``most`` stored edges, in either direction."""
+    longer = private.total(RowsAboveDegree(most), ())
+    return bool(longer > 0) or bool((out_degrees(private) > most).any())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutNeighborSums(BlockWork):
+    """The contributions of a block's edges to each source's sum of weights, int64 (N)."""
+
+    weights: Sizes  # by target
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact sums."""
+        sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            count = len(piece.sources)  # exceeds _EDGES for a row with more edges
+            each = ones[:count] if count <= len(ones) else np.ones(count, dtype=np.int64)
+            listed = sparse.csr_array(
+                (each, piece.sources.numpy(), piece.offsets.numpy()), shape=(len(piece), len(sums))
+            )
+            sums += self.weights[piece.start : piece.stop] @ listed
+        return torch.from_numpy(sums)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutDegrees(BlockWork):
+    """The number of a block's edges that each node sends, int64 (N)."""
+
+    num_nodes: int
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts."""
+        return torch.bincount(edges.sources, minlength=self.num_nodes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowsAboveDegree(BlockWork):
+    """The number of a block's rows with more in-edges than the limit, int64 ()."""
+
+    most: int
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return an exact count."""
+        return (edges.degrees > self.most).sum()
+
+
+LEVEL = 16  # the squared weight of one
+MAX_LEVEL = 1 << 16  # squared weights up to this value are added exactly
+_MIN_NOISE = 128  # grid steps: minimum for which the sampler's share of delta covers a billion coordinates
+_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutEdgeSumData(QueryData[Tensor]):
+    """The vectors that sources send: c_u, of norm at most the bound of u's group, shape (N, d).
+
+    A longer vector counts as zero. ``levels`` are the index of each row in the query's ``levels``, integers
+    of shape (N). They must be a public function of earlier answers, and are optional if there is one level.
+    The answer is float32 noisy aggregates, shape (N, d).
+    """
+
+    vectors: Tensor
+    levels: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutEdgeSumQuery(Query):
+    """Release one noisy aggregate per node: the sum of the contributions along its in-edges.
+
+    Source u of group h holds a vector c_u of norm at most bounds[h]. It adds g_v s_u c_u to row v for
+    each v on its own list L_u (the stored edges u -> v), with g_v^2 = levels[level of v] / 16 and
+
+        s_u = 1 / sqrt(max(sum of g_v^2 over L_u, D)),      Z_v = g_v sum_u s_u c_u + N(0, sigma^2).
+
+    Weights are exact. The budget of u is a sum of integers. The factor s_u is multiplied into the vector
+    before truncation toward zero to the grid, and the integers are summed without weights. The noise of row v
+    is sigma / g_v, and the noisy sum is multiplied by g_v afterwards.
+
+    Args:
+        dim: Length d of a vector.
+        sigma: Standard deviation of the noise in every released row.
+        out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
+        levels: Squared weights in sixteenths, from 0 (not released) to 65536.
+        partition: Name of the public groups of records.
+        bounds: Maximum norm of a vector, by group of its source; 0 for a group that sends nothing.
+        grid_bits: The largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
+
+    Raises:
+        ConfigError: If a field is outside its range, or the grid is too coarse for levels or noise.
+
+    Privacy:
+        Unit: node-level (``node-record``). Reads: out-edges and vectors. The contributions of u have squared
+        length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and no other source's contributions depend on u's
+        record. Nulling the record moves the rows by at most bounds[h], and replacing it by at most twice
+        that: mu = change * bounds[h] / sigma for a record of group h. Rows of level weight 0 are zeros.
+
+    >>> push = OutEdgeSumQuery(dim=5, sigma=4.0, bounds=(1.0, 1.25))
+    >>> [event.mu for event in push.event(NodeRecord()).events]
+    [0.25, 0.3125]
+    """
+
+    kind: ClassVar[str] = "rows"
+    wire_name: ClassVar[str] = "PushQuery"
+    stage: ClassVar[str] = "push"
+    data: ClassVar[type[OutEdgeSumData]] = OutEdgeSumData
+
+    dim: int
+    sigma: float
+    out_degree_bound: int = 1
+    levels: tuple[int, ...] = (LEVEL,)
+    partition: str = "records"
+    bounds: tuple[float, ...] = (1.0,)
+    grid_bits: int = 14
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        check_noise((self.sigma,), 1, self.grid_bits)
+        for level in self.levels:
+            checks.integer_at_least(0, levels=level)
+            checks.within(0, MAX_LEVEL, levels=level)
+        checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
+        if not any(self.levels) or not any(self.bounds):
+            raise ConfigError(
+                "all levels or bounds are 0, so the out-edge aggregation would release noise only; use a "
+                "positive one"
+            )
+        if self.sigma * self.unit_steps / max(self.weights) < _MIN_NOISE:
+            raise ConfigError(
+                f"sigma={self.sigma:g} is less than {_MIN_NOISE} grid steps of noise for the largest "
+                "level. Use larger grid_bits."
+            )
+
+    def event(self, unit: Unit) -> Event:
+        """Return mu = change * bound / sigma for each group of records.
+
+        Raises:
+            UnitError: If the unit is not ``node-record``.
+        """
+        change = self.change(unit)
+        events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
+        return events[0] if len(events) == 1 else ByGroup(self.partition, events)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return change * largest bound."""
+        return self.change(unit) * max(self.bounds)
+
+    def change(self, unit: Unit) -> float:
+        """Return by how many bounds a record may move the sums; reject all units but ``node-record``."""
+        if not isinstance(unit, NodeRecord):
+            raise UnitError(
+                "An out-edge aggregation bounds the contribution of each source, which has no guarantee "
+                f"under unit {unit.name!r}. Use unit 'node-record', or a NeighborSumQuery."
+            )
+        return unit.change
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of coordinates of all possible rows: a record may list every node."""
+        return MAX_NODES * self.dim
+
+    def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
+        """Return vectors of records, by the bounds of their groups, and random levels."""
+        group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
+        levels = graph.generator("levels").integers(len(self.levels), size=graph.nodes)
+        return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
+
+    def opposite(self) -> Tensor:
+        """Return two vectors of norm one that are as far apart as a source may send, shape (2, d)."""
+        first = torch.eye(1, self.dim, dtype=torch.float64)
+        return torch.cat([first, -first])
+
+    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
+        """Return the grid steps of a vector of norm one in a contribution of each source: s_u in steps.
+
+        Args:
+            squared: Squared weights of the sources' lists in sixteenths, at least 16 D.
+            groups: Groups of the sources.
+        """
+        steps: npt.NDArray[np.float64] = self.unit_steps / np.sqrt(squared / LEVEL)
+        return steps
+
+    def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
+        """Return which integer vectors have a squared length of at most ``cap``; others count as zero."""
+        fits: npt.NDArray[np.bool_] = np.einsum("nd,nd->n", grid, grid) <= cap
+        return fits
+
+    def edge_shift(self, num_nodes: int) -> float:
+        """Return the sensitivity of the rows to one mutual edge, on both ends' lists or on neither.
+
+        With h the largest squared weight, m = max(D, least squared weight) and r^2 = m / (m + h),
+
+            shift^2 <= 2 F,   F = h / D if h <= D,   F = max(1, (1 - r)(3 - r)) otherwise,
+
+        times the largest bound squared; equal weights 1 give sqrt(2 / D), attained by two lists that are
+        shorter than D. ``num_nodes`` bounds what truncation to the grid may add. The bound is valid for
+        vectors within their bounds; ``_end_shift`` has the proof.
+
+        >>> round(OutEdgeSumQuery(dim=5, sigma=4.0, out_degree_bound=1).edge_shift(20_000), 6)
+        1.414214
+        """
+        squared = [level / LEVEL for level in self.levels if level]
+        step = math.sqrt(self.dim) / (self.unit_steps * max(self.bounds))
+        shift = _end_shift(squared, float(self.out_degree_bound), num_nodes, step)
+        return math.sqrt(2 * shift) * max(self.bounds)
+
+    def describe(self) -> QueryDescription:
+        """Return the public description of the query."""
+        return replace(super().describe(), values_per_node=self.dim)
+
+    def prepare(self, data: OutEdgeSumData, public: PublicInputs) -> PreparedData:
+        """Check shapes and levels."""
+        nodes, count = public.num_nodes, len(self.levels)
+        check_rows(data.vectors, nodes, self.dim)
+        one_level = data.levels is None and count == 1
+        chosen = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
+        if not are_numbers(chosen, nodes) or outside(chosen, count):
+            raise ReleaseError(
+                f"the query needs one level for each of {nodes} rows: an integer from 0 to {count - 1}; "
+                "the release stays charged"
+            )
+        return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
+
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return noisy aggregates."""
+        (vectors, levels), public = data.arrays, data.public
+        squared, target_weighted = np.array(self.levels, dtype=np.int64), len(self.levels) > 1
+        listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)
+        groups = public.groups if self.groups > 1 else None
+        table = out_edge_table(vectors, groups, listed, self, private.memory(len(vectors), self.dim))
+        noise = RowNoise(
+            levels if target_weighted else None,
+            tuple(public.sampler(self.sigma * self.unit_steps / g) if g else None for g in self.weights),
+            tuple(g / self.unit_steps for g in self.weights),
+        )
+        try:
+            return private.rows(NoisyRows(Sums(table, self.longest), noise, key))
+        finally:
+            table.zero_()  # keeps only its memory: contributions reveal the length of their sources' lists
+
+    @property
+    def groups(self) -> int:
+        """The number of groups that the bounds distinguish."""
+        return len(self.bounds)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise."""
+        return (self.sigma,)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight g of each level."""
+        return tuple(math.sqrt(level / LEVEL) for level in self.levels)
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in a vector of norm one: a power of two."""
+        return grid_steps(max(self.bounds), self.grid_bits)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid: rows of the largest level have the least noise, and set both lower bounds."""
+        smallest, largest = min(weight for weight in self.weights if weight), max(self.weights)
+        steps = self.unit_steps
+        return NoiseGrid(
+            max(self.bounds) * steps / largest, self.sigma * steps / largest, self.sigma * steps / smallest
+        )
+
+    @property
+    def caps(self) -> list[int]:
+        """By group: 16 (bound * steps)^2 rounded down, the maximum of |t_u|^2 max(q_u, 16 D).
+
+        t_u are u's integers and q_u the squared weights of its list in sixteenths, so the comparison is
+        exact.
+        """
+        return [
+            math.floor(LEVEL * (Fraction(bound) * Fraction(self.unit_steps)) ** 2) for bound in self.bounds
+        ]
+
+    @property
+    def longest(self) -> int:
+        """Number of contributions that float32 adds exactly: each is at most bound * steps / sqrt(D)."""
+        largest = math.isqrt(max(self.caps) // (LEVEL * self.out_degree_bound))
+        return FLOAT32_EXACT // max(1, largest)
+
+
+def _end_shift(squared: list[float], budget: float, num_nodes: int, step: float) -> float:
+    """Return F: how far an edge moves the writes of one end, squared, for vectors of norm one.
+
+    Proof. Let G be the sum of g^2 over u's other listed nodes, h that of v, a and b the factors s_u with and
+    without v. The edge adds one row, n = h a^2 squared, and rescales the others, S^2 = G (b - a)^2. The row
+    that is new for one end is not on the other's list, so only rescaled rows of the two ends can align, by
+    2 S_u S_v <= S_u^2 + S_v^2. Hence shift^2 <= F_u + F_v with F = n + 2 S^2.
+
+    1. G = 0 or G + h <= D: nothing is rescaled; F = min(1, h / D).
+    2. G >= D: with y^2 = G / (G + h) it is F = 1 - y^2 + 2 (1 - y)^2 = (1 - y)(3 - y). It is convex and falls
+       in G, and is at most h / G, since (3 - y) y^2 <= 1 + y.
+    3. G < D < G + h: with x = G / D and r'^2 = D / (G + h), F = 1 + x (2 - 4 r' + r'^2). It is at most h / D,
+       and at most 1 or case 2 at G = D, because r' >= r.
+
+    On the grid the other rows' integers move by at most one step a coordinate more: S by sqrt(G) ``step``,
+    which adds 4 sqrt(G) S step + 2 G step^2. There sqrt(G) S <= sqrt(G) (1 - y), which rises up to G = 0.6 h,
+    where it is below 0.301 sqrt(h), and then falls. So in case 2 the whole is below a convex function of G,
+    and that is largest at one end.
+    """
+    h, least = max(squared), max(budget, min(squared))
+
+    def kept(others: float) -> float:
+        return math.sqrt(others / (others + h))
+
+    def rounding(first: float, others: float) -> float:
+        steepest = math.sqrt(first) * (1 - kept(first)) if first >= 0.7 * h else 0.301 * math.sqrt(h)
+        return 4 * steepest * step + 2 * others * step**2
+
+    def rescaled(others: float) -> float:
+        return (1 - kept(others)) * (3 - kept(others))
+
+    ends = (least, max(least, num_nodes * h))
+    found = [min(1.0, h / budget), *(rescaled(end) + rounding(least, end) for end in ends)]
+    equal = len(set(squared)) == 1
+    if min(squared) < budget and not (equal and (budget / h).is_integer()):  # else no list is in case 3
+        crossing = min(h / budget, max(1.0, rescaled(budget)))
+        found.append(crossing + rounding(max(0.0, budget - h), budget))
+    return max(found)
+
+
+def out_edge_table(
+    vectors: Tensor, groups: Tensor | None, listed: Sizes, query: OutEdgeSumQuery, table: Tensor | None = None
+) -> Tensor:
+    """Return each source's contribution t_u = trunc(s_u c_u) on the grid, as integers in float32.
+
+    ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
+    max(q_u, 16 D) above its cap contributes nothing. Both sides are integers below 2^53, where float64
+    is exact; a longer row also exceeds the cap in float64. See ``admits`` for code sums.
+    """
+    total = np.maximum(listed, LEVEL * query.out_degree_bound)
+    group = 0 if groups is None else groups.numpy()
+    factor, cap = query.factors(total, group), np.array(query.caps)[group] // total
+    table = torch.empty((len(vectors), query.dim)) if table is None else table
+    at_once = max(1, _ENTRIES // query.dim)
+    scratch = np.empty((min(len(vectors), at_once), query.dim))
+    for first in range(0, len(vectors), at_once):
+        some = slice(first, min(len(vectors), first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
+            np.multiply(exact, factor[some, None], out=grid)
+        np.trunc(grid, out=grid)
+        fits = query.admits(grid, cap[some])
+        out = table[some].numpy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(out, grid, casting="unsafe")
+        out[~fits] = 0.0
+    return table

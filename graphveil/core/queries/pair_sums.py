@@ -1,0 +1,448 @@
+"""Noisy sums and histograms of public features of node pairs, over the pairs that are edges."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.events import Event, Gaussian
+from graphveil.core.noise.random import RowStream
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.queries.edge_products import UNBOUNDED, check_symmetry
+from graphveil.core.queries.held_out import HeldOutPairs, ends
+from graphveil.core.queries.orientation import Ids
+from graphveil.core.query import (
+    GRID_BITS,
+    MAX_DIM,
+    ExampleGraph,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    check_noise,
+    reject_edges_stored_twice,
+    require_edge_unit,
+)
+from graphveil.core.sites import forms_private_sum
+from graphveil.core.unit import Unit
+from graphveil.errors import ReleaseError
+
+Floats = npt.NDArray[np.float64]
+
+SUM_GRID_BITS = 18  # products of small features need a finer grid than rows
+TABLE_BITS = 14  # of an entry: a dot product of 2^20 columns is exact in float64
+MAX_TERMS = 64
+
+_ABOVE_ONE = 1 + 1e-12  # no rounding makes clipped features longer than one
+_ENTRIES = 1 << 21  # table entries per chunk of pairs
+_EDGES = 1 << 20  # edges per chunk
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairTerms:
+    """K features of a node pair (u, v), each a scaled dot product of public vectors of u and v.
+
+        t_k(u, v) = scale_k (left_k[u] . right_k[v] - center_k)
+
+    Args:
+        left, right: A table for each feature, shape (N, d_k): whole numbers of at most 2^14 in float32. Their
+            dot products are therefore exact, and a pair's features do not depend on other pairs.
+        center, scale: float64, shape (K).
+
+    Privacy:
+        All numbers must be public or released before.
+
+    >>> table = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
+    >>> terms = PairTerms((table,), (table,), torch.tensor([1.0]).double(), torch.tensor([0.5]).double())
+    >>> terms(np.array([0]), np.array([1])).tolist()
+    [[0.0]]
+    """
+
+    left: tuple[Tensor, ...]
+    right: tuple[Tensor, ...]
+    center: Tensor
+    scale: Tensor
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """All numbers."""
+        return (*self.left, *self.right, self.center, self.scale)
+
+    def __call__(self, sources: Ids, targets: Ids) -> Floats:
+        """Return the features of pairs, shape (P, K)."""
+        out = np.empty((len(sources), len(self.left)))
+        at_once = max(1, _ENTRIES // max(table.shape[1] for table in self.left))
+        for first in range(0, len(sources), at_once):
+            some = slice(first, first + at_once)
+            for k, (left, right) in enumerate(zip(self.left, self.right, strict=True)):
+                ours = left.numpy()[sources[some]].astype(np.float64)
+                out[some, k] = np.einsum("pd,pd->p", ours, right.numpy()[targets[some]])
+        with np.errstate(over="ignore"):  # a warning would be about the edges; see ``clipped``
+            out -= self.center.numpy()
+            out *= self.scale.numpy()
+        return out
+
+    def check(self, nodes: int, count: int) -> None:
+        """Reject tables of wrong shapes, and numbers with inexact dot products.
+
+        Raises:
+            ReleaseError: If the terms do not fit a plan for this number of nodes and features.
+        """
+        shapes = {(*table.shape[:1], table.dtype, table.ndim) for table in (*self.left, *self.right)}
+        fits = (
+            len(self.left) == len(self.right) == count
+            and shapes == {(nodes, torch.float32, 2)}
+            and all(a.shape == b.shape for a, b in zip(self.left, self.right, strict=True))
+            and all(of.shape == (count,) and of.dtype == torch.float64 for of in (self.center, self.scale))
+            and all(bool(of.isfinite().all()) for of in (self.center, self.scale))
+            and all(map(_is_whole, dict.fromkeys((*self.left, *self.right))))
+        )
+        if not fits:
+            raise ReleaseError(
+                f"the query needs {count} features of pairs of {nodes} nodes: two float32 tables of "
+                f"integers of at most {1 << TABLE_BITS} each, and finite numbers; the release stays "
+                "charged"
+            )
+
+    @classmethod
+    def example(cls, graph: ExampleGraph, count: int, *, symmetric: bool) -> "PairTerms":
+        """Return random terms for a small graph; some features exceed one, or are at it."""
+        rng = graph.generator("pair features")
+        tables = [
+            torch.from_numpy(rng.integers(-9, 10, size=(graph.nodes, 2)).astype(np.float32))
+            for _ in range(count)
+        ]
+        others = tables if symmetric else tables[::-1]
+        scale = np.full(count, float(rng.choice([0.0, 1e-2, 1.0])))
+        center = -np.sign(scale) * 200.0 * (rng.random() < 0.5)
+        return cls(tuple(tables), tuple(others), torch.from_numpy(center), torch.from_numpy(scale))
+
+
+def _is_whole(table: Tensor) -> bool:
+    if not 1 <= table.shape[1] <= MAX_DIM:
+        return False
+    at_once = max(1, _ENTRIES // table.shape[1])
+    parts = (table[first : first + at_once] for first in range(0, len(table), at_once))
+    return all(bool(((part == part.trunc()) & (part.abs() <= 1 << TABLE_BITS)).all()) for part in parts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairSumData(QueryData[Tensor]):
+    """Features of node pairs, public or released before.
+
+    The answer is float64, shape (``numbers_of(K)``): noisy sums of the features, clipped to norm one, of
+    their products (the upper triangle, row by row), and the noisy number of edges. All are divided by
+    sqrt(3), the sensitivity of the sums without this factor.
+    """
+
+    terms: PairTerms
+
+
+def numbers_of(terms: int) -> int:
+    """Return the length of an edge's contribution: features, products of two, and one.
+
+    >>> numbers_of(2), contributions(np.array([[0.5, -0.5]])).tolist()
+    (6, [[0.5, -0.5, 0.25, -0.25, 0.25, 1.0]])
+    """
+    return terms + terms * (terms + 1) // 2 + 1
+
+
+def clipped(features: Floats) -> Floats:
+    """Return each pair's features, scaled down to norm one if they are longer; zeros if they overflow.
+
+    The result of a pair does not depend on other pairs: there is one addition for each feature.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.zeros(len(features))
+        for column in features.T:
+            squares += column * column
+        shorter: Floats = features / (np.maximum(np.sqrt(squares), 1.0) * _ABOVE_ONE)[:, None]
+    return np.where(np.isfinite(squares)[:, None], shorter, 0.0)
+
+
+def contributions(features: Floats) -> Floats:
+    """Return features of norm at most one, their products, and one: a vector of norm at most sqrt(3)."""
+    first, second = np.triu_indices(features.shape[1])
+    ones = np.ones((len(features), 1))
+    return np.concatenate([features, features[:, first] * features[:, second], ones], axis=1)
+
+
+class _PairQuery(Query):
+    """What queries over features of edges share."""
+
+    reads_held_out: ClassVar[bool] = False  # instead of all other pairs
+
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int
+
+    def event(self, unit: Unit) -> Event:
+        """Return the event of the answer: its part of the pairs is charged, and no other.
+
+        Raises:
+            UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
+        """
+        return self.held_out.charged(
+            Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
+        )
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1: an edge is read once."""
+        require_edge_unit(unit, UNBOUNDED)
+        check_symmetry(unit, symmetric=self.symmetric)
+        return 1.0
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Reject edges that are stored otherwise than the query reads them."""
+        reject_edges_stored_twice(unit, directed=directed)
+        check_symmetry(unit, symmetric=not directed)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise of each number."""
+        return self.sigma
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in a contribution of norm one."""
+        return 2.0**self.grid_bits
+
+
+@dataclass(frozen=True)
+class PairSumQuery(_PairQuery):
+    """Release noisy sums of K clipped features and their products over edges, and the number of edges.
+
+    Let c be the features of an edge that is not held out, clipped to norm one. The edge contributes all c_k,
+    all c_j c_k with j <= k, and 1, divided by sqrt(3). An undirected edge counts once, with its smaller node
+    id first.
+
+    Args:
+        terms: Number K of features.
+        sigma: One standard deviation of the noise.
+        symmetric: Whether edges are undirected.
+        held_out: Public choice of node pairs whose edges are not summed.
+        grid_bits: Binary logarithm of the grid steps in a contribution of norm one.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves the answer by its
+        contribution, of norm at most one: features, products and the number 1 have norm at most one each
+        before the division. So mu = 1 / sigma (``docs/privacy/proofs/links.md``).
+    """
+
+    kind: ClassVar[str] = "pair_sums"
+    wire_name: ClassVar[str] = "PairSumQuery"
+    stage: ClassVar[str] = "pair features"
+    data: ClassVar[type[PairSumData]] = PairSumData
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may have the same features
+
+    terms: int
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int = SUM_GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, terms=self.terms)
+        checks.within(1, MAX_TERMS, terms=self.terms)
+        check_noise(self.sigma, 1, self.grid_bits)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of sums that one edge may move."""
+        return numbers_of(self.terms)
+
+    def prepare(self, data: PairSumData, public: PublicInputs) -> "_PreparedTerms":
+        """Check the features."""
+        data.terms.check(public.num_nodes, self.terms)
+        return _PreparedTerms(public, data.terms.arrays, data.terms)
+
+    def example_data(self, graph: ExampleGraph) -> PairSumData:
+        """Return random features."""
+        return PairSumData(PairTerms.example(graph, self.terms, symmetric=self.symmetric))
+
+    @forms_private_sum("PairSumQuery")
+    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
+        """Return the noisy sums; the exact ones are discarded here."""
+        work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
+        width = numbers_of(self.terms)
+        exact = private.total(work, (width,))
+        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.zeros(1, dtype=np.int64), width)[0]
+        return torch.from_numpy((exact + drawn) / self.unit_steps)
+
+    @property
+    def each(self) -> int:
+        """Grid steps in a number of size one: a vector of norm sqrt(3) has at most those of norm one."""
+        return math.isqrt(int(self.unit_steps) ** 2 // 3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairHistogramData(QueryData[Tensor]):
+    """Features of node pairs, the weight of each in the score, float64 (K), and ascending bounds of cells.
+
+    The score of a pair is the weighted sum of its features, which are not clipped. Cell b holds scores from
+    bound b - 1 up to bound b, float64 (cells - 1). The answer is float64, shape (cells): noisy numbers of
+    held-out edges.
+    """
+
+    terms: PairTerms
+    weights: Tensor
+    bounds: Tensor
+
+
+@dataclass(frozen=True)
+class PairHistogramQuery(_PairQuery):
+    """Release the noisy histogram of the scores of held-out edges. Each is in one cell.
+
+    Args:
+        terms: Number K of features.
+        cells: Number of cells.
+        sigma: One standard deviation of the noise, in edges.
+        symmetric: Whether edges are undirected; each counts once.
+        held_out: Public choice of node pairs whose edges are counted.
+        grid_bits: Binary logarithm of the grid steps in one edge.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the held-out in-edges. A differing edge moves one number by one, so
+        mu = 1 / sigma.
+    """
+
+    kind: ClassVar[str] = "pair_histogram"
+    wire_name: ClassVar[str] = "PairHistogramQuery"
+    stage: ClassVar[str] = "held-out edges"
+    reads_held_out: ClassVar[bool] = True
+    data: ClassVar[type[PairHistogramData]] = PairHistogramData
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may be in one cell
+
+    terms: int
+    cells: int
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, terms=self.terms)
+        checks.within(1, MAX_TERMS, terms=self.terms)
+        checks.integer_at_least(2, cells=self.cells)
+        checks.within(2, MAX_DIM, cells=self.cells)
+        check_noise(self.sigma, 1, self.grid_bits)
+
+    def changed(self, unit: Unit) -> int:
+        """Return 1: one edge, one cell."""
+        return 1
+
+    def prepare(self, data: PairHistogramData, public: PublicInputs) -> "_PreparedTerms":
+        """Check features, weights and bounds."""
+        data.terms.check(public.num_nodes, self.terms)
+        sizes = (data.weights, self.terms), (data.bounds, self.cells - 1)
+        if any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes) or not bool(
+            data.weights.isfinite().all() & (data.bounds.diff() >= 0).all()
+        ):
+            raise ReleaseError(
+                f"the query needs {self.terms} finite weights and {self.cells - 1} ascending bounds in "
+                "float64; the release stays charged"
+            )
+        return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
+
+    def example_data(self, graph: ExampleGraph) -> PairHistogramData:
+        """Return random features, weights and bounds."""
+        rng = graph.generator("cells")
+        bounds = np.sort(rng.normal(size=self.cells - 1))
+        return PairHistogramData(
+            PairTerms.example(graph, self.terms, symmetric=self.symmetric),
+            torch.from_numpy(rng.normal(size=self.terms)),
+            torch.from_numpy(bounds),
+        )
+
+    @forms_private_sum("PairHistogramQuery")
+    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
+        """Return the noisy counts; the exact ones are discarded here."""
+        weights, bounds = (array.numpy() for array in data.arrays[-2:])
+        work = ScoreCounts(data.terms, weights, bounds, self.symmetric, self.held_out)
+        exact = private.total(work, (self.cells,))
+        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.arange(self.cells), 1)[:, 0]
+        return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedTerms(PreparedData):
+    """Features of node pairs that fit their query."""
+
+    terms: PairTerms
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairSums(BlockWork):
+    """The sums of the contributions of a block's edges that are not held out, int64."""
+
+    terms: PairTerms
+    each: int  # grid steps in a number of size one
+    symmetric: bool
+    held_out: HeldOutPairs
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact sums, which only the query's answer reads."""
+        width = numbers_of(len(self.terms.left))
+        total = np.zeros(width, dtype=np.int64)
+        for piece in edges.pieces(len(edges), max(1, _ENTRIES // width)):
+            sources, targets = edges_once(self.held_out.without(piece), symmetric=self.symmetric)
+            features = clipped(self.terms(sources, targets))
+            steps = (contributions(features) * self.each).astype(np.int64)  # truncated toward zero
+            total += steps.sum(axis=0)
+        return torch.from_numpy(total)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreCounts(BlockWork):
+    """The number of a block's held-out edges with a score in each cell, int64."""
+
+    terms: PairTerms
+    weights: Floats
+    bounds: Floats
+    symmetric: bool
+    held_out: HeldOutPairs
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts, which only the query's answer reads."""
+        counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            sources, targets = edges_once(piece, symmetric=self.symmetric)
+            held = self.held_out.contains(sources, targets)
+            scores = weighted(self.terms(sources[held], targets[held]), self.weights)
+            counts += np.bincount(np.searchsorted(self.bounds, scores, side="right"), minlength=counts.size)
+        return torch.from_numpy(counts)
+
+
+def edges_once(edges: EdgeBlock, *, symmetric: bool) -> tuple[Ids, Ids]:
+    """Return the ends of a block's edges: an undirected edge once, with its smaller node id first."""
+    sources, targets = ends(edges)
+    if not symmetric:
+        return sources, targets
+    first = sources < targets
+    return sources[first], targets[first]
+
+
+def weighted(features: Floats, weights: Floats) -> Floats:
+    """Return the weighted sum of each pair's features, whose rounding does not depend on other pairs."""
+    scores = np.zeros(len(features))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k, weight in enumerate(weights):
+            scores += weight * features[:, k]
+    return scores

@@ -1,0 +1,252 @@
+"""Noisy counts of records under node-level units: correct ones per candidate, or correct and wrong ones.
+
+``AccuracyCountQuery`` serves to choose a candidate, or to publish an accuracy. ``OutcomeCountQuery`` is an
+accuracy whose numerator and denominator are both secret.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.events import Event, Gaussian
+from graphveil.core.noise.discrete_gaussian import IntegerNoise
+from graphveil.core.noise.random import Integers, RowStream
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.query import (
+    GRID_BITS,
+    MAX_DIM,
+    ExampleGraph,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    by_group,
+    check_noise,
+    check_pays,
+    require_record_unit,
+)
+from graphveil.core.sites import forms_private_sum
+from graphveil.core.unit import Unit
+from graphveil.errors import ReleaseError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordCountQuery(Query):
+    """Release a few noisy counts of records under node-level units.
+
+    Args:
+        sigma: Standard deviation of the noise, in records, of each count.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: Binary logarithm of the grid steps in one record.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    sigma: float
+    partition: str = "records"
+    pays: tuple[bool, ...] = (True,)
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_noise((self.sigma,), 1, self.grid_bits)
+        check_pays(self.pays)
+
+    def event(self, unit: Unit) -> Event:
+        """Return one Gaussian for every counted record.
+
+        Raises:
+            UnitError: If the unit is not node-level.
+        """
+        return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of records."""
+        return len(self.pays)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise."""
+        return (self.sigma,)
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in one record."""
+        return 2.0**self.grid_bits
+
+    def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
+        """Return the nodes of an example whose records are counted."""
+        return np.asarray(np.array(self.pays)[graph.groups.numpy() % len(self.pays)])
+
+
+def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
+    """Return counts with their noise, float64; the exact ones are discarded here."""
+    drawn = noise.draw(stream, np.arange(len(exact)), 1)[:, 0]
+    return torch.from_numpy((exact * int(steps) + drawn) / steps)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AccuracyCountData(QueryData[Tensor]):
+    """Whether each candidate classifies each counted record correctly: bool (M, candidates).
+
+    The answer is float64, shape (candidates).
+    """
+
+    correct: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyCountQuery(RecordCountQuery):
+    """Release noisy counts of the records that each candidate classifies correctly, to choose or publish one.
+
+    Args:
+        candidates: Number of counts.
+        sigma: Standard deviation of the noise, in records.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: Binary logarithm of the grid steps in one record.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: node-level. A counted record (``pays``) changes each count by at most one, whether it is
+        nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> AccuracyCountQuery(candidates=4, sigma=10.0).event(NodeRecord())
+    Gaussian(mu=0.2)
+    """
+
+    kind: ClassVar[str] = "tally"
+    wire_name: ClassVar[str] = "TallyQuery"
+    stage: ClassVar[str] = "tally"
+    data: ClassVar[type[AccuracyCountData]] = AccuracyCountData
+
+    candidates: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, candidates=self.candidates)
+        checks.within(1, MAX_DIM, candidates=self.candidates)
+        super().__post_init__()
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return sqrt(candidates), under either relation."""
+        require_record_unit(unit)
+        return math.sqrt(self.candidates)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts."""
+        return self.candidates
+
+    def prepare(self, data: AccuracyCountData, public: PublicInputs) -> PreparedData:
+        """Check the table."""
+        correct = data.correct
+        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
+            raise ReleaseError(
+                f"the query needs a bool table with {self.candidates} columns, one per candidate; the "
+                "release stays charged"
+            )
+        return PreparedData(public, (correct,))
+
+    def example_data(self, graph: ExampleGraph) -> AccuracyCountData:
+        """Return the outcomes of counted records."""
+        return AccuracyCountData(torch.from_numpy(graph.outcomes(self.candidates)[self._counted(graph)]))
+
+    @forms_private_sum("AccuracyCountQuery")
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy counts, float64; the exact ones are discarded here."""
+        (correct,) = data.arrays
+        noise = data.public.sampler(self.sigma * self.unit_steps)
+        return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
+
+
+_COUNTS = 2  # correct and wrong records
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutcomeCountData(QueryData[Tensor]):
+    """Which counted records are predicted correctly, and which are predicted wrongly: bool (M), each.
+
+    A record without a label is neither. The answer is float64, shape (2).
+    """
+
+    correct: Tensor
+    wrong: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeCountQuery(RecordCountQuery):
+    """Release noisy counts of the records that are classified correctly and of those classified wrongly.
+
+    An accuracy has a numerator and a denominator. Under a node-level unit both are secret, because the
+    existence of a label is part of a record. Correct and wrong records form one histogram. This costs less
+    than counting the correct among the labeled records: a record is in at most one of its two bins.
+
+    Args:
+        sigma: Standard deviation of the noise, in records, of each count.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are counted.
+        grid_bits: Binary logarithm of the grid steps in one record.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: node-level. A counted record (``pays``) moves one count by one if it is nulled, and both if it
+        is replaced: mu = 1 / sigma, or sqrt(2) / sigma. A record that is in both bins of the data counts in
+        neither.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> OutcomeCountQuery(sigma=10.0).event(NodeRecord())
+    Gaussian(mu=0.1)
+    >>> round(OutcomeCountQuery(sigma=10.0).sensitivity(NodeRecord(replace_one=True)), 6)
+    1.414214
+    """
+
+    kind: ClassVar[str] = "outcomes"
+    wire_name: ClassVar[str] = "OutcomeCountQuery"
+    stage: ClassVar[str] = "outcomes"
+    data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1 for a nulled record, and sqrt(2) for a replaced one, which may change bins."""
+        return math.sqrt(require_record_unit(unit).change)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts."""
+        return _COUNTS
+
+    def prepare(self, data: OutcomeCountData, public: PublicInputs) -> PreparedData:
+        """Check the table."""
+        tables = (data.correct, data.wrong)
+        known = data.correct.shape == data.wrong.shape
+        if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
+            raise ReleaseError(
+                "the query needs two bool columns of equal length: which records are classified "
+                "correctly, and which wrongly; the release stays charged"
+            )
+        return PreparedData(public, tables)
+
+    def example_data(self, graph: ExampleGraph) -> OutcomeCountData:
+        """Return the outcomes of counted records, which are neither for a null record."""
+        counted = self._counted(graph)
+        correct, there = graph.outcomes(1)[counted, 0], graph.there[counted]
+        return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
+
+    @forms_private_sum("OutcomeCountQuery")
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy counts, float64; the exact ones are discarded here."""
+        correct, wrong = data.arrays
+        exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
+        noise = data.public.sampler(self.sigma * self.unit_steps)
+        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))

@@ -1,0 +1,282 @@
+"""Noisy training steps on clipped per-record gradients."""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.clipping import dpsgd
+from graphveil.core.clipping.clipped_sums import ClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule
+from graphveil.core.events import ByGroup, Event, Gaussian, PoissonGaussian
+from graphveil.core.keys import check_process
+from graphveil.core.noise.discrete_gaussian import Noise
+from graphveil.core.noise.random import KEY_BYTES
+from graphveil.core.noise.steps import StepNoise
+from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.query import (
+    NoiseGrid,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    QueryDescription,
+    by_group,
+    check_pays,
+    require_record_unit,
+)
+from graphveil.core.sites import forms_private_sum
+from graphveil.core.unit import Unit
+from graphveil.errors import ReleaseError
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DPSGDData(QueryData[Tensor]):
+    """Training inputs; the answer is the parameters, float64 (p).
+
+    A resumed release continues from its checkpoint. The noise is bound to the arrays that gradients are
+    computed from (``gradients.arrays``): a resumed release rejects other arrays.
+
+    Args:
+        gradients: The records' clipped gradients, with their own copy of the parameters.
+        schedule: Steps, rates, clipping: those of the query.
+        settings: All other public values that determine the gradients: initial parameters and code.
+        on_step: Function that is called after each step with the number of completed steps.
+        checkpoint: File to save the training state to.
+        checkpoint_every: Number of steps between two saves.
+    """
+
+    gradients: ClippedSum
+    schedule: PrivateSchedule
+    settings: Sequence[Tensor] = ()
+    on_step: Callable[[int], None] = lambda done: None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedTraining(PreparedData):
+    """The training, whose gradients read ``arrays``."""
+
+    training: DPSGDData
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPSGDQuery(Query):
+    """Release noisy training steps on records, with each gradient clipped to a norm C.
+
+    Step t releases the sum of the clipped gradients of its batch, of p coordinates, plus N(0, (z C)^2). With
+    q < 1 each record is in a batch with probability q, independently; with q = 1 every batch is all records.
+
+    Args:
+        parameters: Number p of parameters.
+        steps: Number T of steps.
+        noise_multiplier: Noise multiplier z.
+        sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
+        clip: Clipping norm C.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are trained on.
+        reach: Number D of other records' gradients that read a record.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
+
+    Privacy:
+        Unit: node-level. Reads: node records. A training record (``pays``) is charged T Poisson-subsampled
+        Gaussian steps of multiplier z and rate q, under the unit's relation (null-out changes a sum by C,
+        replacing by 2 C). For q = 1 that is exactly one Gaussian with mu = change sqrt(T) / z. Other records
+        must not be among the data.
+
+        With a ``reach`` D the gradient of a record also reads other records, and at most D gradients read a
+        record. Besides its own gradient, of norm C, a record changes D gradients by 2 C each. The number of
+        these in a sampled batch is a mixture without a proved bound, so every step is charged for all of
+        them: mu = change (2 D + 1) sqrt(T) / z, and 2 D instead for a record that is not trained on itself.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeRecord())
+    Gaussian(mu=0.5)
+    """
+
+    kind: ClassVar[str] = "steps"
+    wire_name: ClassVar[str] = "StepsQuery"
+    stage: ClassVar[str] = "training"
+    data: ClassVar[type[DPSGDData]] = DPSGDData
+    without_example: ClassVar[str] = "the method decides what the steps read; its own tests cover them"
+    reads_edges: ClassVar[bool] = False
+    exact_noise: ClassVar[bool] = True
+
+    parameters: int
+    steps: int
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+    clip: float = 1.0
+    partition: str = "records"
+    pays: tuple[bool, ...] = (True,)
+    reach: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field; the noise fields are checked by creating a noise source."""
+        checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
+        checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
+        checks.integer_at_least(0, reach=self.reach)
+        check_pays(self.pays)
+        self.randomness(bytes(KEY_BYTES))
+
+    def randomness(self, key: bytes) -> StepNoise:
+        """Return the batches and the noise of all steps, which a key determines."""
+        return OneProcessNoise(
+            key,
+            parameters=self.parameters,
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+        )
+
+    def event(self, unit: Unit) -> Event:
+        """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise.
+
+        Raises:
+            UnitError: If the unit is not node-level.
+        """
+        protected = require_record_unit(unit)
+        if self.reach:
+            whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
+            return ByGroup(
+                self.partition, tuple(Gaussian((2 * self.reach + own) * whole) for own in self.pays)
+            )
+        sampled = PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, protected.relation)
+        full = Gaussian(protected.change * math.sqrt(self.steps) / self.noise_multiplier)
+        return by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return change * C for the sum of one step, multiplied by 2 D + 1 with a reach D."""
+        return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of coordinates of all steps."""
+        return self.parameters * self.steps
+
+    def describe(self) -> QueryDescription:
+        """Return the public description of the query."""
+        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
+
+    def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
+        """Reject a training that differs from the one that is charged."""
+        gradients, schedule = data.gradients, data.schedule
+        count = gradients.count
+        planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
+        names = ("parameters", "steps", "sampling_rate", "clip")
+        for name, value in zip(names, (len(gradients.weights), *planned), strict=True):
+            if value != getattr(self, name):
+                raise ReleaseError(
+                    f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
+                    f"uses {name}={value!r}; the release stays charged"
+                )
+        return _PreparedTraining(public, (*gradients.arrays, *data.settings), data)
+
+    def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
+        """Run the steps and return the parameters; the noise is drawn here, and discarded afterwards."""
+        training, noise, taken = data.training, self.randomness(key), -1
+        gradients, schedule = training.gradients, training.schedule
+
+        def noisy_means(step: int) -> Tensor:
+            nonlocal taken
+            if not taken < step < self.steps:  # each step's noise is used for one sum and charged
+                raise ReleaseError(
+                    f"step {step} was already taken, or is not among the {self.steps} planned steps"
+                )
+            taken = step
+            return noisy_mean(gradients, self.clip, noise, step)
+
+        # Otherwise noise would be drawn for a second sum.
+        binding = {
+            "schedule": asdict(schedule),
+            "shapes": gradients.shapes,
+            "noise": [noise.noise_multiplier, noise.sampling_rate, noise.steps],
+            "data": noise.fingerprint(*(array.numpy() for array in data.arrays)),
+        }
+        return dpsgd.descend(
+            gradients,
+            schedule,
+            noisy_means,
+            binding=binding,
+            on_step=training.on_step,
+            checkpoint=training.checkpoint,
+            checkpoint_every=training.checkpoint_every,
+        )
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of records."""
+        return len(self.pays)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise multiplier z: the standard deviation of a step divided by C."""
+        return (self.noise_multiplier,)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Grid steps in a clipping norm and in a step's noise, none of which the plan's sampler draws."""
+        noise = self.randomness(bytes(KEY_BYTES))
+        return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
+
+
+class OneProcessNoise(StepNoise):
+    """The noise of steps for the process that opened it, one thread at a time.
+
+    A copy in a forked process would add the same noise to other sums: their difference is exact. Noise that
+    is drawn ahead for several steps belongs to one thread at a time. Otherwise a step could get the noise of
+    another.
+    """
+
+    def __init__(self, key: bytes, **law: Any) -> None:
+        """Store the process id."""
+        super().__init__(key, **law)
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise instead of being copied."""
+        raise ReleaseError("The noise of training steps cannot be copied or pickled. Resume the run instead.")
+
+    def batch(self, step: int, count: int) -> Tensor:
+        """Return the records of a step."""
+        check_process(self._process)
+        with self._lock:
+            return super().batch(step, count)
+
+    def noise(self, step: int) -> Noise:
+        """Return a step's noise in grid steps."""
+        check_process(self._process)
+        with self._lock:
+            return super().noise(step)
+
+
+@forms_private_sum("DPSGDQuery", "TreeStepsQuery", note="the clipped gradients come from `core/clipping/`")
+@torch.no_grad()
+def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) -> Tensor:
+    """Return the noisy mean of clipped gradients over the batch that a step draws, float64 (p).
+
+    It overwrites the clipped sum, which is not exposed elsewhere. The mean is over the expected size of a
+    batch, which is public.
+    """
+    sums = gradients.sums.zero_()
+    gradients.begin(step)
+    gradients.add(noise.batch(step, gradients.count), clip)
+    return add_step_noise(sums, clip, noise, step, gradients.count)
+
+
+def add_step_noise(sums: Tensor, clip: float, noise: StepNoise, step: int, count: int) -> Tensor:
+    """Truncate a sum (p) toward zero to the grid, add a step's noise, and return the mean, all in place."""
+    grid = sums.mul_(noise.steps / clip).numpy()
+    np.trunc(grid, out=grid)  # one vector instruction, unlike torch's version
+    grid += noise.noise(step)
+    return sums.mul_(clip / (noise.steps * noise.sampling_rate * count))

@@ -1,1 +1,0 @@
-"""Noisy training steps, and the examples that a record affects."""
