@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil._util import checks
+from graphveil.data.tables.encoding import check_spelling
 from graphveil.errors import ConfigError
 from graphveil.estimators import register
 
@@ -145,7 +146,7 @@ def parse_classes(text: str) -> tuple[str, ...]:
     """Read the names of classes from one line of CSV, in which a name with a comma is quoted.
 
     Raises:
-        ConfigError: There are fewer than two, or one of them is empty or repeated.
+        ConfigError: There are fewer than two, or one of them is empty, repeated or in quotes.
 
     >>> parse_classes('red,"green, or blue"')
     ('red', 'green, or blue')
@@ -153,6 +154,8 @@ def parse_classes(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for row in csv.reader([text], skipinitialspace=True) for name in row)
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:
         raise ConfigError("--classes needs at least two different names, for example --classes a,b,c.")
+    for name in names:
+        check_spelling("--classes", name, "--classes a,b,c")
     return names
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
-from graphveil.runs.parameters import parse_settings, parse_value
+from graphveil.runs.parameters import parse_classes, parse_settings, parse_value
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,10 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]
         assert parse_settings(cls, settings) == given
+
+
+@pytest.mark.parametrize("text", ["'a','b'", "a,'b'", "\u2018a\u2019,b", "a\\,b"])
+def test_classes_in_quotes_of_a_shell_are_rejected(text: str) -> None:
+    with pytest.raises(ConfigError, match="has a quote or backslash"):
+        parse_classes(text)
+    assert parse_classes('a, "b, or c", it\'s') == ("a", "b, or c", "it's")

@@ -221,6 +221,6 @@ def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDAr
 def empty_part_message(part: str) -> str:
     """Return the error message for a part of the split without a labeled node."""
     return (
-        f"the split has no labeled {part} nodes; label more nodes, or choose a split that has some "
-        "(--split COLUMN)"
+        f"the split has no labeled {part} nodes. Label more nodes, or choose another split (--split COLUMN). "
+        "If classes are listed (--classes), spell them as the labels are spelled"
     )
