@@ -203,6 +203,15 @@ def test_the_core_imports_nothing_of_the_package_but_errors_and_utilities() -> N
     ]
 
 
+def test_only_the_core_opens_protected_edges() -> None:
+    assert not [
+        place(path, node)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if part_of(path) != "core" and getattr(node, "attr", getattr(node, "name", "")) == "_unwrap"
+    ]
+
+
 def test_a_guarantee_is_imported_with_its_words() -> None:
     """``graphveil.privacy`` sets ``Guarantee.words``, so parts above the core take the class from there."""
     assert not [

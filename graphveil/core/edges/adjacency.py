@@ -516,8 +516,6 @@ class ProtectedEdges(Adjacency):
 read. Query them: session.open(graph) and release.answer(...). Their noisy answers are public.
     """
 
-    __slots__ = ()
-
     def __init__(self, edges: Adjacency, unit: str) -> None:
         """Store the edges; they are not read."""
         public = ("directed", "edge_set", "max_weight", "folder", "version")
