@@ -308,13 +308,14 @@ class Method(ABC):
         self.objective.check_graph(scaled)
         if not self.protects_features:
             check_magnitudes(scaled)
-        sizes = replace(self.sizes_of(scaled), learned_columns=len(scaling.learned))
+        seen = self.view(scaled)  # a plan and a guarantee follow from public facts
+        sizes = replace(self.sizes_of(seen), learned_columns=len(scaling.learned))
         plan = self.plan(sizes)
         if plan is None or not isinstance(plan.queries[0], FeatureHistogramQuery):
             scaling = replace(scaling, learned=())  # a method that does not plan the query
         if plan is not None:
             check_weights(plan, scaled.adjacency)
-        preview = FitPreview(plan, self.guarantee(plan, scaled), self.rows(plan, sizes))
+        preview = FitPreview(plan, self.guarantee(plan, seen), self.rows(plan, sizes))
         return PreparedFit(
             method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
         )
