@@ -106,6 +106,20 @@ def test_a_method_that_reads_edges_is_stopped_before_anything_is_charged(
     assert gv.ledger.ledger_of(graph.edge_set).entries == ()
 
 
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("part", ["sizes_of", "notes"])
+def test_no_plan_or_guarantee_reads_edges(name: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, given = FITS[name]
+    model = gv.METHODS[method](**given)
+
+    def leaking(self: Method, graph: Graph) -> Any:
+        return len(graph.adjacency.indices)
+
+    monkeypatch.setattr(type(model.config), part, leaking)
+    with pytest.raises(ProtectedDataError, match=given["unit"]):
+        model.prepare(grouped(nodes=30))
+
+
 def test_unit_none_reads_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = gv.GCN(unit="none", epochs=1), list[Any]()
     fit = type(model.config).fit
