@@ -3614,6 +3614,29 @@ BUGS = [
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
     ),
     dict(
+        name="a_release_can_be_refunded_until_its_last_answer",
+        edits=[
+            (
+                "graphveil.core.release:Release.answer",
+                "if self._position == 0:",
+                "if self._position == len(self._path) - 1:",
+            )
+        ],
+        test="tests/release/test_release.py::test_a_release_is_refunded_until_its_first_answer",
+    ),
+    dict(
+        name="a_resume_may_have_other_groups",
+        edits=[
+            (
+                "graphveil.core.release:Release.open",
+                'memory.check_fingerprint("groups", lambda key: keyed_digest(key, *of_groups))',
+                "pass",
+            )
+        ],
+        test="tests/release/test_release.py::test_a_resume_with_other_groups_is_rejected",
+        reason="DID NOT RAISE",
+    ),
+    dict(
         name="methods_receive_protected_edges_themselves",
         edits=[
             (

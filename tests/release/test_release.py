@@ -354,6 +354,26 @@ def test_a_key_cannot_open_two_releases_on_a_ledger_that_deduplicates(tmp_path: 
     ledger.close()
 
 
+def test_a_release_is_refunded_until_its_first_answer(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger.sqlite"))
+    ledger.init("friends", "undirected-edge")
+    friends = ledger.data_set("friends")
+    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 3, 2), delta=1e-3)
+    release = Release.open(plan, path(), budget=friends)
+    release.answer(NeighborSumData(ROWS))  # of three
+    assert not release.refund_if_undrawn()
+    assert Release.open(plan, path(), budget=friends).refund_if_undrawn()
+    ledger.close()
+
+
+def test_a_resume_with_other_groups_is_rejected(tmp_path: Path) -> None:
+    plan, journal = ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), FolderJournal(tmp_path / "run")
+    opened(plan, groups=GROUPS, journal=journal)
+    with pytest.raises(ReleaseError, match="same noise for different data"):
+        opened(plan, groups=GROUPS.flip(0), journal=FolderJournal(tmp_path / "run"))
+    opened(plan, groups=GROUPS, journal=FolderJournal(tmp_path / "run"))
+
+
 def test_a_closed_release_is_not_refunded(tmp_path: Path) -> None:
     plan, keys = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), KeyStore(tmp_path / "keys")
 
