@@ -522,7 +522,8 @@ class Recommender:
             noise_seed=self.unsafe_noise_seed,
             workspace=workspace,
         )
-        release, (first, products) = session.open(table.graph), plan.queries[:2]
+        edges = table.graph.with_protected_edges(plan.unit.name)
+        release, (first, products) = session.open(edges), plan.queries[:2]
         sent = counted.to(torch.float64)[:, None]
         data = NeighborSumData(sent) if isinstance(first, NeighborSumQuery) else OutEdgeSumData(sent)
         popularity = release.answer(data)[users:, 0].numpy().astype(np.float64)
