@@ -100,14 +100,21 @@ def check(
     problems += unfit
     command = None
     notes_on_labels = _missing_label_note(found.class_names, columns.classes is not None)
+    private = (unit or "").startswith("node-")
+    if columns.classes is not None and private:
+        notes_on_labels.append(
+            "Labels that are spelled otherwise than in --classes count as missing. Unit "
+            f"{unit!r} protects labels, so this is not reported."
+        )
     if end_of_another_kind(roles.id, node_source.title, roles.source, roles.target) is not None:
         command = suggested_command(_recommender_words(tables, roles, edge_source.names()), [])
     elif not unfit and (not found.problems or found.suggestion is not None):
         flags = (found.suggestion or choices).flags()
         command = suggested_command(_training_words(tables, columns, roles, unit), flags)
     notes = (*notes_on_labels, *Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes)
-    if not problems and (scaled := _scaled(found, private=(unit or "").startswith("node-"))):
-        notes = (*notes, f"Scaling: {scaled}.")
+    if not problems and (scaled := _scaled(found, private=private)):
+        learned = " With enough training nodes a fit learns the ranges of columns instead." if private else ""
+        notes = (*notes, f"Scaling: {scaled}.{learned}")
     _show(screen, found.columns, guessed, problems, notes, command)
 
 

@@ -241,3 +241,10 @@ def test_a_table_without_features_gets_a_constant_one(invoke: Invoke, tmp_path: 
     assert again.code == 0 and "constant feature" in again.json["notes"][0]
     named = invoke("check", *tables, "--label", "team", "--features", "when", "--json")
     assert named.code == 1 and named.json["command"] is None  # features were required
+
+
+def test_classes_that_no_private_label_has_are_explained(invoke: Invoke, files: Files) -> None:
+    answer = invoke("check", *files.flags, "--classes", "T0,T1", "--unit", "node-record", "--directed")
+    assert "spelled otherwise than in --classes count as missing" in " ".join(answer.out.split())
+    same = invoke("check", *files.flags, "--classes", "t0,t1", "--unit", "node-record", "--directed")
+    assert same.out.replace("t0", "T0").replace("t1", "T1") == answer.out  # nothing depends on the labels
