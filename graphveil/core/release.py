@@ -251,15 +251,6 @@ class Release:
             answer: Answer = stored
             return answer
 
-    def refund_if_undrawn(self) -> bool:
-        """Refund the ledger entry if the ledger shows that no noise was drawn; return whether it did.
-
-        Afterwards this release cannot draw noise.
-        """
-        check_process(self._process)
-        with self._lock:
-            return self._ledger.refund(self.release_id)
-
     def close(self) -> None:
         """Close the release and erase the noise key; every query must be answered."""
         check_process(self._process)

@@ -361,8 +361,11 @@ def test_a_release_is_refunded_until_its_first_answer(tmp_path: Path) -> None:
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 3, 2), delta=1e-3)
     release = Release.open(plan, path(), budget=friends)
     release.answer(NeighborSumData(ROWS))  # of three
-    assert not release.refund_if_undrawn()
-    assert Release.open(plan, path(), budget=friends).refund_if_undrawn()
+    assert not friends.refund(release.release_id)
+    other = Release.open(plan, path(), budget=friends)
+    assert friends.refund(other.release_id)
+    with pytest.raises(BudgetError, match="no noise may be drawn"):
+        other.answer(NeighborSumData(ROWS))
     ledger.close()
 
 
@@ -383,9 +386,10 @@ def test_a_closed_release_is_not_refunded(tmp_path: Path) -> None:
     first = resumed(MemoryLedger())
     answer = first.answer(NeighborSumData(torch.eye(3, 2)))
     first.close()
-    again = resumed(MemoryLedger())  # a new process begins with an empty one
+    budget = MemoryLedger()  # a new process begins with an empty one
+    again = resumed(budget)
     assert torch.equal(again.answer(NeighborSumData(torch.eye(3, 2))), answer)
-    assert not again.refund_if_undrawn()
+    assert not budget.refund(again.release_id)
 
 
 @pytest.mark.parametrize("slack", [-1e-9, 1.5, math.nan])
