@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,47 @@ from torch import Tensor
 
 from graphveil._util.memory import check_room
 from graphveil.core.edges.csr import check_rows, checked_matrix
-from graphveil.errors import GraphError
+from graphveil.errors import GraphError, ProtectedDataError
 
 Sparse: TypeAlias = sparse.csr_array[np.float32]
 Features: TypeAlias = Tensor | Sparse
 
 _ENTRIES = 1 << 20  # that are looked at together
+
+
+class ProtectedRows:
+    """A handle of protected features, labels or numbers: their shape is public, and nothing else can be read.
+
+    Args:
+        rows: The rows, which are not stored.
+        unit: Name of the unit that protects them.
+
+    >>> ProtectedRows(torch.ones(4, 2), "node-record").shape
+    torch.Size([4, 2])
+    >>> ProtectedRows(torch.ones(4, 2), "node-record").sum()
+    Traceback (most recent call last):
+    graphveil.errors.ProtectedDataError: Unit 'node-record' protects features and labels, so a plan and a \
+guarantee cannot read them. Use public sizes.
+    """
+
+    def __init__(self, rows: Any, unit: str) -> None:
+        """Store the shape, and whether rows are stored as a tensor."""
+        self.shape, self.is_dense = rows.shape, isinstance(rows, Tensor)
+        self._unit = unit
+
+    def __len__(self) -> int:
+        """Return the number of rows, which is public."""
+        return int(self.shape[0])
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ProtectedDataError(
+            f"Unit {self._unit!r} protects features and labels, so a plan and a guarantee cannot read them. "
+            "Use public sizes."
+        )
+
+    __getattr__ = __getitem__ = __iter__ = __eq__ = __ne__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __add__ = __mul__ = __matmul__ = __bool__ = __array__ = _refuse
+    __hash__ = None  # type: ignore[assignment]  # equality raises
 
 
 def as_features(x: Any) -> Features:

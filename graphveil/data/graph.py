@@ -26,7 +26,7 @@ from graphveil.core.edges.adjacency import (
     grow_adjacency,
 )
 from graphveil.core.edges.node_pairs import PublicPart
-from graphveil.core.features import Features
+from graphveil.core.features import Features, ProtectedRows
 from graphveil.data.conversion import (
     NODE,
     PYG_NOTES,
@@ -202,6 +202,11 @@ class Graph:
         return int(self.x.shape[1])
 
     @property
+    def has_dense_features(self) -> bool:
+        """Whether features are stored as a tensor, and not as a sparse matrix. It is public."""
+        return self.x.is_dense if isinstance(self.x, ProtectedRows) else isinstance(self.x, Tensor)
+
+    @property
     def directed(self) -> bool:
         """Whether an edge u -> v does not imply v -> u."""
         return self.adjacency.directed
@@ -256,6 +261,23 @@ class Graph:
         >>> graph.with_split(train, val, test).mask("val")
         tensor([False,  True, False, False])
         """
+        return self.members(split) & self.labeled
+
+    def members(self, split: str) -> Tensor:
+        """Return the nodes of one part of the split, with or without a label, bool (N).
+
+        Args:
+            split: ``"train"``, ``"val"`` or ``"test"``.
+
+        Returns:
+            The mask of the members.
+
+        Raises:
+            GraphError: Graph without a split, or unknown part.
+
+        Privacy:
+            Reads: the split, which is public. Charges: nothing.
+        """
         if split not in SPLITS:
             raise GraphError(f"split={split!r} is not one of {', '.join(SPLITS)}")
         members: Tensor | None = getattr(self, f"{split}_mask")
@@ -264,7 +286,7 @@ class Graph:
                 f"Graph {self.name!r} has no split. Call gv.split(graph, unit='undirected-edge') with "
                 "your privacy unit, or graph.with_split(train, val, test)."
             )
-        return members & self.labeled
+        return members
 
     def replace(self, **changes: Any) -> Graph:
         """Return a copy with some fields changed, checked like a new graph.
@@ -305,6 +327,24 @@ class Graph:
             return self
         made = copy.copy(self)  # whose fields are checked
         object.__setattr__(made, "adjacency", ProtectedEdges(self.adjacency, unit))
+        return made
+
+    def with_protected_records(self, unit: str) -> Graph:
+        """Return the same graph with handles in place of features and labels, of which shapes are public.
+
+        Args:
+            unit: Name of the unit that protects the records.
+
+        Returns:
+            A graph for plans and guarantees. Its masks are the public split.
+
+        Privacy:
+            Reads: nothing. Charges: nothing.
+        """
+        made = copy.copy(self)  # whose fields are checked
+        for name in ("x", "y", "label_sets", "targets"):
+            if (rows := getattr(self, name)) is not None:
+                object.__setattr__(made, name, ProtectedRows(rows, unit))
         return made
 
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Graph:

@@ -33,7 +33,12 @@ from graphveil.data.graph import Batch, batches
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
-from graphveil.estimators.requirements import check_features, check_magnitudes, check_unit
+from graphveil.estimators.requirements import (
+    check_features,
+    check_magnitudes,
+    check_max_degree,
+    check_unit,
+)
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
 from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE, GraphFingerprint
@@ -349,6 +354,8 @@ class PredictionManager:
         if known is not None:
             return []
         check_unit(privacy_config, graph, reads_edges=fitted.method.reads_edges)
+        if fitted.method.reads_edges:
+            check_max_degree(graph, privacy_config.unit)
         check_features(graph, fitted.sizes.width)
         if not fitted.method.protects_features:
             check_magnitudes(graph)

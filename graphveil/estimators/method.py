@@ -35,6 +35,7 @@ from graphveil.estimators.requirements import (
     check_graph,
     check_head,
     check_magnitudes,
+    check_max_degree,
     column_names,
 )
 from graphveil.estimators.session import Session
@@ -292,9 +293,9 @@ class Method(ABC):
             "merge rare classes, or train where there is more memory",
         )
         learned = self.learned(graph)
-        if learned and isinstance(graph.x, Tensor):
+        if learned and graph.has_dense_features:
             check_room(
-                self.copies * graph.x[:1].numel() * learned,
+                self.copies * graph.num_features * learned,
                 f"copies of {graph.num_features:,} features of the {learned:,} nodes that are learned from",
                 "leave features out, hash categories into fewer places, or train where there is more memory",
             )
@@ -304,11 +305,15 @@ class Method(ABC):
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
         check_head(self.head, graph)
         scaled = scaling.graph(graph)
-        self.check(scaled)
-        self.objective.check_graph(scaled)
+        seen = self.view(scaled)  # a plan and a guarantee follow from public facts
+        if isinstance(self.privacy_config.unit, NodeUnit):
+            seen = seen.with_protected_records(self.privacy_config.unit.name)
+        if self.reads_edges:
+            check_max_degree(scaled, self.privacy_config.unit)
+        self.check(seen)
+        self.objective.check_graph(seen)
         if not self.protects_features:
             check_magnitudes(scaled)
-        seen = self.view(scaled)  # a plan and a guarantee follow from public facts
         sizes = replace(self.sizes_of(seen), learned_columns=len(scaling.learned))
         plan = self.plan(sizes)
         if plan is None or not isinstance(plan.queries[0], FeatureHistogramQuery):

@@ -20,9 +20,7 @@ def members(graph: Graph, split: str) -> Tensor:
     Raises:
         GraphError: If there is no split.
     """
-    graph.mask(split)  # raises an error if the split is missing
-    mask: Tensor = getattr(graph, f"{split}_mask")
-    return mask.nonzero()[:, 0]
+    return nodes_of(graph.members(split))
 
 
 def check_members(graph: Graph, *splits: str) -> None:

@@ -287,9 +287,7 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
             "unit='undirected-edge' needs an undirected graph, but this graph is directed. Use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)."
         )
-    if isinstance(unit, NodeBoundedDegree):
-        check_max_degree(graph, unit)
-    if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
+    if graph.adjacency.max_weight is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
         raise NotImplementedGuaranteeError(
             f"Edge weights are not supported under unit {unit.name!r}. Remove them with "
             "adjacency.without_weights() (or without --weight)."
@@ -371,8 +369,8 @@ def check_encoding(graph: object, unit: Unit, *, protects_features: bool) -> Non
         )
 
 
-def check_max_degree(graph: Graph, unit: NodeBoundedDegree) -> None:
-    """Reject a graph in which some node has more edges than the data owner asserted.
+def check_max_degree(graph: Graph, unit: Unit) -> None:
+    """Reject a graph in which some node has more edges than the data owner asserted, if the unit has a bound.
 
     The error message contains no number and no node. That it is raised reveals something about the graph,
     which is why the guarantee is conditional on the assumption.
@@ -380,6 +378,8 @@ def check_max_degree(graph: Graph, unit: NodeBoundedDegree) -> None:
     >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
     >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
     """
+    if not isinstance(unit, NodeBoundedDegree):
+        return
     degrees = graph.adjacency.indptr.diff()
     if graph.directed:  # an edge counts at both ends
         degrees = degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)

@@ -4,6 +4,7 @@ import copy
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -118,6 +119,41 @@ def test_no_plan_or_guarantee_reads_edges(name: str, part: str, monkeypatch: pyt
     monkeypatch.setattr(type(model.config), part, leaking)
     with pytest.raises(ProtectedDataError, match=given["unit"]):
         model.prepare(grouped(nodes=30))
+
+
+RECORD_FITS = [name for name in FITS if "records" in name]
+
+
+@pytest.mark.parametrize("name", RECORD_FITS)
+@pytest.mark.parametrize("part", ["check", "sizes_of", "notes"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda graph: int(graph.labeled.sum()),
+        lambda graph: graph.mask("train").sum(),
+        lambda graph: graph.x.sum(),
+        lambda graph: graph.x[0],
+        lambda graph: graph.y[graph.y >= 0],
+    ],
+    ids=["labeled", "mask", "sum", "row", "labels"],
+)
+def test_no_check_plan_or_guarantee_reads_records(
+    name: str, part: str, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, given = FITS[name]
+    model = gv.METHODS[method](**given)
+    monkeypatch.setattr(type(model.config), part, lambda self, graph: read(graph))
+    with pytest.raises(ProtectedDataError, match="protects features and labels"):
+        model.prepare(grouped(nodes=30))
+
+
+def test_rows_of_records_have_a_shape_and_nothing_else() -> None:
+    seen = grouped(nodes=30).with_protected_records("node-record")
+    assert (seen.num_nodes, seen.num_features, len(seen.y)) == (30, 8, 30)
+    assert seen.members("train").sum() == 18
+    for read in (list, bool, np.asarray, torch.as_tensor, hash):
+        with pytest.raises((ProtectedDataError, TypeError, ValueError)):
+            read(seen.x)
 
 
 def test_unit_none_reads_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
