@@ -305,9 +305,7 @@ class Method(ABC):
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
         check_head(self.head, graph)
         scaled = scaling.graph(graph)
-        seen = self.view(scaled)  # a plan and a guarantee follow from public facts
-        if isinstance(self.privacy_config.unit, NodeUnit):
-            seen = seen.with_protected_records(self.privacy_config.unit.name)
+        seen = self.public_view(scaled)
         if self.reads_edges:
             check_max_degree(scaled, self.privacy_config.unit)
         self.check(seen)
@@ -334,6 +332,11 @@ class Method(ABC):
         if self.privacy_config.paper or isinstance(unit, NoUnit | LocalAttributes):
             return graph
         return graph.with_protected_edges(unit.name)
+
+    def public_view(self, graph: Graph) -> Graph:
+        """Return what checks, plans and guarantees may see: under node-level units no records, either."""
+        unit, seen = self.privacy_config.unit, self.view(graph)
+        return seen.with_protected_records(unit.name) if isinstance(unit, NodeUnit) else seen
 
     def for_graph(self, graph: Graph) -> Self:
         """Return the method with class names in its objective replaced by class numbers."""

@@ -3651,9 +3651,9 @@ BUGS = [
         name="checks_and_plans_receive_records",
         edits=[
             (
-                "graphveil.estimators.method:Method.prepare",
-                "seen = seen.with_protected_records(self.privacy_config.unit.name)",
-                "pass",
+                "graphveil.estimators.method:Method.public_view",
+                "return seen.with_protected_records(unit.name) if isinstance(unit, NodeUnit) else seen",
+                "return seen",
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_no_check_plan_or_guarantee_reads_records[labeled-check-mlp, records]",

@@ -147,6 +147,13 @@ def test_no_check_plan_or_guarantee_reads_records(
         model.prepare(grouped(nodes=30))
 
 
+def test_no_check_of_another_graph_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gv.MLP(**RECORD, epochs=1).fit(grouped(nodes=30))
+    monkeypatch.setattr(type(model.fitted.trained), "check", lambda self, graph, names: graph.labeled)
+    with pytest.raises(ProtectedDataError, match="protects features and labels"):
+        model.predict_proba(grouped(nodes=30, seed=1))
+
+
 def test_rows_of_records_have_a_shape_and_nothing_else() -> None:
     seen = grouped(nodes=30).with_protected_records("node-record")
     assert (seen.num_nodes, seen.num_features, len(seen.y)) == (30, 8, 30)
