@@ -50,7 +50,13 @@ guarantee cannot read them. Use public sizes.
             "Use public sizes."
         )
 
-    __getattr__ = __getitem__ = __iter__ = __eq__ = __ne__ = _refuse
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise ``ProtectedDataError``; libraries that look for a protocol find none."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+    __getitem__ = __iter__ = __eq__ = __ne__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __add__ = __mul__ = __matmul__ = __bool__ = __array__ = _refuse
     __hash__ = None  # type: ignore[assignment]  # equality raises
 
