@@ -142,15 +142,17 @@ class ConnectionLimits:
     def open(self, *, server_state: ServerState, **given: Any) -> H11Protocol:
         """Return a new connection, with the arguments of uvicorn."""
         if len(server_state.connections) >= self._most:
-            # First one without a request: clients that send bodies are not closed in favor of silent ones.
-            ordered = [
-                one
-                for body in (False, True)
-                for one in list(self._opened)
-                if _waits_for_client(one, body=body)
-            ]
-            if ordered:
-                ordered[0].transport.abort()
+            # Those without a request first: clients that send bodies are not closed in favor of silent ones.
+            # In a burst several silent ones have no transport yet, and are closed for the next connection.
+            silent = [one for one in list(self._opened) if _waits_for_client(one)]
+            starting = sum(one.transport is None for one in list(self._opened))
+            if silent:
+                for one in silent[: 1 + starting]:
+                    one.transport.abort()
+            elif not starting:
+                bodies = [one for one in list(self._opened) if _waits_for_client(one, body=True)]
+                for one in bodies[:1]:
+                    one.transport.abort()
         connection = _Connection(server_state=server_state, **given)
         self._opened[connection] = None
         self._check_later(ref(connection), None)

@@ -139,7 +139,8 @@ def test_too_many_connections_close_the_oldest_idle_ones(tmp_path: Path) -> None
 
 
 def test_silent_connections_do_not_close_those_whose_bodies_arrive(tmp_path: Path) -> None:
-    app = create_app(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=SHORT)
+    patient = replace(SHORT, head_seconds=60.0, body_seconds=60.0)  # so that no deadline closes any
+    app = create_app(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=patient)
     head, _, body = request(ANN).partition(b"\r\n\r\n")
     with listening(app) as port, ExitStack() as stack:
         slow = [stack.enter_context(Client(port)).send(head + b"\r\n\r\n") for _ in range(2)]
