@@ -297,8 +297,7 @@ class LinkPredictor:
         held_out = HeldOutPairs(float(self.held_out), streams.derive("held-out pairs"))
         plan = self._plan(known.num_nodes, vectors.shape[1], held_out)
         session.plan, session.guarantee = plan, self._guarantee(known, plan)
-        edges = known.with_protected_edges(self._config.unit.name)
-        self._fit = self._answers(edges, vectors, held_out, session)
+        self._fit = self._answers(known, vectors, held_out, session)
         return self
 
     def _answers(self, graph: Graph, vectors: Tensor, held_out: HeldOutPairs, session: Session) -> _Fit:
@@ -410,7 +409,7 @@ class LinkPredictor:
         )
 
     def _graph(self, given: Any) -> tuple[Graph, bool]:
-        """Return the checked graph, and whether it has labels."""
+        """Return the checked graph with a handle of its edges, and whether it has labels."""
         labeled = isinstance(given, Graph) or getattr(given, "y", None) is not None
         if not labeled and hasattr(given, "edge_index"):
             given = copy.copy(given)  # a Graph has labels; these are not read
@@ -423,7 +422,7 @@ class LinkPredictor:
         check_encoding(graph, self._config.unit, protects_features=False)
         check_unit(self._config, graph, reads_edges=True)
         check_magnitudes(graph)
-        return graph, labeled
+        return graph.with_protected_edges(self._config.unit.name), labeled
 
     def _width(self, graph: Graph) -> int:
         return self.dim or (_DIM if graph.num_nodes <= _LARGE else _LARGE_DIM)

@@ -141,18 +141,16 @@ class ConnectionLimits:
 
     def open(self, *, server_state: ServerState, **given: Any) -> H11Protocol:
         """Return a new connection, with the arguments of uvicorn."""
-        if len(server_state.connections) >= self._most:
-            # Those without a request first: clients that send bodies are not closed in favor of silent ones.
-            # In a burst several silent ones have no transport yet, and are closed for the next connection.
-            silent = [one for one in list(self._opened) if _waits_for_client(one)]
-            starting = sum(one.transport is None for one in list(self._opened))
-            if silent:
-                for one in silent[: 1 + starting]:
-                    one.transport.abort()
-            elif not starting:
-                bodies = [one for one in list(self._opened) if _waits_for_client(one, body=True)]
-                for one in bodies[:1]:
-                    one.transport.abort()
+        alive = [one for one in list(self._opened) if one.transport is None or not one.transport.is_closing()]
+        excess = max(0, len(alive) + 1 - self._most)
+        # Those without a request first: clients that send bodies are not closed in favor of silent ones.
+        # In a burst, the last ones have no transport yet, and are closed for the next connection instead.
+        silent = [one for one in alive if _waits_for_client(one)]
+        for one in silent[:excess]:
+            one.transport.abort()
+        if excess and not silent and all(one.transport is not None for one in alive):
+            for one in [one for one in alive if _waits_for_client(one, body=True)][:1]:
+                one.transport.abort()
         connection = _Connection(server_state=server_state, **given)
         self._opened[connection] = None
         self._check_later(ref(connection), None)

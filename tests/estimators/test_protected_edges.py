@@ -16,6 +16,7 @@ from graphveil.core.exact_sums import sum_in_neighbors
 from graphveil.data import Graph
 from graphveil.errors import ProtectedDataError
 from graphveil.estimators.method import Method
+from graphveil.estimators.session import Session
 
 EDGES = Adjacency.from_edges(
     [0, 1, 2], [1, 2, 0], num_nodes=4, directed=True, weight=[1.0, 0.5, 2.0], max_weight=2.0
@@ -145,6 +146,47 @@ def test_no_check_plan_or_guarantee_reads_records(
     monkeypatch.setattr(type(model.config), part, lambda self, graph: read(graph))
     with pytest.raises(ProtectedDataError, match="protects features and labels"):
         model.prepare(grouped(nodes=30))
+
+
+@pytest.mark.parametrize("part", ["_guarantee", "_answers"])
+def test_links_receive_a_handle_of_edges(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, seen = grouped(nodes=30), list[Any]()
+    shipped = getattr(gv.LinkPredictor, part)
+
+    def recorded(self: Any, *arguments: Any) -> Any:
+        seen.extend(one for one in arguments if isinstance(one, Graph))
+        return shipped(self, *arguments)
+
+    monkeypatch.setattr(gv.LinkPredictor, part, recorded)
+    gv.LinkPredictor(**EDGE).fit(graph)
+    assert [type(one.adjacency) for one in seen] == [ProtectedEdges]
+
+
+def test_a_prediction_of_another_graph_receives_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gv.GAP(**EDGE, epochs=1).fit(grouped(nodes=30))
+
+    def leaking(self: Any, graph: Graph, session: Any, kept: Any) -> Any:
+        sum_in_neighbors(graph.adjacency, torch.ones(graph.num_nodes, 1))
+        raise AssertionError("the edges were read")
+
+    monkeypatch.setattr(type(model.fitted.trained), "answer", leaking)
+    other = grouped(nodes=30, seed=1)
+    with pytest.raises(ProtectedDataError, match="undirected-edge"):
+        model.predict_proba(other)
+    assert gv.ledger.ledger_of(other.edge_set).entries == ()
+
+
+def test_recommenders_query_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, seen = Session.open, list[Any]()
+
+    def recorded(self: Session, graph: Graph, *arguments: Any, **keywords: Any) -> Any:
+        seen.append(graph.adjacency)
+        return opened(self, graph, *arguments, **keywords)
+
+    monkeypatch.setattr(Session, "open", recorded)
+    lists = np.random.default_rng(0).random((40, 12)) < 0.4
+    gv.Recommender(unit="node-record", epsilon=4.0, delta=1e-5).fit(gv.Interactions.from_matrix(lists))
+    assert [type(one) for one in seen] == [ProtectedEdges]
 
 
 def test_no_check_of_another_graph_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,7 @@
 
 Ego graph i is a graph of public size: the root, ``leaves`` places for its leaves, and one padding node with
 the edges of empty places. Every shape is public (``core/clipping/clipped_sums.py``). No record affects
-another's
-gradient:
+another's gradient:
 
 * The module is called with one ego graph, in a loop, or under ``vmap``. There torch separates a batch's
   records, except in operations that ``isolated_vmap.py`` replaces or rejects: isolation relies on torch.
