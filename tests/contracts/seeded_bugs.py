@@ -3673,7 +3673,7 @@ BUGS = [
         name="predictions_receive_protected_edges_themselves",
         edits=[
             (
-                "graphveil.estimators.inference:PredictionRequest.execute",
+                "graphveil.estimators.inference:GraphRequest.execute",
                 "prediction_state.fitted.method.view(self.graph)",
                 "self.graph",
             )
