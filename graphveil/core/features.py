@@ -21,33 +21,46 @@ _ENTRIES = 1 << 20  # that are looked at together
 
 
 class ProtectedRows:
-    """A handle of protected features, labels or numbers: their shape is public, and nothing else can be read.
+    """A handle of one row per node record: its shape is public, and only the core reads its values.
 
     Args:
-        rows: The rows, which are not stored.
+        rows: Tensor or sparse matrix with one row per record.
         unit: Name of the unit that protects them.
 
-    >>> ProtectedRows(torch.ones(4, 2), "node-record").shape
-    torch.Size([4, 2])
-    >>> ProtectedRows(torch.ones(4, 2), "node-record").sum()
+    >>> rows = ProtectedRows(torch.ones(4, 2), "node-record")
+    >>> rows.shape, len(rows), rows.at(torch.tensor([0, 3])).shape
+    (torch.Size([4, 2]), 4, torch.Size([2, 2]))
+    >>> rows.sum()
     Traceback (most recent call last):
-    graphveil.errors.ProtectedDataError: Unit 'node-record' protects features and labels, so a plan and a \
-guarantee cannot read them. Use public sizes.
+    graphveil.errors.ProtectedDataError: Unit 'node-record' protects node records, so they cannot be read \
+here. Pass them to a query or to map_records, or use public sizes.
     """
 
     def __init__(self, rows: Any, unit: str) -> None:
-        """Store the shape, and whether rows are stored as a tensor."""
+        """Store the rows; they are not read."""
         self.shape, self.is_dense = rows.shape, isinstance(rows, Tensor)
-        self._unit = unit
+        self._rows, self._unit = rows, unit
 
     def __len__(self) -> int:
         """Return the number of rows, which is public."""
         return int(self.shape[0])
 
+    def __repr__(self) -> str:
+        """Show the shape only."""
+        return f"ProtectedRows({tuple(self.shape)})"
+
+    def at(self, nodes: Tensor) -> ProtectedRows:
+        """Return the handle of the rows of some public nodes, by a mask bool (N) or by indices int64."""
+        chosen = nodes if self.is_dense else nodes.numpy()
+        return ProtectedRows(self._rows[chosen], self._unit)
+
+    def _unwrap(self) -> Any:
+        return self._rows
+
     def _refuse(self, *_: object) -> NoReturn:
         raise ProtectedDataError(
-            f"Unit {self._unit!r} protects features and labels, so a plan and a guarantee cannot read them. "
-            "Use public sizes."
+            f"Unit {self._unit!r} protects node records, so they cannot be read here. Pass them to a query "
+            "or to map_records, or use public sizes."
         )
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -56,7 +69,7 @@ guarantee cannot read them. Use public sizes.
             raise AttributeError(name)
         self._refuse()
 
-    __getitem__ = __iter__ = __eq__ = __ne__ = _refuse
+    __getitem__ = __iter__ = __eq__ = __ne__ = __reduce_ex__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __add__ = __mul__ = __matmul__ = __bool__ = __array__ = _refuse
     __hash__ = None  # type: ignore[assignment]  # equality raises
 
@@ -104,11 +117,11 @@ def columns_beyond(x: Features, limit: float) -> list[int]:
     return np.flatnonzero((low < -limit) | (high > limit)).tolist()
 
 
-def rows(x: Features, index: Tensor) -> Features:
-    """Return the chosen rows of features, dense or sparse as before.
+def rows(x: Any, index: Tensor) -> Any:
+    """Return the chosen rows of features, dense, sparse or a handle as before.
 
     Args:
-        x: Features (N, d).
+        x: Features (N, d), or a handle of protected rows.
         index: Mask bool (N), or positions int64.
 
     Returns:
@@ -121,6 +134,8 @@ def rows(x: Features, index: Tensor) -> Features:
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     """
+    if isinstance(x, ProtectedRows):
+        return x.at(index)
     if isinstance(x, Tensor):
         return x[index]
     return x[index.numpy()]

@@ -27,6 +27,7 @@ from graphveil.core.queries.held_out import within_release
 from graphveil.core.queries.out_edge_sums import exceeds_degree
 from graphveil.core.query import PublicInputs, Query, QueryData, are_numbers, outside
 from graphveil.core.unit import NodeBoundedDegree
+from graphveil.core.view import unwrapped_fields
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 
 _VERSION = 2
@@ -227,7 +228,7 @@ class Release:
                 raise ReleaseError(
                     f"the plan's next query is {type(query).__name__}; answer it with {query.data.__name__}"
                 )
-            prepared = query.prepare(data, self._public)
+            prepared = query.prepare(unwrapped_fields(data), self._public)
             # The order matters. Other data are rejected first, and the query can be repeated. Then the ledger
             # records that noise is drawn, which ends refunds. The descriptor is on disk before the first
             # draw: a run that is interrupted while drawing resumes with the same noise, or not at all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from graphveil.core.edges.adjacency import (
     EdgeSet,
     GrowthStep,
     Ids,
-    ProtectedEdges,
     grow_adjacency,
 )
 from graphveil.core.edges.node_pairs import PublicPart
@@ -305,47 +303,6 @@ class Graph:
             fields. With the same edge set, both share one budget; another ``adjacency`` brings its own.
         """
         return dataclasses.replace(self, **changes)
-
-    def with_protected_edges(self, unit: str) -> Graph:
-        """Return the same graph with a handle in place of its edges.
-
-        Args:
-            unit: Name of the unit that protects the edges.
-
-        Returns:
-            A graph whose edges only queries can read. It shares the budget.
-
-        Privacy:
-            Reads: nothing. Charges: nothing. Edges that a mechanism has released are public and stay as they
-            are.
-
-        >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
-        >>> graph.with_protected_edges("undirected-edge").adjacency
-        ProtectedEdges(nodes=3, directed=False)
-        """
-        if self.edge_set.released:
-            return self
-        made = copy.copy(self)  # whose fields are checked
-        object.__setattr__(made, "adjacency", ProtectedEdges(self.adjacency, unit))
-        return made
-
-    def with_protected_records(self, unit: str) -> Graph:
-        """Return the same graph with handles in place of features and labels, of which shapes are public.
-
-        Args:
-            unit: Name of the unit that protects the records.
-
-        Returns:
-            A graph for plans and guarantees. Its masks are the public split.
-
-        Privacy:
-            Reads: nothing. Charges: nothing.
-        """
-        made = copy.copy(self)  # whose fields are checked
-        for name in ("x", "y", "label_sets", "targets"):
-            if (rows := getattr(self, name)) is not None:
-                object.__setattr__(made, name, ProtectedRows(rows, unit))
-        return made
 
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Graph:
         """Return the graph with another split.

@@ -12,6 +12,7 @@ from graphveil.artifacts.cards import Card
 from graphveil.artifacts.release_folder import write_release
 from graphveil.artifacts.snapshot import ReleaseRow, Snapshot, no_predictions_note
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.view import per_node
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
@@ -84,7 +85,7 @@ class FittedModel:
             guarantee=session.with_seed(guarantee),
             trained=result.trained,
             plan=plan,
-            proba=result.proba,
+            proba=per_node(result.proba),
             released=result.released,
             rows=rows,
             sampler=None if plan is None else plan.sampler.__name__,

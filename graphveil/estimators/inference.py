@@ -359,7 +359,7 @@ class PredictionManager:
         check_features(graph, fitted.sizes.width)
         if not fitted.method.protects_features:
             check_magnitudes(graph)
-        fitted.trained.check(fitted.method.public_view(graph), fitted.class_names)
+        fitted.trained.check(fitted.method.view(graph), fitted.class_names)
         return self._request_factory(self._state, graph, options)
 
 

@@ -17,12 +17,13 @@ from graphveil._util.display import Facts, facts_text, html_table
 from graphveil._util.memory import check_room
 from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.core.events import Composed
-from graphveil.core.features import rows
+from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
 from graphveil.core.release import check_weights
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
+from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
 from graphveil.estimators.features.ranges import magnitude_cells, noisy_range
@@ -95,8 +96,8 @@ class FeatureModel(TrainedModel):
     """A trained model whose prediction reads the node's own features and no other protected data."""
 
     @abstractmethod
-    def proba(self, graph: Graph) -> Tensor:
-        """Return probabilities (N, C)."""
+    def proba(self, graph: Graph) -> Any:
+        """Return probabilities (N, C), a handle if features are protected."""
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""
@@ -142,7 +143,8 @@ class FitResult:
 
     Args:
         trained: Model that predicts other graphs.
-        proba: Probabilities (N, C) of the fitted graph; None if the guarantee does not cover them.
+        proba: Probabilities (N, C) of the fitted graph, a handle under node-level units; None if the
+            guarantee does not cover them.
         released: Noisy results by name; public as far as the unit allows.
         private_accuracy: Accuracies from noisy counts that were charged, by part of the split.
         private_metrics: Metrics of test nodes from noisy counts that were charged.
@@ -150,7 +152,7 @@ class FitResult:
     """
 
     trained: TrainedModel
-    proba: Tensor | None
+    proba: Tensor | ProtectedRows | None
     released: State = field(default_factory=dict)
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
     private_metrics: PrivateMetrics | None = None
@@ -213,8 +215,10 @@ class PreparedFit(Facts):
         assert isinstance(query, FeatureHistogramQuery)
         session.release = session.open(self.scaled, groups)
         nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]
-        columns = rows(self.graph.x, nodes)[:, list(self.scaling.learned)]
-        counts = session.release.answer(FeatureHistogramData(magnitude_cells(columns)))
+        columns = list(self.scaling.learned)
+        own = rows(self.method.view(self.graph).x, nodes)
+        cells = map_records(lambda x: magnitude_cells(x[:, columns]), own)
+        counts = session.release.answer(FeatureHistogramData(cells))
         session.plan = replace(session.plan, queries=session.plan.queries[1:])
         ranges = [noisy_range(each, query.sigma, len(nodes)) for each in counts.numpy()]
         scaling = self.scaling.with_ranges(self.graph.x, ranges)
@@ -305,7 +309,7 @@ class Method(ABC):
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
         check_head(self.head, graph)
         scaled = scaling.graph(graph)
-        seen = self.public_view(scaled)
+        seen = self.view(scaled)
         if self.reads_edges:
             check_max_degree(scaled, self.privacy_config.unit)
         self.check(seen)
@@ -324,19 +328,11 @@ class Method(ABC):
         )
 
     def view(self, graph: Graph) -> Graph:
-        """Return what a fit or a prediction may see of a graph: under units that protect edges, a handle.
+        """Return what checks, plans, fits and predictions see of a graph: handles of protected fields.
 
-        Published code in paper mode reads edges, and has no valid guarantee.
+        Published code in paper mode reads the data, and has no valid guarantee.
         """
-        unit = self.privacy_config.unit
-        if self.privacy_config.paper or isinstance(unit, NoUnit | LocalAttributes):
-            return graph
-        return graph.with_protected_edges(unit.name)
-
-    def public_view(self, graph: Graph) -> Graph:
-        """Return what checks, plans and guarantees may see: under node-level units no records, either."""
-        unit, seen = self.privacy_config.unit, self.view(graph)
-        return seen.with_protected_records(unit.name) if isinstance(unit, NodeUnit) else seen
+        return graph if self.privacy_config.paper else protected_view(graph, self.privacy_config.unit)
 
     def for_graph(self, graph: Graph) -> Self:
         """Return the method with class names in its objective replaced by class numbers."""

@@ -16,12 +16,13 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.clipping.null_records import finite_rows
-from graphveil.core.features import rows
+from graphveil.core.features import Features, rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
@@ -168,7 +169,7 @@ class PrivateMLP(Method):
             fit_node_level(
                 network,
                 graph.x,
-                lambda index: network(batch_of(graph.x, index)),
+                lambda x: network(batch_of(x)),
                 graph,
                 self.objective,
                 self.training(sizes),
@@ -202,10 +203,13 @@ class TrainedMLP(FeatureModel):
     candidate: int | None = None
 
     @torch.no_grad()
-    def proba(self, graph: Graph) -> Tensor:
+    def proba(self, graph: Graph) -> Any:
         """Return the head's outputs, such as probabilities (N, C); of zeros if logits overflow float32."""
-        logits: Tensor = self.network(batch_of(graph.x))
-        return self.head.proba(finite_rows(logits)).cpu()
+
+        def of(x: Features) -> Tensor:
+            return self.head.proba(finite_rows(self.network(batch_of(x)))).cpu()
+
+        return map_records(of, graph.x)
 
     def state(self) -> dict[str, Any]:
         """Return the parameters, and the candidate's number."""
@@ -408,7 +412,7 @@ class NodeLevelSoftmax(Method):
                 release,
                 query,
                 rows(graph.x, nodes),
-                self.objective.clipped_targets(graph)[nodes],
+                rows(self.objective.clipped_targets(graph), nodes),
                 graph.num_classes,
                 softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
                 on_step=session.epochs("classifier", query.steps),
@@ -438,9 +442,9 @@ class TrainedSoftmax(FeatureModel):
 
     model: NoisySoftmax
 
-    def proba(self, graph: Graph) -> Tensor:
+    def proba(self, graph: Graph) -> Any:
         """Return probabilities (N, C)."""
-        return self.model.log_posteriors(graph.x).exp().to(torch.float32)
+        return map_records(lambda x: self.model.log_posteriors(x).exp().to(torch.float32), graph.x)
 
     def state(self) -> State:
         """Return the parameters."""

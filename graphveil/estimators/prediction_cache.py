@@ -9,21 +9,34 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.adjacency import AdjacencyVersion
 from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.view import per_node
 
 
 @dataclass(frozen=True, eq=False)
 class CachedPrediction:
-    """The release of one graph: the plan, the noisy aggregates by hop, and the predictions."""
+    """The release of one graph: the plan, the noisy aggregates by hop, and the predictions.
+
+    Predictions of protected records may be given as a handle. They are for the nodes themselves.
+    """
 
     plan: ReleasePlan | None
     rows: tuple[Tensor, ...]
     proba: Tensor
+
+    def __post_init__(self) -> None:
+        """Take predictions from their handle."""
+        object.__setattr__(self, "proba", per_node(self.proba))
+
+    def grown(self, new: "CachedPrediction") -> "CachedPrediction":
+        """Return these predictions, followed by those of new nodes."""
+        return CachedPrediction(new.plan, new.rows, torch.cat([self.proba, new.proba]))
 
 
 class PredictionCache:

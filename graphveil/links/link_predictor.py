@@ -43,6 +43,7 @@ from graphveil.core.queries.pair_sums import (
 )
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeUnit, UndirectedEdge, parse_unit
+from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
@@ -422,7 +423,7 @@ class LinkPredictor:
         check_encoding(graph, self._config.unit, protects_features=False)
         check_unit(self._config, graph, reads_edges=True)
         check_magnitudes(graph)
-        return graph.with_protected_edges(self._config.unit.name), labeled
+        return protected_view(graph, self._config.unit), labeled
 
     def _width(self, graph: Graph) -> int:
         return self.dim or (_DIM if graph.num_nodes <= _LARGE else _LARGE_DIM)

@@ -44,6 +44,7 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, NodeRecord, NoUnit, Unit, parse_unit
+from graphveil.core.view import protected_view
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
@@ -522,8 +523,8 @@ class Recommender:
             noise_seed=self.unsafe_noise_seed,
             workspace=workspace,
         )
-        edges = table.graph.with_protected_edges(plan.unit.name)
-        release, (first, products) = session.open(edges), plan.queries[:2]
+        view = protected_view(table.graph, plan.unit)
+        release, (first, products) = session.open(view), plan.queries[:2]
         sent = counted.to(torch.float64)[:, None]
         data = NeighborSumData(sent) if isinstance(first, NeighborSumQuery) else OutEdgeSumData(sent)
         popularity = release.answer(data)[users:, 0].numpy().astype(np.float64)

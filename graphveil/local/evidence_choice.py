@@ -126,7 +126,7 @@ class EvidenceChoice(Learner):
 
 
 def _proba(fit: HeldOutFit) -> Tensor:
-    assert fit.result.proba is not None  # all nodes are predicted from public edges and reports
+    assert isinstance(fit.result.proba, Tensor)  # all nodes are predicted from public edges and reports
     return fit.result.proba
 
 

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import GraphError
 from graphveil.training.metrics import evaluate_numbers
@@ -18,8 +19,8 @@ class TaskHead(ABC):
     """The loss, predictions and score for logits, without trainable parameters."""
 
     @abstractmethod
-    def labels(self, graph: Graph) -> Tensor:
-        """Return the training labels of a graph, one row per node.
+    def labels(self, graph: Graph) -> Any:
+        """Return the training labels of a graph, one row per node, or their handle.
 
         Raises:
             GraphError: If the graph has no such labels.
@@ -243,14 +244,17 @@ class RegressionHead(TaskHead):
         center, half = state[_SCALE].tolist()
         return replace(self, center=center, half=half)
 
-    def labels(self, graph: Graph) -> Tensor:
+    def labels(self, graph: Graph) -> Any:
         """Return scaled targets, float32 (N), NaN for missing; clipped to the range if there is one."""
         center, half = self.scale
-        targets = self.targets(graph)
-        if self.target_range is not None:
-            targets = targets.clamp(*self.target_range)
-        scaled = (targets - center) / half
-        return (scaled if self.limit is None else scaled.clamp(-self.limit, self.limit)).float()
+
+        def of(targets: Tensor) -> Tensor:
+            if self.target_range is not None:
+                targets = targets.clamp(*self.target_range)
+            scaled = (targets - center) / half
+            return (scaled if self.limit is None else scaled.clamp(-self.limit, self.limit)).float()
+
+        return map_records(of, self.targets(graph))
 
     def targets(self, graph: Graph) -> Tensor:
         """Return the numbers in their own unit, float64 (N), NaN for missing."""

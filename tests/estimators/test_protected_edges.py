@@ -13,6 +13,8 @@ from estimators.conftest import grouped
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.edges.blocks import blocks, in_edges
 from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.unit import NodeRecord, UndirectedEdge
+from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.errors import ProtectedDataError
 from graphveil.estimators.method import Method
@@ -67,12 +69,12 @@ def test_functions_that_read_edges_raise(read: Any) -> None:
 
 def test_a_graph_shares_its_budget_with_its_handle() -> None:
     graph = grouped(nodes=30)
-    seen = graph.with_protected_edges("undirected-edge")
+    seen = protected_view(graph, UndirectedEdge())
     assert seen.edge_set is graph.edge_set and seen.x is graph.x
     with pytest.raises(ProtectedDataError):
         seen.subgraph(torch.ones(30, dtype=torch.bool))
     released = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=5.0).graph
-    assert released.with_protected_edges("undirected-edge") is released
+    assert type(protected_view(released, UndirectedEdge()).adjacency) is Adjacency
 
 
 EDGE: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6}
@@ -144,7 +146,7 @@ def test_no_check_plan_or_guarantee_reads_records(
     method, given = FITS[name]
     model = gv.METHODS[method](**given)
     monkeypatch.setattr(type(model.config), part, lambda self, graph: read(graph))
-    with pytest.raises(ProtectedDataError, match="protects features and labels"):
+    with pytest.raises(ProtectedDataError, match="protects node records"):
         model.prepare(grouped(nodes=30))
 
 
@@ -192,12 +194,12 @@ def test_recommenders_query_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_check_of_another_graph_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:
     model = gv.MLP(**RECORD, epochs=1).fit(grouped(nodes=30))
     monkeypatch.setattr(type(model.fitted.trained), "check", lambda self, graph, names: graph.labeled)
-    with pytest.raises(ProtectedDataError, match="protects features and labels"):
+    with pytest.raises(ProtectedDataError, match="protects node records"):
         model.predict_proba(grouped(nodes=30, seed=1))
 
 
 def test_rows_of_records_have_a_shape_and_nothing_else() -> None:
-    seen = grouped(nodes=30).with_protected_records("node-record")
+    seen = protected_view(grouped(nodes=30), NodeRecord())
     assert (seen.num_nodes, seen.num_features, len(seen.y)) == (30, 8, 30)
     assert seen.members("train").sum() == 18
     for read in (list, bool, np.asarray, torch.as_tensor, hash):

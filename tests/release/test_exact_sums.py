@@ -6,7 +6,7 @@ import torch
 
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.exact_sums import sum_in_neighbors
-from graphveil.core.queries.out_edge_sums import read_out_neighbor_sums
+from graphveil.core.queries.out_edge_sums import own_list_sums
 from graphveil.errors import ConfigError
 
 
@@ -52,7 +52,7 @@ def test_sums_run_over_out_lists(directed: bool) -> None:
     source, target = torch.randint(0, 20, (2, 60), generator=generator)
     adjacency = Adjacency.from_edges(source, target, num_nodes=23, directed=directed)
     rows = torch.randn(23, 4, generator=generator)
-    sums, lengths = read_out_neighbor_sums(adjacency, rows)
+    sums, lengths = own_list_sums(adjacency, rows)
     torch.testing.assert_close(sums, dense(adjacency) @ rows.double())
     assert lengths.tolist() == dense(adjacency).sum(dim=1).tolist()
     assert (sums[20:] == 0).all()
@@ -60,20 +60,20 @@ def test_sums_run_over_out_lists(directed: bool) -> None:
 
 def test_a_graph_without_edges_reads_zeros() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=True)
-    sums, lengths = read_out_neighbor_sums(empty, torch.ones(3, 2))
+    sums, lengths = own_list_sums(empty, torch.ones(3, 2))
     assert sums.tolist() == [[0.0, 0.0]] * 3 and lengths.tolist() == [0, 0, 0]
 
 
 def test_rows_must_fit() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=True)
     with pytest.raises(ConfigError, match="one row per node"):
-        read_out_neighbor_sums(empty, torch.ones(4, 2))
+        own_list_sums(empty, torch.ones(4, 2))
 
 
 def test_a_nulled_record_is_still_listed_by_its_neighbors() -> None:
     # Undirected 0 - 1 - 2 with node 1's record nulled: its own edges 1 -> 0 and 1 -> 2 are gone.
     indptr, indices = torch.tensor([0, 0, 2, 2]), torch.tensor([0, 2], dtype=torch.int32)
     nulled = Adjacency(indptr, indices, False, EdgeSet())
-    sums, lengths = read_out_neighbor_sums(nulled, torch.tensor([[1.0], [2.0], [4.0]]))
+    sums, lengths = own_list_sums(nulled, torch.tensor([[1.0], [2.0], [4.0]]))
     assert sums.flatten().tolist() == [2.0, 0.0, 2.0]
     assert lengths.tolist() == [1, 0, 1]

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
 # What reads exact numbers and draws no noise, each with its own argument:
 EXACT_READS = {
-    "graphveil.core.queries.out_edge_sums:read_out_neighbor_sums",  # row v is only for readers of v's record
+    "graphveil.core.queries.out_edge_sums:own_list_sums",  # row v is only for readers of v's record
     "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, for NoisyRows
     "graphveil.core.queries.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
-    "graphveil.core.queries.bounded_lists:read_ego_graphs",  # as the first
+    "graphveil.core.queries.bounded_lists:own_ego_graphs",  # as the first
     "graphveil.core.queries.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
     "graphveil.core.queries.edge_training:_in_edges",  # of NoisyGradients
 }

@@ -10,12 +10,14 @@ bit. The rounding of the final sum is within the clipping margin of 10^-6.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphveil.core.clipping.ghost_modules import GhostModule, GradientFactors
 from graphveil.core.clipping.records import Inputs, records_of, tensors_of
+from graphveil.core.view import unwrapped
 from graphveil.errors import ConfigError, GraphError
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
@@ -141,7 +143,7 @@ class LogitWeightsClippedSum(ClippedSum):
     classes of L_k (p sum(t) - t).
 
     Args:
-        logits: L_1 to L_K of the records, (n, C) each.
+        logits: L_1 to L_K of the records, (n, C) each, or handles.
         labels: Classes (n), with -1 for a record that contributes nothing.
 
     >>> gradients = LogitWeightsClippedSum([torch.eye(2), torch.ones(2, 2)], torch.tensor([1, 0]))
@@ -150,11 +152,11 @@ class LogitWeightsClippedSum(ClippedSum):
     (0.0, 1.0)
     """
 
-    def __init__(self, logits: Sequence[Tensor], labels: Tensor) -> None:
+    def __init__(self, logits: Sequence[Any], labels: Any) -> None:
         """Start with weights of one."""
-        self._logits = torch.stack([one.detach().to(torch.float64) for one in logits])  # (K, n, C)
+        self._logits = torch.stack([one.detach().to(torch.float64) for one in unwrapped(logits)])  # (K, n, C)
         start = torch.ones(len(logits), dtype=torch.float64)
-        super().__init__([start], list(self._logits), labels, self._logits.shape[1])
+        super().__init__([start], list(self._logits), unwrapped(labels), self._logits.shape[1])
 
     @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:

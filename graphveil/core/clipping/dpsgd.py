@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -16,8 +16,8 @@ from graphveil.core.clipping.adam import Adam
 from graphveil.core.clipping.clipped_sums import ClippedSum, GhostClippedSum
 from graphveil.core.clipping.ghost_modules import GhostModule
 from graphveil.core.clipping.per_sample import PerSampleClippedSum
-from graphveil.core.clipping.records import Inputs
 from graphveil.core.noise.steps import public_rate
+from graphveil.core.view import unwrapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +253,15 @@ class _TrainingState:
         self._optimizer.restore({name.removeprefix("optimizer/"): value for name, value in tensors.items()})
 
 
-def clipped_sum(network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:
-    """Return the clipped sum for a network."""
+def clipped_sum(network: GhostModule | nn.Module, inputs: Any, labels: Any) -> ClippedSum:
+    """Return the clipped sum for a network.
+
+    Args:
+        network: Network.
+        inputs: Rows of the records, blocks of their columns, or handles of both.
+        labels: Classes, numbers or targets, or a handle.
+    """
+    inputs, labels = unwrapped(inputs), unwrapped(labels)
     if isinstance(network, GhostModule):
         return GhostClippedSum(network, inputs, labels)
     return PerSampleClippedSum(network, inputs, labels)

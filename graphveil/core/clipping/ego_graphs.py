@@ -48,6 +48,8 @@ from graphveil.core.clipping.clipped_sums import (
 from graphveil.core.clipping.isolated_vmap import vmap_records
 from graphveil.core.clipping.module_copies import ModuleCopies, call
 from graphveil.core.clipping.null_records import finite_rows, maskable_exceptions, run_masking_failures
+from graphveil.core.features import ProtectedRows
+from graphveil.core.view import unwrapped
 
 Route = Literal["ghost", "vmap", "loop"]
 _STARS, _SEED, _MISSING = 8, 5, 0.3  # number, seed and missing share of random trees
@@ -59,10 +61,10 @@ _GradientParts = tuple[
 
 
 class EgoGraphRecords(Protocol):
-    """Ego graphs or trees of public shape, one per record, created on demand."""
+    """Ego graphs or trees of public shape, one per record, created on demand, as tensors or as handles."""
 
     @property
-    def arrays(self) -> Sequence[Tensor]:
+    def arrays(self) -> Sequence[Any]:
         """All arrays that they are computed from."""
 
     @property
@@ -76,7 +78,7 @@ class EgoGraphRecords(Protocol):
     def begin(self, step: int) -> None:
         """Sample the public values that change from step to step."""
 
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, index: Tensor) -> tuple[Any, Any]:
         """Return some records' rows (B, W, d) and edges (B, 2, W - 2); the next call may overwrite them."""
 
 
@@ -155,14 +157,14 @@ class EgoGraphClippedSum(ClippedSum):
         self,
         module: nn.Module,
         records: EgoGraphRecords,
-        labels: Tensor,
+        labels: Any,
         *,
         route: Route = "ghost",
         dtype: torch.dtype = torch.float64,
     ) -> None:
         """Copy the parameters."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), records.arrays, labels, len(labels))
+        super().__init__(list(named.values()), unwrapped(records.arrays), unwrapped(labels), len(labels))
         self._records, self._width = records, records.width
         self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
         self._copies = ModuleCopies(module)
@@ -187,7 +189,7 @@ class EgoGraphClippedSum(ClippedSum):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
-        x, edges = self._records.take(index)
+        x, edges = map(unwrapped, self._records.take(index))
         x = x.to(self._dtype)
         output_offsets = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
@@ -353,8 +355,10 @@ def ego_graph_logits(
     classes: int,
     *,
     route: Route = "ghost",
-) -> Tensor:
+) -> Any:
     """Return the logits of every root (N, C), float64, with separate ego graphs as in training.
+
+    They are a handle if the ego graphs are handles.
 
     They are zeros for an ego graph for which the module raises or returns logits that are not finite.
     """
@@ -387,8 +391,9 @@ def ego_graph_logits(
     with torch.no_grad():
         for part in chunks(torch.arange(count), records.width * _HIDDEN):
             x, edges = records.take(part)
-            found.append(rows_of(x.to(torch.float64), edges))
-    return finite_rows(torch.cat(found))
+            found.append(rows_of(unwrapped(x).to(torch.float64), unwrapped(edges)))
+    logits = finite_rows(torch.cat(found))
+    return ProtectedRows(logits, x._unit) if isinstance(x, ProtectedRows) else logits
 
 
 def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:

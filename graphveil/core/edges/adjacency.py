@@ -546,13 +546,18 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
         """Raise ``ProtectedDataError``."""
         self._refuse("history")
 
+    @property
+    def unit(self) -> str:
+        """Name of the unit that protects the edges."""
+        return str(vars(self)["_unit"])
+
     def _unwrap(self) -> Adjacency:
         edges: Adjacency = vars(self)["_edges"]
         return edges
 
     def _refuse(self, name: str) -> NoReturn:
         raise ProtectedDataError(
-            f"Unit {vars(self)['_unit']!r} protects the edges, so {name} cannot be read. Query them: "
+            f"Unit {self.unit!r} protects the edges, so {name} cannot be read. Query them: "
             "session.open(graph) and release.answer(...). Their noisy answers are public."
         )
 

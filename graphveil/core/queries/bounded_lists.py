@@ -11,17 +11,21 @@ these reads and from published values must not be published, unless a mechanism 
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from graphveil._util import checks
+from graphveil.core.clipping.records import tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.view import own_rows, unwrapped
 
 NO_NODE = -1  # marks an empty entry
 
@@ -68,16 +72,16 @@ def _places(owner: Ids) -> Ids:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EgoGraphs:
-    """The leaves of every node's ego graph, by id, and the length of its list.
+    """The leaves of every node's ego graph, by id, and the length of its list: tensors or handles.
 
     Shapes: ``leaves`` (N, M) int32, padded with ``NO_NODE``; ``lengths`` (N) int64.
     """
 
-    leaves: Tensor
-    lengths: Tensor
+    leaves: Any
+    lengths: Any
 
 
-def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
+def own_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
     """Return every node's own list, truncated to ``most`` entries by one hash per ordered pair (v, u).
 
     The entries with the smallest hash values are kept (``cut_lists``).
@@ -88,10 +92,11 @@ def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
         key: Key of 32 bytes, which determines the hash values.
 
     Privacy:
-        No guarantee of its own. Row v depends only on v's own record (the stored edges that v sends).
+        No guarantee of its own. Row v depends only on v's own record (the stored edges that v sends), and is
+        a handle if the edges are protected.
 
     >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
-    >>> stars = read_ego_graphs(pair, 2, bytes(32))
+    >>> stars = own_ego_graphs(pair, 2, bytes(32))
     >>> stars.leaves.tolist(), stars.lengths.tolist()
     ([[1, 2], [-1, -1], [-1, -1]], [2, 0, 0])
     """
@@ -99,7 +104,8 @@ def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
     listed, starts = (part.numpy() for part in PrivateEdges(adjacency).out_neighbors())
     lengths = np.diff(starts)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    return EgoGraphs(cut_lists(owner, listed, len(lengths), most, key), torch.from_numpy(lengths))
+    leaves = cut_lists(owner, listed, len(lengths), most, key)
+    return EgoGraphs(*own_rows(adjacency, leaves, torch.from_numpy(lengths)))
 
 
 class BoundedTrees:
@@ -188,6 +194,82 @@ class BoundedTrees:
 
     def _coins(self, *address: object) -> bytes:
         return hashlib.blake2b(repr(address).encode(), key=self._key, digest_size=32).digest()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeRecords:
+    """The trees of training nodes, computed on demand, with the exact features of every node in them.
+
+    Only the clipped sums of ``TreeStepsQuery`` read them, whose privacy cost covers all roots that a record
+    reaches.
+
+    Shapes: a tree has its positions, and one more node as the end of unused edges: W inputs of width d, and
+    W - 2 edges from a position to its parent.
+
+    Args:
+        x: Features (N, d), or their handle.
+        nodes: Training nodes.
+        trees: Trees of all nodes.
+        steps_per_pass: Number of steps after which all trees are sampled again.
+    """
+
+    x: Any
+    nodes: Tensor
+    trees: BoundedTrees
+    steps_per_pass: int
+    _buffer: list[Tensor] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Read the features."""
+        object.__setattr__(self, "x", unwrapped(self.x))
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of a tree."""
+        return self.trees.places + 1
+
+    @property
+    def arrays(self) -> list[Tensor]:
+        """All arrays that define the trees."""
+        return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
+
+    @property
+    def parents(self) -> Tensor:
+        """The parent of each position except the root."""
+        return self.trees.parents
+
+    def begin(self, step: int) -> None:
+        """Sample all trees for the pass of a step."""
+        self.trees.draw(step // self.steps_per_pass)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the trees of some training nodes: inputs (B, W, d), float32, and edges (B, 2, W - 2).
+
+        The next call overwrites the inputs.
+        """
+        nodes = self.trees.of_roots(self.nodes[index])
+        there = nodes != NO_NODE
+        padded = pad(nodes, (0, 1), value=NO_NODE)  # the last position is always empty
+        places = padded.flatten()
+        x = self._features_of(places.clamp_min(0))
+        # A missing node was read as node 0, whose record must not reach this tree.
+        x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)
+        x = x.view(len(nodes), self.width, -1)
+        nowhere, below = self.width - 1, there[:, 1:]
+        source = torch.where(below, torch.arange(1, nowhere), nowhere)
+        return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)
+
+    def _features_of(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes, in a reused buffer, which is faster than new memory."""
+        count = len(nodes)
+        if not self._buffer or len(self._buffer[0]) < count:
+            dtype = self.x.dtype if isinstance(self.x, Tensor) else torch.float32
+            self._buffer[:] = [torch.empty(count, self.x.shape[1], dtype=dtype)]
+        out = self._buffer[0][:count]
+        if isinstance(self.x, Tensor):
+            return torch.index_select(self.x, 0, nodes, out=out)
+        self.x[nodes.numpy()].toarray(out=out.numpy())
+        return out
 
 
 def _parents(cap: int, depth: int) -> Tensor:

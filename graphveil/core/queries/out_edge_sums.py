@@ -3,7 +3,7 @@
 ``OutEdgeSumQuery`` is an out-edge aggregation: every source contributes along its own out-edges, with weights
 that share one budget per source. Lengths of lists and integer sums over them stay in the release path.
 
-``read_out_neighbor_sums`` is the one exact read, under the unit ``node-record``: sums of published rows over
+``own_list_sums`` is the one exact read, under the unit ``node-record``: sums of published rows over
 each node's own list, without noise. The answer for v is a function of published rows and of v's own list. So
 only readers authorized to access v's record learn about its list. A mechanism may compute the output for v
 from its own public outputs and v's record. Every coalition without v then has the guarantee of the public
@@ -14,7 +14,7 @@ releases it that charges v's record.
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ from graphveil.core.query import (
     outside,
 )
 from graphveil.core.unit import NodeRecord, Unit
+from graphveil.core.view import own_rows
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 
 _EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
@@ -53,8 +54,10 @@ _EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
 Sizes = npt.NDArray[np.int64]
 
 
-def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
+def own_list_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Any, ...]:
     """Return the sum of rows over each node's own out-list, float64 (N, d), and the lists' lengths, (N).
+
+    Both are handles if the edges are protected.
 
     Args:
         adjacency: The in-edges; a stored edge belongs to its source.
@@ -62,13 +65,14 @@ def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, 
 
     Raises:
         ConfigError: If there is not one row per node.
+        ProtectedDataError: If the unit is not ``node-record``.
 
     Privacy:
         No guarantee of its own. Entry v depends only on ``rows`` and on v's own record, and is not private
         against a reader of entry v. Internal: do not publish. Do not use it under an edge-level unit.
 
     >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
-    >>> sums, lengths = read_out_neighbor_sums(pair, torch.tensor([[1.0], [2.0], [4.0]]))
+    >>> sums, lengths = own_list_sums(pair, torch.tensor([[1.0], [2.0], [4.0]]))
     >>> sums.flatten().tolist(), lengths.tolist()
     ([6.0, 0.0, 0.0], [2, 0, 0])
     """
@@ -78,7 +82,7 @@ def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, 
         )
     listed, starts = PrivateEdges(adjacency).out_neighbors()
     sums = embedding_bag(listed, rows.to(torch.float64), starts, mode="sum", include_last_offset=True)
-    return sums, starts.diff()
+    return own_rows(adjacency, sums, starts.diff())
 
 
 def out_neighbor_sums(private: PrivateEdges, weights: Sizes) -> Sizes:

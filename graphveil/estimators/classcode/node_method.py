@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,11 +29,12 @@ from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.codes import simplex_codes
 from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, read_out_neighbor_sums
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, own_list_sums
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
@@ -53,7 +54,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.record_plan import NO_METRICS, release_metrics
 
 Targets = str | tuple[int | str, ...] | None
-Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
+Push = Callable[[Any, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
 _ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3  # of the encoder's step size
 _SAFETY = 1 + 1e-6  # a GNN message stays below its bound in spite of rounding
 _FLAT, _PREFERRED = 1, 8  # level of weight one, and levels up to four times that
@@ -118,7 +119,7 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Priva
 
 
 def train_encoder(
-    graph: Graph, targets: Tensor, query: DPSGDQuery, labeled: Tensor, release: Release
+    graph: Graph, targets: Any, query: DPSGDQuery, labeled: Tensor, release: Release
 ) -> NoisySoftmax:
     """Train the encoder on labeled members as the release's next query.
 
@@ -134,7 +135,7 @@ def train_encoder(
         release,
         query,
         rows(graph.x, nodes),
-        targets[nodes],
+        rows(targets, nodes),
         graph.num_classes,
         encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
     )
@@ -147,6 +148,8 @@ class NodeMessages:
     An unlabeled record is charged for its messages only and may use the whole budget for them. Its norm bound
     B is above one, so that its messages cost as much as all queries of a labeled record.
 
+    Messages are handles if labels or posteriors are.
+
     Args:
         labels: Class numbers (N). Those outside ``labeled`` are not read, and -1 is null: it sends nothing.
         labeled: Public members of the labeled group, bool (N).
@@ -156,22 +159,22 @@ class NodeMessages:
             requires.
     """
 
-    labels: Tensor
+    labels: Any
     labeled: Tensor
     classes: int
     bound: float
     in_hull: bool = False
 
-    def first(self, log_posteriors: Tensor) -> Tensor:
+    def first(self, log_posteriors: Any) -> Any:
         """Return messages by the features' posteriors: soft codes of norm at most B, shape (N, C-1).
 
         >>> sent = NodeMessages(torch.tensor([1, -1]), torch.tensor([True, False]), 2, 1.5)
         >>> [round(v, 4) for v in sent.first(torch.zeros(2, 2)).flatten().abs().tolist()]
         [1.0, 0.0]
         """
-        return self._with_labels(self._soft(log_posteriors))
+        return self._sent(self._soft, log_posteriors)
 
-    def later(self, log_posteriors: Tensor) -> Tensor:
+    def later(self, log_posteriors: Any) -> Any:
         """Return messages by better posteriors: an uncertain node also sends a vector of norm B.
 
         In the hull, its vector is scaled up to the boundary. It is the soft code of the posterior minus its
@@ -182,25 +185,29 @@ class NodeMessages:
         >>> [round(float(sent.later(each.log()).norm()), 4) for each in (even, sure)]
         [0.5, 1.0]
         """
+        return self._sent(self._extreme, log_posteriors)
+
+    def _extreme(self, log_posteriors: Tensor) -> Tensor:
         if self.in_hull:
             probabilities = log_posteriors.to(torch.float64).softmax(dim=1)
             above = probabilities - probabilities.min(dim=1, keepdim=True).values
             extreme = above / above.sum(dim=1, keepdim=True).clamp_min(_TINY)
-            return self._with_labels(extreme @ simplex_codes(self.classes))
+            codes: Tensor = extreme @ simplex_codes(self.classes)
+            return codes
         soft = self._soft(log_posteriors)
-        return self._with_labels(soft / soft.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        return soft / soft.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
     def _soft(self, log_posteriors: Tensor) -> Tensor:
         soft: Tensor = log_posteriors.to(torch.float64).softmax(dim=1) @ simplex_codes(self.classes)
         return soft
 
-    def _with_labels(self, soft: Tensor) -> Tensor:
-        sent = soft * (self.bound / _SAFETY)
-        nodes = self.labeled.nonzero()[:, 0]
-        known = self.labels[nodes]
-        codes = simplex_codes(self.classes)[known.clamp_min(0)] / _SAFETY
-        sent[nodes] = torch.where((known >= 0)[:, None], codes, 0.0)
-        return sent
+    def _sent(self, soft: Callable[[Tensor], Tensor], log_posteriors: Any) -> Any:
+        def of(log_posteriors: Tensor, labels: Tensor, labeled: Tensor) -> Tensor:
+            known = labels.clamp(0, self.classes - 1)
+            codes = torch.where((labels >= 0)[:, None], simplex_codes(self.classes)[known] / _SAFETY, 0.0)
+            return torch.where(labeled[:, None], codes, soft(log_posteriors) * (self.bound / _SAFETY))
+
+        return map_records(of, log_posteriors, self.labels, self.labeled)
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,7 @@ def aggregate_and_decode(
     push: Push,
     sigmas: Sequence[float],
     messages: NodeMessages,
-    log_posteriors: Tensor,
+    log_posteriors: Any,
     released: Tensor,
     prioritized: Tensor,
 ) -> AggregatedCodes:
@@ -237,7 +244,7 @@ def aggregate_and_decode(
         push: Executes one query. It bounds every source's weights and adds noise.
         sigmas: Noise of each aggregation.
         messages: The GNN messages.
-        log_posteriors: Log-posteriors from features, (N, C).
+        log_posteriors: Log-posteriors from features, (N, C), or their handle.
         released: Public set of released aggregates, bool (N).
         prioritized: Public set of nodes with more weight, bool (N).
     """
@@ -249,10 +256,10 @@ def aggregate_and_decode(
         total += push(vectors, levels).to(torch.float64) / sigma**2
         precision += sigma**-2
         decoded = decode((total / precision)[released], precision**-0.5, codes)
-        likely = torch.zeros_like(log_posteriors, dtype=torch.float64)
+        likely = torch.zeros(len(released), messages.classes, dtype=torch.float64)
         likely[released] = decoded.log_likelihoods
         if number < len(sigmas):
-            vectors = messages.later(log_posteriors + likely)
+            vectors = messages.later(map_records(torch.add, log_posteriors, likely))
             levels[released] = allocate_levels(decoded, prioritized[released])
     strengths = torch.zeros(len(released), dtype=torch.float64)
     strengths[released] = decoded.strengths
@@ -290,7 +297,7 @@ class EvidenceWeights:
 
 
 def fit_evidence_weights(
-    log_posteriors: Tensor, log_likelihoods: Tensor, labels: Tensor, query: DPSGDQuery, release: Release
+    log_posteriors: Any, log_likelihoods: Tensor, labels: Any, query: DPSGDQuery, release: Release
 ) -> EvidenceWeights:
     """Train on labeled nodes from weights of one, as the release's next query.
 
@@ -329,8 +336,8 @@ def limited_schedule(query: DPSGDQuery, records: int, *, rate: float, momentum: 
 
 
 def own_neighborhood_sum(
-    adjacency: Adjacency, rows: Tensor, sigma: float, shrinkage: Tensor, sent: Tensor, out_degree_bound: float
-) -> Tensor:
+    adjacency: Adjacency, rows: Tensor, sigma: float, shrinkage: Tensor, sent: Any, out_degree_bound: float
+) -> Any:
     """Return the sum over each node's out-neighbors in noise units: float64 (N, d), zero without out-edges.
 
     With d_v the out-degree of v and w_v = 1 / sqrt(max(d_v, D)) the weight of its messages,
@@ -349,11 +356,14 @@ def own_neighborhood_sum(
     """
     trusted = shrinkage.to(torch.float64)[:, None]
     published = torch.cat([trusted * rows, trusted, trusted.square()], dim=1)
-    sums, degrees = read_out_neighbor_sums(adjacency, published)
-    weights = degrees.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
-    others = sums[:, :-2] - weights[:, None] * sums[:, -2:-1] * sent
-    length = sums[:, -1:].clamp_min(0).sqrt()
-    return torch.where(length > 0, others / (sigma * length.clamp_min(_TINY)), 0.0)
+
+    def of(sums: Tensor, degrees: Tensor, sent: Tensor) -> Tensor:
+        weights = degrees.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
+        others = sums[:, :-2] - weights[:, None] * sums[:, -2:-1] * sent
+        length = sums[:, -1:].clamp_min(0).sqrt()
+        return torch.where(length > 0, others / (sigma * length.clamp_min(_TINY)), 0.0)
+
+    return map_records(of, *own_list_sums(adjacency, published), sent)
 
 
 def row_shrinkage(strengths: Tensor, sigma: float) -> Tensor:
@@ -397,7 +407,7 @@ class Combiner:
         return (inputs @ self.weights[:-1] + self.weights[-1]).log_softmax(dim=1)
 
 
-def fit_combiner(inputs: Tensor, labels: Tensor, query: DPSGDQuery, release: Release) -> Combiner:
+def fit_combiner(inputs: Any, labels: Any, query: DPSGDQuery, release: Release) -> Combiner:
     """Train on labeled nodes from the public start, as the release's next query.
 
     Args:
@@ -506,13 +516,13 @@ class NodeLevelClassCode(Method):
         released = released_rows(graph, plan, self.targets)
         release = session.open(graph, record_groups(graph))
 
-        def push(vectors: Tensor, levels: Tensor) -> Tensor:
+        def push(vectors: Any, levels: Tensor) -> Tensor:
             return release.answer(OutEdgeSumData(vectors, levels))
 
         loss_targets = self.objective.clipped_targets(graph)
         with session.stage("encoder"):
             encoder = train_encoder(graph, loss_targets, steps[0], labeled, release)
-            log_posteriors = encoder.log_posteriors(graph.x)
+            log_posteriors = map_records(encoder.log_posteriors, graph.x)
         with session.stage("aggregate"):
             in_hull = isinstance(pushes[0], OutEdgeCodeSumQuery)
             messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER], in_hull)
@@ -520,7 +530,7 @@ class NodeLevelClassCode(Method):
             aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
         with session.stage("classifier"):
             decider: EvidenceWeights | Combiner
-            labels, likelihoods = loss_targets[labeled], aggregated.log_likelihoods
+            labels, likelihoods = rows(loss_targets, labeled), aggregated.log_likelihoods
             if self.reads_own_edges:
                 if last is None:
                     raise ReleaseError(
@@ -534,17 +544,17 @@ class NodeLevelClassCode(Method):
                     messages.first(log_posteriors),
                     pushes[0].out_degree_bound,
                 )
-                inputs = combiner_inputs(log_posteriors, neighborhood_sum, likelihoods)
-                decider = fit_combiner(inputs[labeled], labels, last, release)
-                decided = decider.log_posteriors(inputs)
+                inputs = map_records(combiner_inputs, log_posteriors, neighborhood_sum, likelihoods)
+                decider = fit_combiner(rows(inputs, labeled), labels, last, release)
+                decided = map_records(decider.log_posteriors, inputs)
             else:
                 decider = EvidenceWeights(torch.ones(WEIGHTS, dtype=torch.float64))
                 if last is not None:
-                    features = log_posteriors[labeled]
+                    features = rows(log_posteriors, labeled)
                     decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
-                decided = decider.log_posteriors(log_posteriors, likelihoods)
+                decided = map_records(decider.log_posteriors, log_posteriors, likelihoods)
         # Row v of the probabilities is only for people who are authorized to access v's record.
-        proba, found = decided.exp().to(torch.float32), NO_METRICS
+        proba, found = map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS
         if self.privacy_config.private_metrics:
             found = release_metrics(release, proba, graph, session, self.objective)
         release.close()

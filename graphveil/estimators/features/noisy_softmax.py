@@ -7,7 +7,7 @@ the norm of the row, not on the number of features, and every step is one exact 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from graphveil.core.clipping.ghost_modules import Affine
 from graphveil.core.features import Features
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
 from graphveil.core.release import Release
+from graphveil.core.view import map_records
 from graphveil.estimators.method import State
 
 Matrix = npt.NDArray[np.float64]
@@ -84,8 +85,8 @@ def softmax_schedule(
 def fit_softmax(
     release: Release,
     query: DPSGDQuery,
-    records: Features,
-    labels: Tensor,
+    records: Any,
+    labels: Any,
     classes: int,
     schedule: PrivateSchedule,
     *,
@@ -102,16 +103,16 @@ def fit_softmax(
         schedule: Schedule of the steps.
         on_step: Called after each step with the number of completed steps.
     """
-    start, rows = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64), scaled_rows(records)
-    inputs = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
+    start = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64)
+    inputs = map_records(scaled_inputs, records)
     weights = descend_softmax(release, inputs, labels, start, schedule, on_step=on_step)
     return NoisySoftmax(weights, query.noise_multiplier / len(labels) * schedule.averaged_noise)
 
 
 def descend_softmax(
     release: Release,
-    inputs: Features,
-    labels: Tensor,
+    inputs: Any,
+    labels: Any,
     start: Tensor,
     schedule: PrivateSchedule,
     *,
@@ -132,6 +133,12 @@ def descend_softmax(
     data = DPSGDData(gradients=gradients, schedule=schedule, settings=settings, on_step=on_step)
     gradients.store(release.answer(data))
     return torch.cat([weight, bias[None]])
+
+
+def scaled_inputs(x: Features) -> Features:
+    """Return ``scaled_rows`` as features."""
+    rows = scaled_rows(x)
+    return torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
 
 
 def scaled_rows(x: Features) -> Matrix | sparse.csr_array[np.float64]:

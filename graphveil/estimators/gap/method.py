@@ -6,8 +6,8 @@ Both aggregate embeddings over noisy hops, and train a classifier on the noisy a
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from graphveil.core.accounting.gaussian import require_delta
 from graphveil.core.clipping.null_records import finite_rows
 from graphveil.core.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
-from graphveil.core.features import to_dense
+from graphveil.core.features import Features, to_dense
+from graphveil.core.features import rows as chosen_rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.plan import hops as equal_hops
@@ -24,6 +25,7 @@ from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, Neighbor
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
@@ -128,15 +130,19 @@ class Aggregation:
     attention: State = field(default_factory=dict)
 
     @torch.no_grad()
-    def encode(self, graph: Graph) -> Tensor:
+    def encode(self, graph: Graph) -> Any:
         """Return the input of the first hop: L2-normalized embeddings, float64."""
-        rows = to_dense(graph.x) if self.encoder is None else self.encoder.rows(batch_of(graph.x))
-        return self.gap.hop_transform.unit(rows)
+
+        def of(x: Features) -> Tensor:
+            rows = to_dense(x) if self.encoder is None else self.encoder.rows(batch_of(x))
+            return self.gap.hop_transform.unit(rows)
+
+        return map_records(of, graph.x)
 
     def aggregates(
         self,
         graph: Graph,
-        rows: Tensor,
+        rows: Any,
         release: Release | None,
         session: Session,
         known: Sequence[Tensor] | None = None,
@@ -190,10 +196,13 @@ class TrainedGap(TrainedModel):
     head: TaskHead
 
     @torch.no_grad()
-    def proba(self, views: Sequence[Tensor]) -> Tensor:
+    def proba(self, views: Sequence[Any]) -> Any:
         """Return the head's outputs, such as probabilities, from the classifier's inputs."""
-        logits: Tensor = self.classifier([FixedRows(view) for view in views])
-        return self.head.proba(finite_rows(logits)).cpu()
+
+        def of(*rows: Tensor) -> Tensor:
+            return self.head.proba(finite_rows(self.classifier(list(map(FixedRows, rows))))).cpu()
+
+        return map_records(of, *views)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the hops alone, with the noise of the fit; nothing is trained on another graph."""
@@ -222,15 +231,12 @@ class TrainedGap(TrainedModel):
         rows, stds = self.aggregation.encode(graph), hop_noise_stds(plan)
         known = None if kept is None else kept.rows
         aggregates = self.aggregation.aggregates(graph, rows, release, session, known)
-        if kept is None:
-            proba = self.proba(transform.views(rows, aggregates, stds))
-        else:  # old nodes keep their predictions
-            new = slice(len(kept.proba), None)
-            views = transform.views(rows[new], [answer[new] for answer in aggregates], stds)
-            proba = torch.cat([kept.proba, self.proba(views)])
+        new = torch.arange(0 if kept is None else len(kept.proba), graph.num_nodes)
+        views = transform.views(chosen_rows(rows, new), [hop[new] for hop in aggregates], stds)
+        found = CachedPrediction(plan, tuple(aggregates), self.proba(views))
         if release is not None:
             release.close()
-        return CachedPrediction(plan, tuple(aggregates), proba)
+        return found if kept is None else kept.grown(found)  # old nodes keep their predictions
 
     def state(self) -> State:
         """Return all parameters."""
@@ -480,7 +486,8 @@ class NodeLevelGap(Method):
         release = session.open(self.sample_edges(graph, session), groups)  # recorded before any work
         with session.stage("encoder"):
             aggregation = Aggregation(gap, self._encoder(graph, release, session))
-            rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
+            encode = partial(aggregation.encode, graph)
+            rows = kept_rows(session.load_or_compute, "encoder", encode, graph.x)
         with session.stage("aggregate"):
             aggregates = aggregation.aggregates(graph, rows, release, session)
         views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
@@ -489,7 +496,7 @@ class NodeLevelGap(Method):
             fit_node_level(
                 classifier,
                 views,
-                gap.classifier_of(views, classifier),
+                lambda *rows: classifier(list(map(FixedRows, rows))),
                 graph,
                 self.objective,
                 self.trainings(sizes)[-1],
@@ -525,7 +532,7 @@ class NodeLevelGap(Method):
         fit_node_level(
             encoder,
             graph.x,
-            lambda index: encoder(batch_of(graph.x, index)),
+            lambda x: encoder(batch_of(x)),
             graph,
             self.objective,
             self.trainings(sizes)[0],

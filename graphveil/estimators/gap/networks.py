@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphveil.core.clipping.module_copies import ModuleCopies
 from graphveil.core.clipping.null_records import finite_rows
 from graphveil.core.normalize import plain_unit, safe_unit, shrink_unit
+from graphveil.core.view import map_records
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.code import Factory, build_module, factory_name
 from graphveil.estimators.own.module_checks import training_error_message
@@ -135,22 +136,22 @@ class HopTransform:
             return plain_unit(rows)
         return safe_unit(finite_rows(rows) if self.on_records else rows)
 
-    def next_input(
-        self, encoder: Encoder | None, rows: Tensor, aggregates: Sequence[Tensor], std: float
-    ) -> Tensor:
+    def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
         """Return the next hop's input from a node's own embedding and its noisy aggregates."""
         if self.paper:
             return plain_unit(aggregates[-1])
-        if self.on_records and encoder is not None and encoder.outputs == 1:
-            value, direction = encoder.number_message(
-                rows, [scaled_by_norm(answer, std) for answer in aggregates]
-            )
-            return self.unit(direction[None]) * value  # a factor of at most one does not increase a norm
-        if self.on_records and encoder is not None:
-            return self.unit(encoder.message(rows, [scaled_by_norm(answer, std) for answer in aggregates]))
-        return shrink_unit(aggregates[-1], std)
+        if not self.on_records or encoder is None:
+            return shrink_unit(aggregates[-1], std)
 
-    def views(self, rows: Tensor, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Tensor]:
+        def of(own: Tensor, *noisy: Tensor) -> Tensor:
+            if encoder.outputs == 1:
+                value, direction = encoder.number_message(own, noisy)
+                return self.unit(direction[None]) * value  # a factor of at most one does not increase a norm
+            return self.unit(encoder.message(own, noisy))
+
+        return map_records(of, rows, *(scaled_by_norm(answer, std) for answer in aggregates))
+
+    def views(self, rows: Any, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Any]:
         """Return the classifier's inputs: functions of own embeddings and noisy aggregates only.
 
         Args:
@@ -162,7 +163,7 @@ class HopTransform:
             views = list(map(plain_unit, aggregates))
         else:
             views = [scaled_by_norm(answer, std) for answer, std in zip(aggregates, stds, strict=True)]
-        return [view.float() for view in (rows, *views)]
+        return [map_records(lambda own: own.float(), view) for view in (rows, *views)]
 
 
 _CLOSE, _LOUD = 1e-5, 10.0

@@ -1,6 +1,7 @@
 """Parts that both private GNNs share: the module, its training nodes, and its training on ego graphs."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +53,7 @@ def fit_on_ego_graphs(
     network: nn.Module,
     module: nn.Module,
     records: EgoGraphRecords,
-    labels: Tensor,
+    labels: Any,
     widths: tuple[int, int],
     training: DPSGDTraining,
     release: Release,

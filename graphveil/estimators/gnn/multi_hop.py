@@ -4,21 +4,19 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphveil._util.figures import counted
 from graphveil.artifacts.snapshot import uncovered_weights_note
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
 from graphveil.core.clipping.dpsgd import PrivateSchedule
-from graphveil.core.clipping.records import tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PoissonRoots
-from graphveil.core.features import Features
+from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.bounded_lists import NO_NODE, BoundedTrees
+from graphveil.core.queries.bounded_lists import BoundedTrees, TreeRecords
 from graphveil.core.queries.tree_steps import MAX_SHIFT, Reach, TreeStepsQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
@@ -39,75 +37,6 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MultiHopInputs:
-    """The trees of training nodes, computed on demand, with the exact features of every node in them.
-
-    Shapes: a tree has its positions, and one more node as the end of unused edges: W inputs of width d, and
-    W - 2 edges from a position to its parent.
-
-    Args:
-        x: Features (N, d).
-        nodes: Training nodes.
-        trees: Trees of all nodes.
-        steps_per_pass: Number of steps after which all trees are sampled again.
-    """
-
-    x: Features
-    nodes: Tensor
-    trees: BoundedTrees
-    steps_per_pass: int
-    _buffer: list[Tensor] = field(default_factory=list, init=False)
-
-    @property
-    def width(self) -> int:
-        """W, the public number of nodes of a tree."""
-        return self.trees.places + 1
-
-    @property
-    def arrays(self) -> list[Tensor]:
-        """All arrays that define the trees."""
-        return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
-
-    @property
-    def parents(self) -> Tensor:
-        """The parent of each position except the root."""
-        return self.trees.parents
-
-    def begin(self, step: int) -> None:
-        """Sample all trees for the pass of a step."""
-        self.trees.draw(step // self.steps_per_pass)
-
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the trees of some training nodes: inputs (B, W, d), float32, and edges (B, 2, W - 2).
-
-        The next call overwrites the inputs.
-        """
-        nodes = self.trees.of_roots(self.nodes[index])
-        there = nodes != NO_NODE
-        padded = nn.functional.pad(nodes, (0, 1), value=NO_NODE)  # the last position is always empty
-        places = padded.flatten()
-        x = self._features_of(places.clamp_min(0))
-        # A missing node was read as node 0, whose record must not reach this tree.
-        x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)
-        x = x.view(len(nodes), self.width, -1)
-        nowhere, below = self.width - 1, there[:, 1:]
-        source = torch.where(below, torch.arange(1, nowhere), nowhere)
-        return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)
-
-    def _features_of(self, nodes: Tensor) -> Tensor:
-        """Return the features of some nodes, in a reused buffer, which is faster than new memory."""
-        count = len(nodes)
-        if not self._buffer or len(self._buffer[0]) < count:
-            dtype = self.x.dtype if isinstance(self.x, Tensor) else torch.float32
-            self._buffer[:] = [torch.empty(count, self.x.shape[1], dtype=dtype)]
-        out = self._buffer[0][:count]
-        if isinstance(self.x, Tensor):
-            return torch.index_select(self.x, 0, nodes, out=out)
-        self.x[nodes.numpy()].toarray(out=out.numpy())
-        return out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +132,8 @@ class MultiHopGNN(Method):
             training = plan_training(module, self.schedule, self.sizes_of(graph))
             nodes = training_members(graph).nonzero()[:, 0]
             a_pass = max(1, training.steps // training.schedule.epochs)
-            inputs = MultiHopInputs(graph.x, nodes, trees, a_pass)
-            targets = self.objective.clipped_targets(graph, self.head)[nodes]
+            inputs = TreeRecords(graph.x, nodes, trees, a_pass)
+            targets = rows(self.objective.clipped_targets(graph, self.head), nodes)
             fit_on_ego_graphs(module, module, inputs, targets, widths, training, release, session)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}

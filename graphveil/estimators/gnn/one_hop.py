@@ -9,7 +9,8 @@ root only, which is why one record changes one gradient.
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +18,17 @@ from torch import Tensor, nn
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.clipping.ego_graphs import ego_graph_logits
 from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.bounded_lists import NO_NODE, EgoGraphs, read_ego_graphs
+from graphveil.core.queries.bounded_lists import NO_NODE, EgoGraphs, own_ego_graphs
 from graphveil.core.queries.codes import simplex_codes
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord
+from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
@@ -143,7 +146,7 @@ class OneHopPlan:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneHopInputs:
-    """The ego graphs of all nodes, computed on demand.
+    """The ego graphs of all nodes, computed on demand; those of protected records are handles.
 
     Shapes: an ego graph has the root, M leaves, and one node as the end of unused edges: W = M + 2 inputs of
     width 2 C, and M edges from leaves to the root.
@@ -156,18 +159,18 @@ class OneHopInputs:
         stars: The leaves.
     """
 
-    roots: Tensor
+    roots: Any
     rows: Tensor
-    own_contribution: Tensor
+    own_contribution: Any
     stars: EgoGraphs
 
     @classmethod
     def from_published_rows(
         cls,
-        log_posteriors: Tensor,
+        log_posteriors: Any,
         rows: Tensor,
         sigma: float,
-        sent: Tensor,
+        sent: Any,
         stars: EgoGraphs,
         out_degree_bound: int,
     ) -> "OneHopInputs":
@@ -185,20 +188,27 @@ class OneHopInputs:
             stars: The leaves.
             out_degree_bound: D of the out-edge aggregation.
         """
-        centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
-        noisy, own = rows.to(torch.float64) / sigma, finite_rows(sent) / sigma
-        weights = stars.lengths.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
-        constant = torch.ones(len(rows), 1, dtype=torch.float64)
-        roots = torch.cat([finite_rows(centered), noisy.clamp(-_RANGE, _RANGE) / _SCALE, constant], dim=1)
-        return cls(roots, noisy, weights[:, None] * own, stars)
+        noisy = rows.to(torch.float64) / sigma
+
+        def root(log_posteriors: Tensor, noisy: Tensor) -> Tensor:
+            centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
+            constant = torch.ones(len(noisy), 1, dtype=torch.float64)
+            return torch.cat([finite_rows(centered), noisy.clamp(-_RANGE, _RANGE) / _SCALE, constant], dim=1)
+
+        def contribution(sent: Tensor, lengths: Tensor) -> Tensor:
+            weights = lengths.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
+            return weights[:, None] * (finite_rows(sent) / sigma)
+
+        roots = map_records(root, log_posteriors, noisy)
+        return cls(roots, noisy, map_records(contribution, sent, stars.lengths), stars)
 
     @property
     def width(self) -> int:
         """W, the public number of nodes of an ego graph."""
-        return self.stars.leaves.shape[1] + 2
+        return int(self.stars.leaves.shape[1]) + 2
 
     @property
-    def arrays(self) -> tuple[Tensor, ...]:
+    def arrays(self) -> tuple[Any, ...]:
         """All arrays that define the ego graphs."""
         return self.roots, self.own_contribution, self.rows, self.stars.leaves, self.stars.lengths
 
@@ -212,20 +222,29 @@ class OneHopInputs:
 
     def select(self, nodes: Tensor) -> "OneHopInputs":
         """Return the ego graphs of some nodes. Of other nodes they contain published aggregates only."""
-        stars = EgoGraphs(self.stars.leaves[nodes], self.stars.lengths[nodes])
-        return OneHopInputs(self.roots[nodes], self.rows, self.own_contribution[nodes], stars)
+        stars = EgoGraphs(rows(self.stars.leaves, nodes), rows(self.stars.lengths, nodes))
+        return OneHopInputs(rows(self.roots, nodes), self.rows, rows(self.own_contribution, nodes), stars)
 
-    def take(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def _assembled(self) -> RecordFunction:
+        return RecordFunction(self._assemble)
+
+    def take(self, nodes: Tensor) -> tuple[Any, Any]:
         """Return the ego graphs of some nodes: inputs (B, W, 2 C) and edges (B, 2, M)."""
-        leaves = self.stars.leaves[nodes].to(torch.int64)
+        own = (self.stars.leaves, self.own_contribution, self.roots)
+        x, edges = self._assembled(*(rows(each, nodes) for each in own))
+        return x, edges
+
+    def _assemble(self, leaves: Tensor, contribution: Tensor, roots: Tensor) -> tuple[Tensor, Tensor]:
+        leaves = leaves.to(torch.int64)
         absent = leaves == NO_NODE
-        columns, nowhere = self.roots.shape[1], self.width - 1
+        columns, nowhere = roots.shape[1], self.width - 1
         scale = (~absent).sum(dim=1).to(torch.float64).sqrt() / _SCALE
         # in place: this runs in every step, and new memory costs more than the arithmetic
-        leaf_rows = self.rows[leaves.clamp_min(0)].sub_(self.own_contribution[nodes][:, None])
+        leaf_rows = self.rows[leaves.clamp_min(0)].sub_(contribution[:, None])
         leaf_rows.clamp_(-_RANGE, _RANGE).mul_(scale[:, None, None]).masked_fill_(absent[:, :, None], 0.0)
-        x = torch.zeros(len(nodes), self.width, columns, dtype=torch.float64)
-        x[:, 0] = self.roots[nodes]
+        x = torch.zeros(len(leaves), self.width, columns, dtype=torch.float64)
+        x[:, 0] = roots
         x[:, 1:nowhere, columns // 2 : -1] = leaf_rows
         edges = torch.stack([torch.arange(1, nowhere).expand_as(leaves), torch.zeros_like(leaves)], dim=1)
         return x, edges.masked_fill_(absent[:, None], nowhere)
@@ -351,21 +370,21 @@ class OneHopGNN(Method):
         with session.stage("encoder"):
             labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
             encoder = train_encoder(graph, loss_targets, first, labeled, release)
-            log_posteriors = encoder.log_posteriors(graph.x)
+            log_posteriors = map_records(encoder.log_posteriors, graph.x)
         with session.stage("aggregate"):
             sent = NodeMessages(graph.y, labeled, classes, push.bounds[OTHER]).first(log_posteriors)
-            rows = release.answer(OutEdgeSumData(sent))
-            stars = read_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
+            noisy = release.answer(OutEdgeSumData(sent))
+            stars = own_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
             inputs = OneHopInputs.from_published_rows(
-                log_posteriors, rows, push.sigma, sent, stars, push.out_degree_bound
+                log_posteriors, noisy, push.sigma, sent, stars, push.out_degree_bound
             )
         with session.stage("classifier"):
             executed, nodes = self._with_prior(module, graph), labeled.nonzero()[:, 0]
             training = self._plan_training(self.sizes_of(graph))
-            records, labels = inputs.select(nodes), loss_targets[nodes]
+            records, labels = inputs.select(nodes), rows(loss_targets, nodes)
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
             logits = ego_graph_logits(executed, inputs, graph.num_nodes, classes, route=route)
-            proba = logits.softmax(dim=1).to(torch.float32)
+            proba = map_records(lambda logits: logits.softmax(dim=1).to(torch.float32), logits)
         found = NO_METRICS
         if self.privacy_config.private_metrics:
             found = release_metrics(release, proba, graph, session, self.objective)
@@ -374,7 +393,7 @@ class OneHopGNN(Method):
         return FitResult(
             trained=TrainedOneHopGNN(encoder=encoder, weights=weights, module=module),
             proba=proba,
-            released={"rows": rows.to(torch.float32)},
+            released={"rows": noisy.to(torch.float32)},
             private_accuracy=found.accuracy,
             private_metrics=found.metrics,
         )

@@ -1,7 +1,7 @@
 """PrivateModule: a custom torch module trained on protected records, without edges."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from graphveil.core.features import Features, rows, to_dense
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import NodeUnit
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
@@ -89,8 +90,8 @@ class NodeLevelModule(Method):
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
             nodes = members(graph, "train")
-            x = to_dense(rows(graph.x, nodes))
-            labels = self.objective.clipped_targets(graph, self.head)[nodes]
+            x = map_records(to_dense, rows(graph.x, nodes))
+            labels = rows(self.objective.clipped_targets(graph, self.head), nodes)
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,
@@ -125,9 +126,13 @@ class TrainedModule(FeatureModel):
     classes: int
     head: TaskHead = MULTICLASS
 
-    def proba(self, graph: Graph) -> Tensor:
+    def proba(self, graph: Graph) -> Any:
         """Return probabilities (N, C), each record evaluated on its own."""
-        return self.head.proba(_logits(self.module, graph.x, self.classes)).to(torch.float32)
+
+        def of(x: Features) -> Tensor:
+            return self.head.proba(_logits(self.module, x, self.classes)).to(torch.float32)
+
+        return map_records(of, graph.x)
 
     def state(self) -> State:
         """Return the parameters."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from graphveil.core.clipping.clipped_sums import ClippedSum
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.core.clipping.ghost_modules import GhostModule
-from graphveil.core.features import Features, rows
+from graphveil.core.features import Features, ProtectedRows, rows
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeUnit
@@ -28,7 +28,7 @@ from graphveil.estimators.session import Session
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 
 State = dict[str, Tensor]
-Inputs = Features | Sequence[Tensor]
+Inputs = Features | ProtectedRows | Sequence[Any]
 
 
 class HasStateDict(Protocol):
@@ -125,7 +125,7 @@ def fit_dpsgd(
     network: PrivatelyTrainable,
     inputs: Inputs,
     graph: Graph,
-    targets: Tensor,
+    targets: Any,
     training: DPSGDTraining,
     release: Release,
     context: Session,
@@ -151,10 +151,8 @@ def fit_dpsgd(
         Parameters of equidistant checkpoints, the last ones last.
     """
     nodes = members(graph, "train")
-    records: Inputs = (
-        [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
-    )
-    labels = targets[nodes]
+    records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
+    labels = rows(targets, nodes)
     return fit_dpsgd_from_sums(
         stage,
         network,

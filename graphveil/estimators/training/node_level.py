@@ -1,16 +1,18 @@
 """Training of a method's networks on protected records: settings, plan, and steps of each network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from graphveil.core.accounting.gaussian import require_delta
 from graphveil.core.events import Event, compose
+from graphveil.core.features import rows
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.release import Release
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
@@ -63,7 +65,7 @@ class CheckpointSelection:
         """Return the number of noisy counts that the selection queries, for the predicting network."""
         return self.candidates(training, final=True) if self.kind == "private" else 0
 
-    def chosen(self, release: Release, correct: Tensor) -> int:
+    def chosen(self, release: Release, correct: Any) -> int:
         """Return the best candidate, from a table (M, candidates) of correct validation nodes."""
         return (
             int(correct.sum(dim=0).argmax()) if self.kind == "exact" else choose_candidate(release, correct)
@@ -73,7 +75,7 @@ class CheckpointSelection:
 def fit_node_level(
     network: PrivatelyTrainable,
     inputs: Inputs,
-    logits: Callable[[Tensor], Tensor],
+    logits: Callable[..., Tensor],
     graph: Graph,
     objective: Objective,
     training: DPSGDTraining,
@@ -90,7 +92,7 @@ def fit_node_level(
     Args:
         network: Network, trained in place.
         inputs: Inputs of all nodes, or blocks of columns.
-        logits: Maps nodes to the network's logits.
+        logits: Maps inputs of some nodes to the network's logits.
         graph: Labels and split.
         objective: Class weights.
         training: Steps of this stage in the plan of the release.
@@ -108,10 +110,12 @@ def fit_node_level(
     if count == 1 or not len(nodes):
         return
 
-    def correct(state: State) -> Tensor:
+    blocks = [rows(each, nodes) for each in (inputs if isinstance(inputs, Sequence) else (inputs,))]
+
+    def correct(state: State) -> Any:
         network.load_state_dict(state)
         with torch.no_grad():
-            return logits(nodes).argmax(dim=1) == graph.y[nodes]
+            return map_records(lambda y, *own: logits(*own).argmax(dim=1) == y, rows(graph.y, nodes), *blocks)
 
-    table = torch.stack([correct(state) for state in states], dim=1)
+    table = map_records(lambda *each: torch.stack(each, dim=1), *map(correct, states))
     network.load_state_dict(states[selection.chosen(release, table)])

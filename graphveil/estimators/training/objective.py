@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss, one_hot
 
 from graphveil._util import checks
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.heads import MULTICLASS, TaskHead
@@ -108,7 +109,7 @@ class Objective:
             weights[places[name]] = weight
         return weights
 
-    def targets(self, graph: Graph) -> Tensor:
+    def targets(self, graph: Graph) -> Any:
         """Return the targets of the cross entropy: class numbers, or one-hot rows scaled by class weights.
 
         The cross entropy of targets t and probabilities p is the sum over the classes of -t log p. A node
@@ -120,10 +121,13 @@ class Objective:
         weights = self.weights(graph)
         if weights is None:
             return graph.y
-        known = (graph.y >= 0)[:, None]
-        return torch.where(known, one_hot(graph.y.clamp_min(0), graph.num_classes) * weights, 0.0)
 
-    def clipped_targets(self, graph: Graph, head: TaskHead = MULTICLASS) -> Tensor:
+        def of(y: Tensor) -> Tensor:
+            return torch.where((y >= 0)[:, None], one_hot(y.clamp_min(0), graph.num_classes) * weights, 0.0)
+
+        return map_records(of, graph.y)
+
+    def clipped_targets(self, graph: Graph, head: TaskHead = MULTICLASS) -> Any:
         """Return ``targets`` with weights divided by the largest, for gradients that are clipped.
 
         Without class weights they are the labels of the head, such as numbers.
@@ -132,7 +136,9 @@ class Objective:
         the weight. A weight above one would therefore have no effect on a gradient of the clipping norm.
         """
         weights = self.weights(graph)
-        return head.labels(graph) if weights is None else self.targets(graph) / weights.max()
+        if weights is None:
+            return head.labels(graph)
+        return map_records(lambda targets: targets / weights.max(), self.targets(graph))
 
     def check_graph(self, graph: Graph) -> None:
         """Reject unknown classes, and validation labels for which the metric is not defined.

@@ -15,8 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil.core.features import rows
 from graphveil.core.queries.record_histograms import RecordHistogramData, RecordHistogramQuery
 from graphveil.core.release import Release
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import members
@@ -125,10 +127,10 @@ def cells_of(labels: Tensor, proba: Tensor) -> Tensor:
     return torch.where(labels == UNLABELED, -1, cells)
 
 
-def release_histogram(release: Release, query: RecordHistogramQuery, proba: Tensor, graph: Graph) -> Tensor:
+def release_histogram(release: Release, query: RecordHistogramQuery, proba: Any, graph: Graph) -> Tensor:
     """Return the noisy histogram of test nodes, (C, columns), the next answer of the release."""
     nodes, classes = members(graph, "test"), proba.shape[1]
-    cells = cells_of(graph.y[nodes], proba[nodes])
+    cells = map_records(cells_of, rows(graph.y, nodes), rows(proba, nodes))
     return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)
 
 

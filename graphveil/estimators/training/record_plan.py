@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from graphveil.core.features import rows
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.record_counts import (
@@ -19,6 +20,7 @@ from graphveil.core.queries.record_histograms import RecordHistogramQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
@@ -151,7 +153,7 @@ def _only(group: int) -> tuple[bool, ...]:
     return tuple(group == other for other in range(GROUPS))
 
 
-def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
+def release_accuracies(release: Release, proba: Any, graph: Graph) -> dict[str, float]:
     """Return the accuracy on validation and test nodes from noisy counts, the release's next two queries.
 
     Only nodes with a label count. The number of labels is private, so both correct and wrong predictions are
@@ -160,8 +162,10 @@ def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dic
     found = {}
     for split in _ACCURACY_GROUPS:
         nodes = members(graph, split)
-        correct, labeled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELED
-        counts = release.answer(OutcomeCountData(correct, labeled & ~correct))
+        own = rows(proba, nodes), rows(graph.y, nodes)
+        correct = map_records(lambda proba, y: proba.argmax(dim=1) == y, *own)
+        wrong = map_records(lambda y, correct: (y != UNLABELED) & ~correct, own[1], correct)
+        counts = release.answer(OutcomeCountData(correct, wrong))
         found[split] = accuracy_from_counts(counts, len(nodes))
     return found
 
@@ -177,11 +181,11 @@ NO_METRICS = ReleasedMetrics({}, None)
 
 
 def release_metrics(
-    release: Release, proba: Tensor, graph: Graph, session: Session, objective: Objective
+    release: Release, proba: Any, graph: Graph, session: Session, objective: Objective
 ) -> ReleasedMetrics:
     """Return metrics of predictions from noisy counts, the remaining queries of the session's plan."""
     assert session.plan is not None  # a release has one
-    accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+    accuracy = release_accuracies(release, proba, graph)
     *_, outcomes, histogram = session.plan.queries
     if not isinstance(histogram, RecordHistogramQuery) or not isinstance(outcomes, OutcomeCountQuery):
         return ReleasedMetrics(accuracy, None)
@@ -209,6 +213,6 @@ def accuracy_from_counts(counts: Tensor, most: int) -> float:
     return min(1.0, max(0.0, correct / labeled))
 
 
-def choose_candidate(release: Release, correct: Tensor) -> int:
+def choose_candidate(release: Release, correct: Any) -> int:
     """Return the candidate with the largest noisy count, from a table (M, candidates), the next query."""
     return int(torch.argmax(release.answer(AccuracyCountData(correct))))

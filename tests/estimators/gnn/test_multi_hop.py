@@ -19,13 +19,12 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PoissonRoots
 from graphveil.core.ledger import ledger_of
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.queries.bounded_lists import BoundedTrees
+from graphveil.core.queries.bounded_lists import BoundedTrees, TreeRecords
 from graphveil.core.queries.training_steps import DPSGDData
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeBoundedDegree
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.estimators.gnn.multi_hop import MultiHopInputs
 from graphveil.estimators.session import Session
 from graphveil.privacy import Guarantee
 from tests.estimators.gnn.modules import SMALL, Doubled, InterruptedFitError, Mean, interrupt
@@ -56,7 +55,7 @@ def clipped_sum(
     source, target = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
     adjacency = Adjacency.from_edges(source, target, num_nodes=graph.nodes, directed=True)
     trees = BoundedTrees(adjacency, slots=slots, cap=3, depth=depth, key=bytes(32))
-    inputs = MultiHopInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees, 1)
+    inputs = TreeRecords(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees, 1)
     with torch.random.fork_rng():
         torch.manual_seed(1)
         module = kind(graph.x.shape[1], 3)
@@ -124,7 +123,7 @@ def test_a_node_is_in_no_more_trees_of_a_fit_than_it_is_charged_for(graph: Graph
 def test_missing_nodes_of_a_tree_have_features_of_zero() -> None:
     adjacency = Adjacency.from_edges([1], [2], num_nodes=4, directed=True)
     trees = BoundedTrees(adjacency, slots=1, cap=2, depth=1, key=bytes(32))
-    inputs = MultiHopInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees, 1)
+    inputs = TreeRecords(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees, 1)
     x, _ = inputs.take(torch.tensor([2, 3]))
     assert x[:, :, 0].tolist() == [[3.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]
 

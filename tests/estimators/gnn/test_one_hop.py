@@ -15,7 +15,7 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import ByGroup, Gaussian, PoissonGaussian
 from graphveil.core.ledger import ledger_of
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.queries.bounded_lists import NO_NODE, read_ego_graphs
+from graphveil.core.queries.bounded_lists import NO_NODE, own_ego_graphs
 from graphveil.core.queries.codes import simplex_codes
 from graphveil.core.queries.out_edge_code_sums import replaced_change
 from graphveil.data import RECIPES, Graph, synthetic
@@ -83,7 +83,7 @@ def test_exactly_the_records_that_are_charged_for_training_are_read(graph: Graph
 def test_an_ego_graph_has_published_aggregates_minus_the_contribution_of_its_root() -> None:
     adjacency = Adjacency.from_edges([0, 0, 0, 2], [1, 2, 3, 0], num_nodes=4, directed=True)
     rows, sent = torch.arange(8.0, dtype=torch.float64).view(4, 2) / 4, torch.eye(4, 2, dtype=torch.float64)
-    stars = read_ego_graphs(adjacency, 4, bytes(32))
+    stars = own_ego_graphs(adjacency, 4, bytes(32))
     assert stars.leaves[0].tolist() == [1, 2, 3, NO_NODE] and stars.lengths.tolist() == [3, 0, 1, 0]
     inputs = OneHopInputs.from_published_rows(torch.zeros(4, 3), rows, 2.0, sent, stars, 1)
     x, edges = inputs.take(torch.tensor([0, 1]))
@@ -102,9 +102,9 @@ def test_leaves_are_sampled_by_a_hash_of_each_ordered_pair() -> None:
     source, target = [0] * 9, list(range(1, 10))
     long = Adjacency.from_edges(source, target, num_nodes=12, directed=True)
     longer = Adjacency.from_edges([*source, 0, 3, 3], [*target, 11, 1, 2], num_nodes=12, directed=True)
-    kept, again = (set(read_ego_graphs(a, 5, bytes(32)).leaves[0].tolist()) for a in (long, longer))
+    kept, again = (set(own_ego_graphs(a, 5, bytes(32)).leaves[0].tolist()) for a in (long, longer))
     assert len(kept) == len(again) == 5 and len(kept - again) <= 1
-    other = {tuple(sorted(read_ego_graphs(long, 5, bytes([k]) * 32).leaves[0].tolist())) for k in range(20)}
+    other = {tuple(sorted(own_ego_graphs(long, 5, bytes([k]) * 32).leaves[0].tolist())) for k in range(20)}
     assert len(other) > 10
 
 

@@ -1,0 +1,218 @@
+"""What a method sees of a graph under a privacy unit: public fields as they are, protected ones as handles.
+
+``protected_view`` returns a copy of a graph in which handles replace protected fields: ``ProtectedEdges`` for
+edges, and ``ProtectedRows`` for features, labels and targets. Queries accept handles, ``map_records``
+evaluates a function of one record on them, and everything else raises ``ProtectedDataError``. A method that
+would read a protected field without a query therefore fails before anything is charged.
+
+This stops accidents. Python code that wants to read the data can.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
+from graphveil.core.features import ProtectedRows
+from graphveil.core.unit import LocalAttributes, NodeRecord, NodeUnit, NoUnit, Unit
+from graphveil.errors import ProtectedDataError
+
+G = TypeVar("G")
+D = TypeVar("D")
+_RECORD_FIELDS = ("x", "y", "label_sets", "targets")
+_PROBED, _TOLERANCE = 4, 1e-4  # records of a probe, and how far rounding may move a result
+
+
+class RecordFunction:
+    """A function of one record and public values, evaluated on many records at once.
+
+    The function takes batches, one row per record, and returns a tensor or a tuple of tensors with one row
+    per record. Row i of the result may depend on row i of the arguments only. This is probed on the first
+    call: a few records are evaluated together, next to a nulled record, and alone.
+
+    Args:
+        function: The function.
+
+    >>> rows = ProtectedRows(torch.tensor([[1.0], [3.0]]), "node-record")
+    >>> RecordFunction(lambda x: 2 * x)(rows)
+    ProtectedRows((2, 1))
+    >>> RecordFunction(lambda x: x - x.mean())(rows)
+    Traceback (most recent call last):
+    graphveil.errors.ProtectedDataError: The result of a record function for one record depends on other \
+records, which the unit protects from each other. Compute each row from its own record and public values.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Store the function."""
+        self._function, self._probed = function, False
+
+    def __call__(self, *rows: Any) -> Any:
+        """Return the results as handles if an argument is one, and otherwise as they are.
+
+        Args:
+            rows: Handles, or public tensors with one row per record.
+        """
+        handles = [each for each in rows if isinstance(each, ProtectedRows)]
+        if not handles:
+            return self._function(*rows)
+        values = [unwrapped(each) for each in rows]
+        if len({each.shape[0] for each in values}) > 1:
+            raise ProtectedDataError(
+                f"The arguments of a record function have {[each.shape[0] for each in values]} rows. Pass "
+                "one row per record in each."
+            )
+        if not self._probed:
+            self._probe(values, [isinstance(each, ProtectedRows) for each in rows])
+            self._probed = True
+        found, unit = self._function(*values), handles[0]._unit
+        if isinstance(found, tuple):
+            return tuple(ProtectedRows(each, unit) for each in found)
+        return ProtectedRows(found, unit)
+
+    def _probe(self, values: Sequence[Any], protected: Sequence[bool]) -> None:
+        few = [each[:_PROBED] for each in values]
+        nulled = [_last_nulled(each) if own else each for each, own in zip(few, protected, strict=True)]
+        with torch.random.fork_rng(devices=[]):
+            together, beside, alone = (
+                _parts(self._function(*given)) for given in (few, nulled, [each[:1] for each in few])
+            )
+        last = max(0, few[0].shape[0] - 1)
+        same = all(_close(a[:last], b[:last]) for a, b in zip(together, beside, strict=True))
+        if not same or not all(_close(a[:1], b) for a, b in zip(together, alone, strict=True)):
+            raise ProtectedDataError(
+                "The result of a record function for one record depends on other records, which the unit "
+                "protects from each other. Compute each row from its own record and public values."
+            )
+
+
+def map_records(function: Callable[..., Any], *rows: Any) -> Any:
+    """Evaluate a function of one record: ``RecordFunction(function)(*rows)``.
+
+    Args:
+        function: Takes batches of rows, and returns rows; row i may depend on row i of its arguments only.
+        rows: Handles, or public tensors with one row per record.
+
+    Returns:
+        A handle if an argument is one; otherwise the result of the function.
+
+    Raises:
+        ProtectedDataError: If the result for one record depends on another record.
+    """
+    return RecordFunction(function)(*rows)
+
+
+def protected_view(graph: G, unit: Unit) -> G:
+    """Return a copy of a graph with handles in place of the fields that a unit protects.
+
+    Edge-level units protect the edges. Node-level units also protect features, labels and targets. Edges that
+    a mechanism has released are public.
+
+    Args:
+        graph: Graph with an ``adjacency``; it is not changed.
+        unit: Privacy unit.
+
+    Returns:
+        The view. It shares the privacy budget of the graph.
+
+    Privacy:
+        Reads and charges: nothing.
+    """
+    if isinstance(unit, NoUnit | LocalAttributes):
+        return graph
+    seen: Any = copy.copy(graph)  # whose fields are checked
+    if not seen.adjacency.edge_set.released:
+        object.__setattr__(seen, "adjacency", ProtectedEdges(seen.adjacency, unit.name))
+    for name in _RECORD_FIELDS if isinstance(unit, NodeUnit) else ():
+        if (rows := getattr(seen, name)) is not None and not isinstance(rows, ProtectedRows):
+            object.__setattr__(seen, name, ProtectedRows(rows, unit.name))
+    view: G = seen
+    return view
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the values of a handle, of a sequence of handles, or of anything else. For the core alone."""
+    if isinstance(value, ProtectedRows):
+        return value._unwrap()
+    if isinstance(value, list | tuple) and any(isinstance(each, ProtectedRows) for each in value):
+        return [unwrapped(each) for each in value]
+    return value
+
+
+def unwrapped_fields(data: D) -> D:
+    """Return the data of a query with values in place of handles. For the core alone."""
+    own: Any = data
+    handles = {part.name: getattr(own, part.name) for part in fields(own)}
+    found = {name: each._unwrap() for name, each in handles.items() if isinstance(each, ProtectedRows)}
+    return replace(own, **found) if found else data
+
+
+def own_rows(edges: Adjacency, *values: Tensor) -> tuple[Any, ...]:
+    """Return values of which row v depends on v's own out-edges: handles if the edges are protected.
+
+    Raises:
+        ProtectedDataError: If the unit does not make out-edges a part of their source's record.
+    """
+    if not isinstance(edges, ProtectedEdges):
+        return values
+    if edges.unit != NodeRecord.name:
+        raise ProtectedDataError(
+            f"Unit {edges.unit!r} protects each edge from both of its nodes, so no node may read its own "
+            "edges. Use unit 'node-record', or query the edges."
+        )
+    return tuple(ProtectedRows(each, edges.unit) for each in values)
+
+
+def per_node(values: Any) -> Any:
+    """Return predictions: the values of a handle, and a tensor as it is.
+
+    Row v of a handle is only for people who are authorized to access v's record. A run stores the values in
+    ``per_node/``, and no method may compute anything else from them.
+    """
+    return values._unwrap() if isinstance(values, ProtectedRows) else values
+
+
+def kept_rows(
+    keep: Callable[[str, Callable[[], dict[str, Tensor]]], dict[str, Tensor]],
+    name: str,
+    compute: Callable[[], Any],
+    like: Any,
+) -> Any:
+    """Return rows that a run stores in its internal folder; those of protected records stay a handle.
+
+    Args:
+        keep: ``Session.load_or_compute``.
+        name: Name of the stage.
+        compute: Returns the rows, a tensor or a handle.
+        like: The features that they are computed from.
+    """
+    rows = keep(name, lambda: {"rows": unwrapped(compute())})["rows"]
+    return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows
+
+
+def _parts(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _last_nulled(rows: Any) -> Any:
+    """Return the rows with zeros in the last one."""
+    kept = np.ones(rows.shape[0], dtype=np.float32)
+    kept[-1:] = 0
+    if isinstance(rows, Tensor):
+        mask = torch.from_numpy(kept).view(-1, *[1] * (rows.ndim - 1))
+        return torch.where(mask.bool(), rows, torch.zeros_like(rows))
+    return sparse.csr_array(sparse.diags_array(kept) @ rows).astype(rows.dtype)
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Return whether results are equal up to rounding; integers are compared exactly."""
+    if not isinstance(a, Tensor):
+        a, b = (torch.from_numpy(each if isinstance(each, np.ndarray) else each.toarray()) for each in (a, b))
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
