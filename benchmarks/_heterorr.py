@@ -43,7 +43,7 @@ def run(cell: Record, _cache: object) -> Record:
         return {"accuracy": GCN(unit="none", seed=seed, **NETWORK).fit(graph).score(graph)}
     if cell["mechanism"] == "mlp":
         return {"accuracy": MLP(unit="none", seed=seed).fit(graph).score(graph)}
-    public = perturb.sample_public_edges(graph.adjacency, FRACTION, seed=seed)
+    public = perturb.sample_public_edges(graph, FRACTION, seed=seed)
     graph = graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
     model = HeteroRR(
         unit="edge-subset",

@@ -268,7 +268,7 @@ def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callab
     model = gv.ClassCode(**EDGE, epsilon=cell["epsilon"], seed=0)
     plan = model.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
     public, groups = public_posteriors(graph, Session(streams=PublicStreams(0))), groups_of(graph)
-    assert graph.mask("train")[pair[0]] and not (graph.mask("train") | graph.mask("val"))[pair[1]]
+    assert graph.labeled_in("train")[pair[0]] and not (graph.labeled_in("train", "val"))[pair[1]]
 
     def score(one: gv.Graph, number: int) -> float:
         release = Release.open(plan, one.adjacency, groups, budget=ledger_of(one.edge_set))

@@ -59,7 +59,7 @@ def with_opacus(graph: Graph, epsilon: float, seed: int) -> Outcome:
     from opacus import PrivacyEngine
     from torch.utils.data import DataLoader, TensorDataset
 
-    x, train, test = to_dense(graph.x), graph.mask("train"), graph.mask("test")
+    x, train, test = to_dense(graph.x), graph.labeled_in("train"), graph.labeled_in("test")
     torch.manual_seed(seed)
     model = network(x.shape[1], graph.num_classes)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)

@@ -135,7 +135,7 @@ def tree_accuracy(graph: Graph, budget: dict[str, Any]) -> float:
     edges = torch.as_tensor(graph.adjacency.edge_index()).long()
     with torch.no_grad():
         logits = model.module_(to_dense(graph.x), edges)
-    test = graph.mask("test")
+    test = graph.labeled_in("test")
     return float((logits.argmax(dim=1) == graph.y)[test].float().mean())
 
 
@@ -144,7 +144,7 @@ def _encoder_accuracy(model: gv.PrivateGNN, graph: Graph) -> float:
     assert model._fit is not None
     trained = model._fit.trained  # the encoder has no public name
     assert isinstance(trained, TrainedOneHopGNN)
-    predicted, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.mask("test")
+    predicted, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.labeled_in("test")
     return float((predicted[test] == graph.y[test]).float().mean())
 
 
@@ -152,7 +152,7 @@ def hop_accuracy(raw: Graph, epsilon: float, split: int) -> float:
     """Return the test accuracy of an MLP on one released hop."""
     graph = RECIPES["gap"].split(raw, split)
     posteriors = gv.MLP(unit="undirected-edge", seed=split).fit(graph).predict_proba().double()
-    labeled = graph.mask("train") | graph.mask("val")
+    labeled = graph.labeled_in("train", "val")
     codes = posteriors @ simplex_codes(graph.num_classes)
     codes[labeled] = simplex_codes(graph.num_classes)[graph.y[labeled]]
     hops = gv.private_hops(graph, codes, unit="undirected-edge", epsilon=epsilon, delta=1e-7, normalize=False)
@@ -169,7 +169,7 @@ def _trained(x: Tensor, graph: Graph, seed: int) -> float:
         network = nn.Sequential(
             nn.Linear(x.shape[1], 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, graph.num_classes)
         )
-        train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
+        train, val, test = (graph.labeled_in(part) for part in ("train", "val", "test"))
         optimizer = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=1e-5)
         best, kept, since = -1.0, network.state_dict(), 0
         for _ in range(EPOCHS):

@@ -73,7 +73,7 @@ def star_graphs(roots: int) -> tuple[EgoGraphRecords, Tensor]:
 def sampled_trees(name: str, layers: int) -> tuple[EgoGraphRecords, Tensor, int, int]:
     """Return sampled trees (D = 2, M = 4) of a dataset, labels, and the numbers of features and classes."""
     graph = RECIPES["gap"].split(load_dataset(name), seed=0)
-    nodes = graph.mask("train").nonzero()[:, 0]
+    nodes = graph.labeled_in("train").nonzero()[:, 0]
     trees = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
     inputs = MultiHopInputs(graph.x, nodes, trees, 1)
     return inputs, graph.y[nodes], graph.num_features, graph.num_classes

@@ -126,7 +126,7 @@ def split(dataset: str, row: Row, seed: int) -> gv.Graph:
         return replace(graph, adjacency=edges)
     if row.unit != SUBSET:
         return graph
-    public = sample_public_edges(graph.adjacency, 0.2, seed=seed)
+    public = sample_public_edges(graph, 0.2, seed=seed)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 

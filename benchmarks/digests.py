@@ -118,7 +118,7 @@ def sparse_features() -> Any:
 
 def half_public(graph: Any) -> Any:
     """Return the graph with half of its edges public, and all nodes private."""
-    public = gv.perturb.sample_public_edges(graph.adjacency, 0.5, seed=0)
+    public = gv.perturb.sample_public_edges(graph, 0.5, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 

@@ -162,13 +162,13 @@ def train_reference(graph: Graph, sigma: float) -> float:
     fit(classifier, lambda index: classifier(rows[:, index]), graph)
     with torch.no_grad():
         classifier.eval()
-        test = graph.mask("test")
+        test = graph.labeled_in("test")
         return float((classifier(rows[:, test]).argmax(dim=1) == graph.y[test]).float().mean())
 
 
 def fit(network: nn.Module, logits: Callable[[Tensor], Tensor], graph: Graph) -> None:
     """Train on full batches, and keep the epoch with the best validation accuracy."""
-    train, val = (torch.nonzero(graph.mask(part)).flatten() for part in ("train", "val"))
+    train, val = (torch.nonzero(graph.labeled_in(part)).flatten() for part in ("train", "val"))
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
     best, kept = -1.0, network.state_dict()
     for _ in range(EPOCHS):

@@ -24,7 +24,7 @@ from _measure import medians, memcpy, peak_rss_mb
 from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import blocks
-from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise import _kernels
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian, IntegerNoise, RoundedGaussian
@@ -109,7 +109,7 @@ def hop(name: str, graph: Adjacency, rounds: int, with_out_edges: bool) -> None:
     """Print the rows of one graph size."""
     edges, x = len(graph.indices), torch.rand(graph.num_nodes, DIM)
     copy, copied = memcpy()
-    runs: dict[str, Callable[[], object]] = {"memcpy": copy, "torch sum": lambda: sum_in_neighbors(graph, x)}
+    runs: dict[str, Callable[[], object]] = {"memcpy": copy, "torch sum": lambda: neighbor_sums(graph, x)}
     runs["private, torch"] = disable_kernels(private(graph, DiscreteGaussian, rounds + 1).__next__)
     if _kernels.available():
         runs["sum in C"] = sum_in_c(graph, x)

@@ -45,7 +45,7 @@ def split(dataset: str, seed: int, *, standardized: bool) -> gv.Graph:
     graph = gv.load_dataset(dataset, seed=seed)
     if not standardized or not isinstance(graph.x, torch.Tensor):
         return graph
-    seen = graph.x[graph.mask("train")]
+    seen = graph.x[graph.labeled_in("train")]
     return graph.replace(x=(graph.x - seen.mean(dim=0)) / seen.std(dim=0).clamp(min=1e-6))
 
 

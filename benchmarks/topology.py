@@ -151,7 +151,7 @@ def accuracy(cell: Record, cache: Path) -> Record:
         model = METHODS[method](unit="undirected-edge", seed=seed, **budget)
         return {"accuracy": model.fit(graph, cache=cache).score(graph)}
     if method == "public":
-        public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=seed)
+        public = perturb.sample_public_edges(graph, cell["fraction"], seed=seed)
         return {"accuracy": trained(graph.replace(adjacency=public), cell)}
     try:
         released = released_graph(graph, cell, cache)
@@ -178,7 +178,7 @@ def trained(graph: Graph, cell: Record) -> float:
 def released_graph(graph: Graph, cell: Record, cache: Path) -> perturb.PerturbedGraph:
     """Return a release of a graph with the settings of a cell; at fraction 1 no edge is public."""
     mechanism = mechanism_of(cell, cache)
-    public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
+    public = perturb.sample_public_edges(graph, cell["fraction"], seed=cell["seed"])
     all_nodes = torch.ones(graph.num_nodes, dtype=torch.bool)
     return release_graph(graph, mechanism, unit="edge-subset", public_edges=public, private_nodes=all_nodes)
 
@@ -242,7 +242,7 @@ def structure(cell: Record, cache: Path) -> Record:
     """Return overlap of edges, divergence of degrees, and distance of random walks."""
     graph = ppi_graph()
     if cell["mechanism"] == "public":
-        released = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
+        released = perturb.sample_public_edges(graph, cell["fraction"], seed=cell["seed"])
     else:
         released = released_graph(graph, cell, cache).graph.adjacency
     both = graph.adjacency, released

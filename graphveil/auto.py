@@ -223,7 +223,7 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
             return graph_requests
         model = _choice(self.fitted).model
         if isinstance(model, AveragedModels) and not model.networks:
-            return lambda prediction_state, graph, options: ()  # no features are read or reported
+            return lambda prediction_state, view, options: ()  # no features are read or reported
         return LocalEstimator._request_factory(self)
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:

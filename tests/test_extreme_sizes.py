@@ -196,7 +196,7 @@ def test_rejects_a_copy_of_features_before_anything_is_charged(
     graph = Graph.from_edges(rng.normal(size=(90, 700)), np.arange(90) % 3, *some(90, rng), directed=False)
     graph = split(graph, unit=unit)
     masks = ("train",) if unit == "undirected-edge" else ("train", "val")
-    count = sum(int(graph.mask(name).sum()) for name in masks)
+    count = sum(int(graph.labeled_in(name).sum()) for name in masks)
     free(count * 700 * size - 1)
     rejects(
         model(unit=unit, epsilon=1.0),

@@ -175,11 +175,10 @@ def _scaled(found: "TableInspection", *, private: bool) -> str:
 
     from graphveil.estimators.features.scaling import FeatureScaling
 
-    x = torch.from_numpy(found.matrix())
     names = [rule.name for rule in found.rules for _ in range(rule.columns)]
-    return (FeatureScaling.from_public_ranges if private else FeatureScaling.from_public_features)(x).words(
-        names
-    )
+    if private:
+        return FeatureScaling.from_public_ranges({}, dense=True).words(names)
+    return FeatureScaling.from_public_features(torch.from_numpy(found.matrix())).words(names)
 
 
 def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:

@@ -14,7 +14,7 @@ from graphveil.core.queries.weights import Similarity
 _ROWS, _EDGES = 1 << 17, 1 << 18  # rows and edges per chunk, with a weight for each edge
 
 
-def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
+def neighbor_sums(adjacency: Adjacency, x: Tensor) -> Tensor:
     """Return A^T X: row v is the sum of x over the in-neighbors of v.
 
     Args:
@@ -29,14 +29,14 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
 
     >>> import torch
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> sum_in_neighbors(path, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
+    >>> neighbor_sums(path, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
     [2.0, 5.0, 2.0]
     """
     total: Tensor = _NeighborSum.apply(x, adjacency)  # type: ignore[no-untyped-call]  # torch's own
     return total
 
 
-def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
+def weighted_neighbor_sums(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
     """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients.
 
     Args:
@@ -55,7 +55,7 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
     >>> from graphveil.core.queries.weights import ReluCos
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
-    >>> weighted_sum_in_neighbors(path, x, ReluCos(), None).flatten().tolist()
+    >>> weighted_neighbor_sums(path, x, ReluCos(), None).flatten().tolist()
     [2.0, 1.0, 0.0]
     """
     pairs = similarity.prepare(x if keys is None else keys)

@@ -26,7 +26,7 @@ from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.held_out import within_release
 from graphveil.core.queries.out_edge_sums import exceeds_degree
 from graphveil.core.query import PublicInputs, Query, QueryData, are_numbers, outside
-from graphveil.core.unit import NodeBoundedDegree
+from graphveil.core.unit import NodeBoundedDegree, Unit
 from graphveil.core.view import unwrapped_fields
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 
@@ -293,17 +293,35 @@ class Release:
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Reject a graph that the unit's bounds are not valid for; edges that no query reads are not read."""
-    if (
-        isinstance(plan.unit, NodeBoundedDegree)
-        and any(query.reads_edges for query in plan.queries)
-        and exceeds_degree(private, plan.unit.max_degree)
-    ):
-        raise UnitError(
-            "A node has more edges than max_degree (--max-degree), so the assumption of unit "
-            "'node-bounded-degree' is violated. Use a larger max_degree, or unit 'node-record'."
-        )
+    if any(query.reads_edges for query in plan.queries):
+        _check_max_degree(private, plan.unit)
     for query in plan.queries:
         query.check_unit(plan.unit, directed=private.directed)
+
+
+def check_max_degree(adjacency: Adjacency, unit: Unit) -> None:
+    """Reject a graph in which some node has more edges than the data owner asserted, if the unit has a bound.
+
+    The error message contains no number and no node. That it is raised reveals something about the graph,
+    which is why the guarantee is conditional on the assumption.
+
+    Raises:
+        UnitError: If a node has a larger degree.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
+    """
+    if isinstance(unit, NodeBoundedDegree):
+        _check_max_degree(PrivateEdges(adjacency), unit)
+
+
+def _check_max_degree(private: PrivateEdges, unit: Unit) -> None:
+    if isinstance(unit, NodeBoundedDegree) and exceeds_degree(private, unit.max_degree):
+        raise UnitError(
+            f"A node has a degree above max_degree={unit.max_degree}, so the assumption of unit "
+            "'node-bounded-degree' is violated and no guarantee exists. Correct max_degree "
+            "(--max-degree) from public knowledge, or use unit 'node-record'."
+        )
 
 
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:

@@ -84,7 +84,7 @@ def load_dataset(
     Privacy:
         Reads: public data. Charges: nothing. Fits treat the edges and records as protected nevertheless.
 
-    >>> load_dataset("synthetic/tiny").mask("train").sum()
+    >>> load_dataset("synthetic/tiny").labeled_in("train").sum()
     tensor(225)
     """
     if not isinstance(name, str):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
@@ -81,7 +82,7 @@ class Graph:
         adjacency: In-edges of all nodes.
         num_classes: Number of classes C, from 2 to 16,384.
         train_mask, val_mask, test_mask: Masks of the split, bool (N) each, disjoint; all three or none.
-            Members may have no label: ``mask`` leaves these out.
+            Members may have no label: ``labeled_in`` leaves these out.
         name: Name of the graph in tables and reports.
         ids: Node ids of the caller (N), in node order.
         class_names: Label of the caller for each class, in class order.
@@ -239,11 +240,11 @@ class Graph:
         given = {f"{part}_mask": getattr(self, f"{part}_mask") for part in SPLITS}
         return {name: mask for name, mask in given.items() if mask is not None}
 
-    def mask(self, split: str) -> Tensor:
-        """Return the labeled nodes of one part of the split, bool (N).
+    def labeled_in(self, *splits: str) -> Tensor:
+        """Return the nodes of some parts of the split that have a label, bool (N).
 
         Args:
-            split: ``"train"``, ``"val"`` or ``"test"``.
+            splits: Any of ``"train"``, ``"val"`` and ``"test"``.
 
         Returns:
             The mask of the labeled members.
@@ -256,10 +257,10 @@ class Graph:
 
         >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0], [1], directed=False)
         >>> train, val, test = torch.eye(4, dtype=torch.bool)[:3]
-        >>> graph.with_split(train, val, test).mask("val")
+        >>> graph.with_split(train, val, test).labeled_in("val", "test")
         tensor([False,  True, False, False])
         """
-        return self.members(split) & self.labeled
+        return torch.stack([self.members(split) for split in splits]).any(dim=0) & self.labeled
 
     def members(self, split: str) -> Tensor:
         """Return the nodes of one part of the split, with or without a label, bool (N).
@@ -285,6 +286,71 @@ class Graph:
                 "your privacy unit, or graph.with_split(train, val, test)."
             )
         return members
+
+    def in_class(self, name: str) -> Tensor:
+        """Return the nodes with a label, bool (N), by its name, or by its number if labels have no names.
+
+        Args:
+            name: Name of a class. No node has an unknown one.
+
+        Privacy:
+            Reads: labels, which node-level units protect. Charges: nothing.
+        """
+        names = self.class_names or tuple(map(str, range(self.num_classes)))
+        return self.y == (names.index(name) if name in names else self.num_classes)
+
+    def edge_index(self) -> Tensor:
+        """Return all stored edges, int64 (2, E): sources and targets, ordered by target.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, unless a mechanism has
+            released the edges.
+        """
+        return self.adjacency.edge_index()
+
+    def edge_weights(self) -> Tensor | None:
+        """Return the weights of all stored edges, float32 (E), in the order of ``edge_index``, or None.
+
+        Privacy:
+            Reads: the edges, exactly. Charges: nothing. The result is private, unless a mechanism has
+            released the edges.
+        """
+        return self.adjacency.weights
+
+    @property
+    def version(self) -> AdjacencyVersion:
+        """The identity of this version of the in-edges, by which graphs are compared; it contains no edge."""
+        return self.adjacency.version
+
+    def features_digest(self, first: int | None = None) -> str:
+        """Return the digest of the features of all nodes, or of the first ones, to recognize a graph.
+
+        Privacy:
+            Reads: features. Charges: nothing. The result is private, and never stored or sent.
+        """
+        x = self.x if first is None else features.rows(self.x, torch.arange(first))
+        arrays = (x.numpy(),) if isinstance(x, Tensor) else (x.data, x.indices, x.indptr)
+        digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
+        for array in map(np.ascontiguousarray, arrays):
+            digest.update(f"{array.dtype}".encode())
+            digest.update(array.data.cast("B") if array.size else b"")
+        return digest.hexdigest()
+
+    def map_features(self, function: Callable[[Features], Features], **changes: Any) -> Graph:
+        """Return the graph with a function of its features, and other changed fields.
+
+        Args:
+            function: Returns new features (N, d).
+            changes: New values of other fields, as for ``replace``.
+
+        Returns:
+            The graph; the same object if nothing changes.
+
+        Privacy:
+            Reads: features. Charges: nothing. The result is as private as the graph.
+        """
+        x = function(self.x)
+        return self if x is self.x and not changes else self.replace(x=x, **changes)
 
     def replace(self, **changes: Any) -> Graph:
         """Return a copy with some fields changed, checked like a new graph.

@@ -84,7 +84,7 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> masks = random_split(graph, train=0.4, val=0.4, seed=0)
-    >>> [int(masks.mask(part).sum()) for part in ("train", "val", "test")]
+    >>> [int(masks.labeled_in(part).sum()) for part in ("train", "val", "test")]
     [1, 1, 1]
     """
     _check_shares(train, val)
@@ -316,7 +316,7 @@ class DatasetRecipe:
             )
         graph = graph.replace(notes=graph.notes + self.public_notes)
         if self.shares is None:
-            graph.mask("train")
+            graph.labeled_in("train")
             return graph
         train, val = self.shares
         if by_id and self._class_filter(graph.name) is not None:

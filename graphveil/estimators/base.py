@@ -29,6 +29,7 @@ from graphveil.core.backends import AggregationBackend, backend_for, check_backe
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.guarantee import Mode
 from graphveil.core.noise.random import PublicStreams
+from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.data import Graph
@@ -741,7 +742,7 @@ class Estimator(ABC):
         if metric != "accuracy":
             return self.evaluate(graph, split)[metric]
         graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
-        mask, head = graph.mask(split), self.fitted.method.head
+        mask, head = graph.labeled_in(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @_checked
@@ -793,18 +794,18 @@ class Estimator(ABC):
                 "evaluate needs one class per node, but the nodes have label sets. Use score(), which "
                 "returns the micro F1 score."
             )
-        kept = graph.mask(split) & (graph.y != UNLABELED)
+        kept, labels = graph.labeled_in(split), exact_labels(graph)
         check_evaluation(int(kept.sum()), self.fitted.sizes.classes, threshold)  # before a charge
-        place = self._positive_place(graph, kept, threshold, positive)
+        place = self._positive_place(labels, kept, threshold, positive)
         if isinstance(self.fitted.method.head, RegressionHead):
             return evaluate_numbers(self.fitted.method.head.targets(graph)[kept], self.predict(graph)[kept])
         proba = self.predict_proba(graph)
         return evaluate(
-            graph.y[kept], proba[kept], names=self.class_names_, threshold=threshold, positive=place
+            labels[kept], proba[kept], names=self.class_names_, threshold=threshold, positive=place
         )
 
     def _positive_place(
-        self, graph: Graph, kept: Tensor, threshold: float | None, positive: str | None
+        self, labels: Tensor, kept: Tensor, threshold: float | None, positive: str | None
     ) -> int | None:
         """Return the number of the positive class; None if nothing public tells it, or of many classes."""
         classes, config = self.fitted.sizes.classes, self.fitted.method.privacy_config
@@ -817,8 +818,8 @@ class Estimator(ABC):
             return None
         if not config.on_records:
             # Under ``local-attributes`` the labels of evaluated nodes are the only ones that are known.
-            counted = kept if isinstance(config.unit, LocalAttributes) else graph.y != UNLABELED
-            return rarer_class(graph.y[counted])
+            counted = kept if isinstance(config.unit, LocalAttributes) else labels != UNLABELED
+            return rarer_class(labels[counted])
         if threshold is not None:
             raise ConfigError(
                 f"threshold={threshold:g} needs the positive class, because unit {config.unit.name!r} "
@@ -1005,9 +1006,12 @@ class Estimator(ABC):
         perturbed = method.protects_features and not on_records
         if perturbed or not self.scales_features or self.feature_scaling == "none":
             return FeatureScaling()
-        ranges = ranges_of(self.feature_range, column_names(graph), graph.num_features)
-        scaling = (FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features)(
-            graph.x, ranges
+        view = method.view(graph)
+        ranges = ranges_of(self.feature_range, column_names(view), view.num_features)
+        scaling = (
+            FeatureScaling.from_public_ranges(ranges or {}, dense=view.has_dense_features)
+            if on_records
+            else FeatureScaling.from_public_features(view.x, ranges)
         )
         records = len(members(graph, "train")) if on_records and graph.has_split else 0
         return replace(
@@ -1029,7 +1033,7 @@ class Estimator(ABC):
 
     def _misses_ranges(self, graph: Graph) -> bool:
         """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""
-        return self.mode == "strict" and isinstance(graph.x, Tensor) and bool(numeric_columns(graph)[0])
+        return self.mode == "strict" and graph.has_dense_features and bool(numeric_columns(graph)[0])
 
     @classmethod
     def is_local(cls, unit: str | None) -> bool:

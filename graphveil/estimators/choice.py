@@ -77,21 +77,21 @@ class ChosenModel(TrainedModel):
         """The noisy mean out-degree; None if it was not queried."""
         return self.evidence[0] if len(self.evidence) == 1 < len(self.names) else None
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes that the chosen model's plan for another graph depends on."""
-        return self.model.sizes_for(graph, fitted)
+        return self.model.sizes_for(view, fitted)
 
-    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+    def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
         """Reject another graph that the chosen model cannot read."""
-        self.model.check(graph, class_names)
+        self.model.check(view, class_names)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the chosen model's query plan for another graph."""
         return self.model.plan_for(sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict another graph by the chosen model."""
-        return self.model.answer(graph, session, kept)
+        return self.model.answer(view, session, kept)
 
     def state(self) -> State:
         """Return the chosen model's parameters, and the choice."""
@@ -134,15 +134,15 @@ class Choice(Method):
         """Whether a candidate trains networks on a sample of very many nodes."""
         return any(option.samples for option in self.options.values())
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph that a candidate does not support, before anything is spent."""
         for option in self.options.values():
-            option.check(graph)
+            option.check(view)
 
-    def for_graph(self, graph: Graph) -> Self:
+    def for_graph(self, view: Graph) -> Self:
         """Return the choice and its candidates with objectives for the classes of the graph."""
-        options = {name: option.for_graph(graph) for name, option in self.options.items()}
-        return replace(super().for_graph(graph), options=options)
+        options = {name: option.for_graph(view) for name, option in self.options.items()}
+        return replace(super().for_graph(view), options=options)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> ChosenModel:
         """Return the model of the method that was chosen.
@@ -182,18 +182,18 @@ class ValidationChoice(Choice):
         rule = f"one of {', '.join(self.options)} by {measure} on validation labels"
         return f"{rule}, after the release (post-processing)" if self.privacy_config.protects else rule
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes that the first candidate's plan depends on."""
-        return self._first.sizes_of(graph)
+        return self._first.sizes_of(view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the plan of the first candidate, with the whole budget."""
         return self._first.plan(sizes)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
-        nodes = graph.mask("val").nonzero()[:, 0]
-        targets = self.objective.targets(graph)[nodes]
+        nodes = view.labeled_in("val").nonzero()[:, 0]
+        targets = self.objective.targets(view)[nodes]
         factors = _INVERSE_TEMPERATURES if self.objective.metric is None else (1.0,)
         results, scores = list[FitResult](), list[Score]()
         for number, (name, option) in enumerate(self.options.items()):
@@ -202,7 +202,7 @@ class ValidationChoice(Choice):
                 # Checkpoints of different networks have the same name.
                 own = replace(own, workspace=session.workspace / name)
                 (session.workspace / name).mkdir(parents=True, exist_ok=True)
-            result = option.fit(graph, own)
+            result = option.fit(view, own)
             assert result.proba is not None  # features and labels are public, so predictions are, too
             results.append(result)
             log_posteriors = result.proba[nodes].to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
@@ -259,20 +259,20 @@ class OutDegreeChoice(Choice):
         """Return that predictions may read own out-edges, as those of ClassCode do."""
         return "read"
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Query the mean out-degree, choose a candidate, and fit it in the same release."""
         plan = session.plan
         if plan is None:
             raise ConfigError("method 'auto' needs a query plan, but this session has no plan")
-        release = session.open(graph, record_groups(graph))
+        release = session.open(view, record_groups(view))
         with session.stage("choice"):
             total = float(release.answer(OutDegreeSumData()))
-            mean = min(max(total / graph.num_nodes, 0.0), float(MAX_OUT_DEGREE))
-            chosen = self.choose(mean, plan, self.sizes_of(graph))
+            mean = min(max(total / view.num_nodes, 0.0), float(MAX_OUT_DEGREE))
+            chosen = self.choose(mean, plan, self.sizes_of(view))
         release.choose(chosen)
         path = [plan.queries[k] for k in plan.paths[chosen]]
         own = ReleasePlan(plan.unit, tuple(path[1:]), plan.delta, plan.slack, plan.sampler)
-        result = list(self.options.values())[chosen].fit(graph, replace(session, plan=own, release=release))
+        result = list(self.options.values())[chosen].fit(view, replace(session, plan=own, release=release))
         return replace(result, trained=self._model(chosen, [mean], result.trained))
 
     def choose(self, mean_out_degree: float, plan: ReleasePlan, sizes: PublicSizes) -> int:
@@ -316,7 +316,7 @@ class PublicChoice(Choice):
         """Return the plan of the candidate."""
         return self._only.plan(sizes)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Fit the candidate."""
-        result = self._only.fit(graph, session)
+        result = self._only.fit(view, session)
         return replace(result, trained=self._model(0, [], result.trained))

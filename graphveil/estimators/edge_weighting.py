@@ -76,7 +76,7 @@ class EdgeWeighting:
             return None
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
-    def learned(self, graph: Graph, rows: Tensor, session: Session) -> FeedForward | None:
+    def learned(self, view: Graph, rows: Tensor, session: Session) -> FeedForward | None:
         """Return the network that is trained on public labels, or None. Edges are not read.
 
         Outputs get a high cosine if labels agree, on random labeled pairs. Pairs that agree have the same
@@ -86,8 +86,8 @@ class EdgeWeighting:
         network = self.weight_network(rows.shape[1], generator)
         if network is None:
             return None
-        nodes = graph.mask("train")
-        x, y = rows[nodes].float(), graph.y[nodes]
+        nodes = view.labeled_in("train")
+        x, y = rows[nodes].float(), view.y[nodes]
         optimizer = Adam(network.parameters())
         agreeing = float((y.bincount() / len(y)).square().sum())
         balance = torch.tensor((1 - agreeing) / agreeing)
@@ -103,7 +103,7 @@ class EdgeWeighting:
 
     def keys(
         self,
-        graph: Graph,
+        view: Graph,
         rows: Tensor,
         encoder: nn.Module | None,
         network: nn.Module | None,
@@ -113,7 +113,7 @@ class EdgeWeighting:
         if self.rows == "previous":
             return None
         if self.similarity.reads == "features":
-            return graph.x
+            return view.x
         if self.similarity.reads == "rows":
             return rows
 
@@ -123,7 +123,7 @@ class EdgeWeighting:
             if network is not None:
                 return {"keys": network.eval()(rows.float())}
             assert encoder is not None  # from_config rejects such weights without an encoder
-            return {"keys": encoder.eval()(batch_of(graph.x)).softmax(dim=1)}
+            return {"keys": encoder.eval()(batch_of(view.x)).softmax(dim=1)}
 
         # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
         return session.load_or_compute("weights", compute)["keys"]

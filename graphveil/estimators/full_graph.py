@@ -162,57 +162,57 @@ class FullGraphMethod(Method):
     mechanism: GraphMechanism | None = None
     input_note: str = field(default=GRAPH_INPUT_NOTE, repr=False)
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph that cannot be released or trained on, before anything is spent."""
-        super().check(graph)
-        self.head.labels(graph)
+        super().check(view)
+        self.head.labels(view)
         if self.mechanism is not None:
-            self.mechanism.check(graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit))
+            self.mechanism.check(view, self.privacy_config.unit, domain_of(view, self.privacy_config.unit))
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the public sizes that the plan for this graph depends on."""
-        sizes = replace(super().sizes_of(graph), classes=self.head.width(graph))
+        sizes = replace(super().sizes_of(view), classes=self.head.width(view))
         if self.mechanism is None:
             return sizes
-        return with_protected_pairs(sizes, graph, self.privacy_config.unit)
+        return with_protected_pairs(sizes, view, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.privacy_config.unit, sizes)
 
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of the released graph. Everything computed from it is post-processing."""
-        guarantee = super().guarantee(plan, graph)
+        guarantee = super().guarantee(plan, view)
         return guarantee if self.mechanism is None else replace(guarantee, graph=True)
 
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
+    def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return why the release has no valid guarantee."""
-        own = super().deviations(graph)
+        own = super().deviations(view)
         if self.mechanism is None:
             return own
-        return (*self.mechanism.deviations(domain_of(graph, self.privacy_config.unit)), *own)
+        return (*self.mechanism.deviations(domain_of(view, self.privacy_config.unit)), *own)
 
-    def notes(self, graph: Graph) -> tuple[str, ...]:
+    def notes(self, view: Graph) -> tuple[str, ...]:
         """Return notes of the guarantee summary about the data and what the model reads."""
-        notes = super().notes(graph)
+        notes = super().notes(view)
         if self.mechanism is None:
             return notes
         return (*notes, self.input_note.format(mechanism=self.mechanism.name))
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Release the graph if a mechanism is set, train in full batches, and keep the best epoch."""
         published: State = {}
         if self.mechanism is not None:
-            slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)
+            slots, view = released(view, self.mechanism, self.privacy_config.unit, session)
             published = {"graph": slots}
         generator = session.streams.torch(self.name)
-        network = self.shape.build(graph.num_features, self.head.width(graph), generator=generator)
-        everything = batch_of(graph.x)
+        network = self.shape.build(view.num_features, self.head.width(view), generator=generator)
+        everything = batch_of(view.x)
         with session.stage("classifier"):
             fit_nonprivate(
                 network,
-                lambda index: network(everything, graph.adjacency)[index],
-                graph,
+                lambda index: network(everything, view.adjacency)[index],
+                view,
                 self.schedule,
                 session,
                 stage="classifier",
@@ -222,7 +222,7 @@ class FullGraphMethod(Method):
                 every=True,
             )
         trained = TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
-        return FitResult(trained=trained, proba=trained.proba(graph), released=published)
+        return FitResult(trained=trained, proba=trained.proba(view), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
         """Return the network with these parameters."""
@@ -248,25 +248,25 @@ class TrainedFullGraph(TrainedModel):
     head: TaskHead = field(default=MULTICLASS, kw_only=True)
 
     @torch.no_grad()
-    def proba(self, graph: Graph) -> Tensor:
+    def proba(self, view: Graph) -> Tensor:
         """Return probabilities (N, C)."""
-        logits: Tensor = self.network(batch_of(graph.x), graph.adjacency)
+        logits: Tensor = self.network(batch_of(view.x), view.adjacency)
         return self.head.proba(logits)
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the public sizes that the plan for another graph depends on."""
-        sizes = super().sizes_for(graph, fitted)
-        return sizes if self.mechanism is None else with_protected_pairs(sizes, graph, self.unit)
+        sizes = super().sizes_for(view, fitted)
+        return sizes if self.mechanism is None else with_protected_pairs(sizes, view, self.unit)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.unit, sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from the exact edges, or release the other graph and predict from the released edges."""
         if self.mechanism is None:
-            return CachedPrediction(None, (), self.proba(graph))
-        slots, noisy = released(graph, self.mechanism, self.unit, session)
+            return CachedPrediction(None, (), self.proba(view))
+        slots, noisy = released(view, self.mechanism, self.unit, session)
         return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
     def state(self) -> State:
@@ -341,22 +341,22 @@ def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: i
     )
 
 
-def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
+def released(view: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
     """Return the node pairs that a mechanism releases under the session's plan, and the graph of them.
 
     Public edges are kept. Everything in the returned graph is public.
     """
-    domain, known = domain_of(graph, unit), public_edges_of(graph, unit)
+    domain, known = domain_of(view, unit), public_edges_of(view, unit)
     with session.stage("aggregate"):
-        release = session.open(graph)
+        release = session.open(view)
         slots = mechanism.sample_edges(release, domain)
         release.close()
-    return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
+    return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
 
 
-def with_protected_pairs(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
+def with_protected_pairs(sizes: PublicSizes, view: Graph, unit: Unit) -> PublicSizes:
     """Return the sizes with the node pairs that a unit protects in a graph."""
-    return replace(sizes, domain=domain_of(graph, unit))
+    return replace(sizes, domain=domain_of(view, unit))
 
 
 def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:

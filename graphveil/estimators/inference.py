@@ -14,19 +14,17 @@ from pathlib import Path
 from threading import RLock
 from typing import Protocol
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
 from graphveil.core.edges.adjacency import AdjacencyVersion, EdgeSet, GrowthStep
-from graphveil.core.features import rows
 from graphveil.core.ledger import joint_ledger
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
-from graphveil.core.release import check_weights
+from graphveil.core.release import check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes
 from graphveil.data import Graph
 from graphveil.data.graph import Batch, batches
@@ -36,7 +34,6 @@ from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCa
 from graphveil.estimators.requirements import (
     check_features,
     check_magnitudes,
-    check_max_degree,
     check_unit,
 )
 from graphveil.estimators.session import Session
@@ -120,7 +117,7 @@ class GraphRequest:
             prediction_session(prediction_state, self, self.plan, self.workspace),
             kept,
         )
-        prediction_state.cache.keep(self.version, self.graph.x, answer)
+        prediction_state.cache.keep(self.version, self.graph.features_digest(), answer)
 
 
 def prediction_session(
@@ -164,8 +161,8 @@ def graph_requests(
     plan = fitted.trained.plan_for(fitted.trained.sizes_for(graph, fitted.sizes))
     if plan is None:
         return []
-    check_weights(plan, graph.adjacency)
-    privacy_cost, version = prediction_privacy_cost(fitted, plan, graph), graph.adjacency.version
+    check_weights(plan, fitted.method.view(graph).adjacency)
+    privacy_cost, version = prediction_privacy_cost(fitted, plan, graph), graph.version
     whole = GraphRequest(
         graph, version, plan, privacy_cost, None, options.assume_disjoint_edges, options.workspace
     )
@@ -227,7 +224,7 @@ def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: 
 
 def _cached_before_step(graph: Graph, step: GrowthStep, answers: PredictionCache) -> CachedPrediction | None:
     """Return the cached prediction of the graph before a growth step."""
-    return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
+    return answers.find(step.base, graph.features_digest(step.base_nodes))
 
 
 class PredictionManager:
@@ -259,7 +256,7 @@ class PredictionManager:
 
     def keep(self, graph: Graph, answer: CachedPrediction) -> None:
         """Cache the prediction of the fitted graph, so that only new edges are queried if it grows."""
-        self._state.cache.keep(graph.adjacency.version, graph.x, answer)
+        self._state.cache.keep(graph.version, graph.features_digest(), answer)
 
     def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool) -> None:
         """Restore a prediction of another graph that an earlier process made and recorded."""
@@ -285,7 +282,7 @@ class PredictionManager:
             for request in requests:
                 request.execute(self._state)
             if requests:  # the last request stored the answer; the whole graph need not be hashed again
-                known = self._state.cache.find(graph.adjacency.version, graph.x)
+                known = self._state.cache.find(graph.version, graph.features_digest())
             if known is None:
                 fitted = self._state.fitted
                 session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
@@ -325,7 +322,7 @@ class PredictionManager:
 
     def _known(self, graph: Graph) -> CachedPrediction | None:
         """Return the cached prediction of a graph. The fitted graph is recognized if it was read again."""
-        kept = self._state.cache.find(graph.adjacency.version, graph.x)
+        kept = self._state.cache.find(graph.version, graph.features_digest())
         if kept is None and self.own is not None and self.own.matches(graph):
             fitted = self._state.fitted
             kept = CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.own_proba)
@@ -353,13 +350,14 @@ class PredictionManager:
             )
         if known is not None:
             return []
-        check_unit(privacy_config, graph, reads_edges=fitted.method.reads_edges)
+        view = fitted.method.view(graph)
+        check_unit(privacy_config, view, reads_edges=fitted.method.reads_edges)
         if fitted.method.reads_edges:
-            check_max_degree(graph, privacy_config.unit)
-        check_features(graph, fitted.sizes.width)
+            check_max_degree(view.adjacency, privacy_config.unit)
+        check_features(view, fitted.sizes.width)
         if not fitted.method.protects_features:
-            check_magnitudes(graph)
-        fitted.trained.check(fitted.method.view(graph), fitted.class_names)
+            check_magnitudes(view)
+        fitted.trained.check(view, fitted.class_names)
         return self._request_factory(self._state, graph, options)
 
 

@@ -95,15 +95,15 @@ class LPGNetMethod(Method):
         """Return one query per stack."""
         return self.stack.plan(self.privacy_config, sizes)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train network after network; between two of them, count neighbors by predicted class."""
-        release = session.open(graph)
+        release = session.open(view)
         generator = session.streams.torch("lpgnet")
-        networks = self.stack.networks(self.sizes_of(graph), generator)
+        networks = self.stack.networks(self.sizes_of(view), generator)
         counts, inputs = list[Tensor](), None
         for k, network in enumerate(networks):
-            x: Features = graph.x if inputs is None else inputs
-            self._train(network, x, graph, session, generator, k)
+            x: Features = view.x if inputs is None else inputs
+            self._train(network, x, view, session, generator, k)
             logits = _logits(network, x)
             if k < self.stack.stacks:
                 # Stored in the workspace: a resumed release needs bit-identical inputs.
@@ -119,7 +119,7 @@ class LPGNetMethod(Method):
         self,
         network: FeedForward,
         x: Features,
-        graph: Graph,
+        view: Graph,
         session: Session,
         generator: torch.Generator,
         number: int,
@@ -130,7 +130,7 @@ class LPGNetMethod(Method):
             fit_nonprivate(
                 network,
                 lambda index: network(batches(index)),
-                graph,
+                view,
                 self.stack.training_config.nonprivate_schedule(),
                 session,
                 stage=stage,
@@ -177,12 +177,12 @@ class TrainedLPGNet(TrainedModel):
         """Return one query per stack, for another graph."""
         return self.stack.plan(self.privacy_config, sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Count neighbors by predicted class, and predict."""
-        release: Release = session.open(graph)
+        release: Release = session.open(view)
         counts, inputs = list[Tensor](), None
         for network in self.networks[:-1]:
-            logits = _logits(network, graph.x if inputs is None else inputs)
+            logits = _logits(network, view.x if inputs is None else inputs)
             counts.append(release.answer(NeighborCountData(logits.argmax(dim=1))))
             inputs = _next_inputs(inputs, logits, counts[-1])
         release.close()

@@ -21,7 +21,7 @@ from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
-from graphveil.core.release import check_weights
+from graphveil.core.release import check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
@@ -36,7 +36,6 @@ from graphveil.estimators.requirements import (
     check_graph,
     check_head,
     check_magnitudes,
-    check_max_degree,
     column_names,
 )
 from graphveil.estimators.session import Session
@@ -67,7 +66,7 @@ class TrainedModel(ABC):
         """
 
     @abstractmethod
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict another graph under the session's plan, and return noisy aggregates and probabilities.
 
         ``kept`` is the cached prediction of its first nodes. The graph then has only the new edges, and only
@@ -78,16 +77,16 @@ class TrainedModel(ABC):
     def state(self) -> State:
         """Return the parameters as tensors by name."""
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes that the plan for another graph depends on: its nodes, and the fitted sizes."""
-        return replace(fitted, nodes=graph.num_nodes, labeled=None, domain=None)
+        return replace(fitted, nodes=view.num_nodes, labeled=None, domain=None)
 
     # Most methods accept any graph with the same number of features.
-    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
+    def check(self, view: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
         """Reject another graph that cannot be read, before its privacy cost is computed.
 
         Args:
-            graph: The other graph.
+            view: The other graph.
             class_names: Labels of the fitted graph by class number; empty if they have no names.
         """
 
@@ -96,16 +95,16 @@ class FeatureModel(TrainedModel):
     """A trained model whose prediction reads the node's own features and no other protected data."""
 
     @abstractmethod
-    def proba(self, graph: Graph) -> Any:
+    def proba(self, view: Graph) -> Any:
         """Return probabilities (N, C), a handle if features are protected."""
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""
         return None
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from features alone."""
-        return CachedPrediction(None, (), self.proba(graph))
+        return CachedPrediction(None, (), self.proba(view))
 
 
 class FittedGraphModel(TrainedModel):
@@ -123,7 +122,7 @@ class FittedGraphModel(TrainedModel):
         """
         raise self.other_graph_error()
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
         """Raise an error, as ``plan_for`` does."""
         raise self.other_graph_error()
 
@@ -221,7 +220,7 @@ class PreparedFit(Facts):
         counts = session.release.answer(FeatureHistogramData(cells))
         session.plan = replace(session.plan, queries=session.plan.queries[1:])
         ranges = [noisy_range(each, query.sigma, len(nodes)) for each in counts.numpy()]
-        scaling = self.scaling.with_ranges(self.graph.x, ranges)
+        scaling = self.scaling.with_ranges(ranges, dense=self.graph.has_dense_features)
         return replace(self, scaling=scaling, scaled=scaling.graph(self.graph))
 
     def facts(self) -> list[tuple[str, str]]:
@@ -281,26 +280,26 @@ class Method(ABC):
         """Return the calibrated query plan of a fit, or None if nothing is queried. A pure function."""
 
     @abstractmethod
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train, execute the session's plan, and predict all nodes."""
 
     @abstractmethod
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
         """Return the model from the result of ``TrainedModel.state``."""
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph that does not fit the unit, the training or the memory, before anything is spent."""
-        check_graph(self.privacy_config, graph, reads_edges=self.reads_edges)
+        check_graph(self.privacy_config, view, reads_edges=self.reads_edges)
         check_room(
-            self.room(graph),
-            f"the predictions of {graph.num_classes:,} classes for {graph.num_nodes:,} nodes",
+            self.room(view),
+            f"the predictions of {view.num_classes:,} classes for {view.num_nodes:,} nodes",
             "merge rare classes, or train where there is more memory",
         )
-        learned = self.learned(graph)
-        if learned and graph.has_dense_features:
+        learned = self.learned(view)
+        if learned and view.has_dense_features:
             check_room(
-                self.copies * graph.num_features * learned,
-                f"copies of {graph.num_features:,} features of the {learned:,} nodes that are learned from",
+                self.copies * view.num_features * learned,
+                f"copies of {view.num_features:,} features of the {learned:,} nodes that are learned from",
                 "leave features out, hash categories into fewer places, or train where there is more memory",
             )
 
@@ -311,17 +310,17 @@ class Method(ABC):
         scaled = scaling.graph(graph)
         seen = self.view(scaled)
         if self.reads_edges:
-            check_max_degree(scaled, self.privacy_config.unit)
+            check_max_degree(seen.adjacency, self.privacy_config.unit)
         self.check(seen)
         self.objective.check_graph(seen)
         if not self.protects_features:
-            check_magnitudes(scaled)
+            check_magnitudes(seen)
         sizes = replace(self.sizes_of(seen), learned_columns=len(scaling.learned))
         plan = self.plan(sizes)
         if plan is None or not isinstance(plan.queries[0], FeatureHistogramQuery):
             scaling = replace(scaling, learned=())  # a method that does not plan the query
         if plan is not None:
-            check_weights(plan, scaled.adjacency)
+            check_weights(plan, seen.adjacency)
         preview = FitPreview(plan, self.guarantee(plan, seen), self.rows(plan, sizes))
         return PreparedFit(
             method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
@@ -334,58 +333,58 @@ class Method(ABC):
         """
         return graph if self.privacy_config.paper else protected_view(graph, self.privacy_config.unit)
 
-    def for_graph(self, graph: Graph) -> Self:
+    def for_graph(self, view: Graph) -> Self:
         """Return the method with class names in its objective replaced by class numbers."""
-        objective = self.objective.for_graph(graph)
+        objective = self.objective.for_graph(view)
         return self if objective is self.objective else replace(self, objective=objective)
 
-    def learned(self, graph: Graph) -> int:
+    def learned(self, view: Graph) -> int:
         """Return the number of nodes whose features a fit copies at once, from public masks; 0 if few."""
         # Which nodes have a label is protected where features are.
-        nodes = len(members(graph, "train")) if self.protects_features else int(graph.mask("train").sum())
+        nodes = len(members(view, "train")) if self.protects_features else int(view.labeled_in("train").sum())
         return min(nodes, MAX_TRAINING_NODES) if self.samples else 0
 
-    def room(self, graph: Graph) -> float:
+    def room(self, view: Graph) -> float:
         """Return the approximate memory of a fit in bytes in addition to the graph, from its public sizes."""
-        nodes, classes = graph.num_nodes, graph.num_classes
+        nodes, classes = view.num_nodes, view.num_classes
         return 8 * classes * (self.tables * nodes + self.pairs * classes)
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes that a plan for this graph depends on."""
-        return PublicSizes.from_graph(graph)
+        return PublicSizes.from_graph(view)
 
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of a release under the plan. Only public properties of the graph are read."""
         config = self.privacy_config
         if plan is not None:
             return plan_guarantee(
                 config,
                 plan,
-                graph,
-                deviations=self.deviations(graph),
-                notes=self.notes(graph),
+                view,
+                deviations=self.deviations(view),
+                notes=self.notes(view),
                 edge_use=self.edge_use(plan),
             )
         protects = not isinstance(config.unit, NoUnit)
         nothing = Guarantee.from_event(
             config.unit,
             Composed(()),
-            delta=config.delta_for(graph.num_nodes),
+            delta=config.delta_for(view.num_nodes),
             releases=0,
             mode=config.mode,
-            deviations=graph.deviations if protects else (),
-            notes=self.notes(graph) if protects else (),
+            deviations=view.deviations if protects else (),
+            notes=self.notes(view) if protects else (),
         )
-        return nothing if protects else guarantee_of(graph) or nothing  # released edges keep their guarantee
+        return nothing if protects else guarantee_of(view) or nothing  # released edges keep their guarantee
 
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
+    def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return the reasons why the guarantee is invalid; empty if it is valid."""
         papers = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
         return papers if self.privacy_config.unsafe_noise_seed is None else (*papers, SEEDED)
 
-    def notes(self, graph: Graph) -> tuple[str, ...]:
+    def notes(self, view: Graph) -> tuple[str, ...]:
         """Return notes of the guarantee summary about the data."""
-        notes = data_notes(self.privacy_config, graph)
+        notes = data_notes(self.privacy_config, view)
         head = self.head
         if isinstance(head, RegressionHead) and head.target_range is not None:
             low, high = head.target_range

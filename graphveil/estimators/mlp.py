@@ -97,16 +97,16 @@ class NonPrivateMLP(Method):
         """Return None: nothing protected is read."""
         return None
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train without privacy, and keep the best epoch."""
-        generator, head = session.streams.torch("mlp"), self.head.fitted(graph)
-        network = self.shape.build(self.sizes_of(graph), generator)
-        inputs = batches_of(graph.x)
+        generator, head = session.streams.torch("mlp"), self.head.fitted(view)
+        network = self.shape.build(self.sizes_of(view), generator)
+        inputs = batches_of(view.x)
         with session.stage("classifier"):
             fit_nonprivate(
                 network,
                 lambda index: network(inputs(index)),
-                graph,
+                view,
                 self.shape.training_config.nonprivate_schedule(),
                 session,
                 stage="classifier",
@@ -117,7 +117,7 @@ class NonPrivateMLP(Method):
                 head=head,
             )
         trained = TrainedMLP(network, head)
-        return FitResult(trained=trained, proba=trained.proba(graph))
+        return FitResult(trained=trained, proba=trained.proba(view))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these parameters."""
@@ -133,11 +133,11 @@ class PrivateMLP(Method):
 
     shape: MLPArchitecture
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph without nodes to train or select on."""
-        super().check(graph)
+        super().check(view)
         if self.shape.training_config.selection.kind == "private":
-            check_members(graph, "val")
+            check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are charged with it."""
@@ -161,16 +161,16 @@ class PrivateMLP(Method):
             records=sizes.records,
         )
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train by noisy steps, and release the planned accuracies."""
-        release, sizes = session.open(graph, record_groups(graph)), self.sizes_of(graph)
+        release, sizes = session.open(view, record_groups(view)), self.sizes_of(view)
         network = self.shape.build(sizes, session.streams.torch("mlp"))
         with session.stage("classifier"):
             fit_node_level(
                 network,
-                graph.x,
+                view.x,
                 lambda x: network(batch_of(x)),
-                graph,
+                view,
                 self.objective,
                 self.training(sizes),
                 release,
@@ -181,9 +181,9 @@ class PrivateMLP(Method):
                 head=self.head,
             )
         trained = TrainedMLP(network, self.head)
-        proba, found = trained.proba(graph), NO_METRICS
+        proba, found = trained.proba(view), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
@@ -203,13 +203,13 @@ class TrainedMLP(FeatureModel):
     candidate: int | None = None
 
     @torch.no_grad()
-    def proba(self, graph: Graph) -> Any:
+    def proba(self, view: Graph) -> Any:
         """Return the head's outputs, such as probabilities (N, C); of zeros if logits overflow float32."""
 
         def of(x: Features) -> Tensor:
             return self.head.proba(finite_rows(self.network(batch_of(x)))).cpu()
 
-        return map_records(of, graph.x)
+        return map_records(of, view.x)
 
     def state(self) -> dict[str, Any]:
         """Return the parameters, and the candidate's number."""
@@ -241,10 +241,10 @@ class TunedMLP(Method):
         """Return None: nothing protected is read."""
         return None
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Choose and train the networks on training and validation labels."""
         with session.stage("classifier"):
-            public = public_posteriors(graph, session, self.objective)
+            public = public_posteriors(view, session, self.objective)
         trained = TrainedFoldEnsemble(public.networks, public.candidate.unit_rows)
         return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
 
@@ -275,9 +275,9 @@ class TrainedFoldEnsemble(FeatureModel):
     networks: tuple[FeedForward, ...]
     unit_rows: bool
 
-    def proba(self, graph: Graph) -> Tensor:
+    def proba(self, view: Graph) -> Tensor:
         """Return probabilities (N, C): the geometric mean of the networks, without votes of similar nodes."""
-        return mean_posterior(self.networks, graph.x, unit=self.unit_rows).exp().to(torch.float32)
+        return mean_posterior(self.networks, view.x, unit=self.unit_rows).exp().to(torch.float32)
 
     def state(self) -> State:
         """Return the parameters."""
@@ -311,10 +311,10 @@ class TunedRegression(Method):
         """Return None: nothing protected is read."""
         return None
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train all candidates, and keep the best one."""
-        head, inputs, found = self.head.fitted(graph), batches_of(graph.x), list[FeedForward]()
-        val, labels = nodes_of(graph.mask("val")), head.labels(graph)
+        head, inputs, found = self.head.fitted(view), batches_of(view.x), list[FeedForward]()
+        val, labels = nodes_of(view.labeled_in("val")), head.labels(view)
 
         def score(network: FeedForward) -> float:
             with torch.no_grad():
@@ -323,11 +323,11 @@ class TunedRegression(Method):
         with session.stage("classifier"):
             for number, shape in enumerate(self.shapes):
                 generator = session.streams.torch(f"mlp-{number}")
-                network = shape.build(self.sizes_of(graph), generator)
+                network = shape.build(self.sizes_of(view), generator)
                 fit_nonprivate(
                     network,
                     lambda index, network=network: network(inputs(index)),  # type: ignore[misc]
-                    graph,
+                    view,
                     shape.training_config.nonprivate_schedule(),
                     session,
                     stage="classifier",
@@ -339,7 +339,7 @@ class TunedRegression(Method):
                 found.append(network)
         best = max(range(len(found)), key=lambda number: score(found[number]))
         trained = TrainedMLP(found[best], head, best)
-        return FitResult(trained=trained, proba=trained.proba(graph))
+        return FitResult(trained=trained, proba=trained.proba(view))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedMLP:
         """Return the network with these parameters.
@@ -374,9 +374,9 @@ class NodeLevelSoftmax(Method):
     weighs_classes: ClassVar[bool] = True
     copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
 
-    def learned(self, graph: Graph) -> int:
+    def learned(self, view: Graph) -> int:
         """Return the number of records that every step reads at most: training and validation nodes."""
-        return len(np.union1d(*(members(graph, split).numpy() for split in ("train", "val"))))
+        return len(np.union1d(*(members(view, split).numpy() for split in ("train", "val"))))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are charged with them."""
@@ -397,30 +397,30 @@ class NodeLevelSoftmax(Method):
             return (steps,)
         return steps, *metric_queries(unit, sizes.classes, mu, mu)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Run the steps, and release the planned accuracies."""
         query = None if session.plan is None else session.plan.queries[0]
         if not isinstance(query, DPSGDQuery):
             raise ConfigError(
                 "a node-level MLP needs a query plan of training steps, but this session has no plan"
             )
-        groups = record_groups(graph)
-        release = session.open(graph, groups)
+        groups = record_groups(view)
+        release = session.open(view, groups)
         with session.stage("classifier"):
             nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]  # those that are charged for the steps
             model = fit_softmax(
                 release,
                 query,
-                rows(graph.x, nodes),
-                rows(self.objective.clipped_targets(graph), nodes),
-                graph.num_classes,
-                softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
+                rows(view.x, nodes),
+                rows(self.objective.clipped_targets(view), nodes),
+                view.num_classes,
+                softmax_schedule(query.noise_multiplier, len(nodes), view.num_features),
                 on_step=session.epochs("classifier", query.steps),
             )
         trained = TrainedSoftmax(model)
-        proba, found = trained.proba(graph), NO_METRICS
+        proba, found = trained.proba(view), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
@@ -442,9 +442,9 @@ class TrainedSoftmax(FeatureModel):
 
     model: NoisySoftmax
 
-    def proba(self, graph: Graph) -> Any:
+    def proba(self, view: Graph) -> Any:
         """Return probabilities (N, C)."""
-        return map_records(lambda x: self.model.log_posteriors(x).exp().to(torch.float32), graph.x)
+        return map_records(lambda x: self.model.log_posteriors(x).exp().to(torch.float32), view.x)
 
     def state(self) -> State:
         """Return the parameters."""

@@ -1,20 +1,16 @@
 """Cache of noisy aggregates that were charged, kept for as long as their graph is in memory.
 
-The cache key is the version of the in-edges and the features that were sent along them. Other features on the
-same edges are a different query. Repeating a query draws no noise and returns bit-identical results.
+The cache key is the version of the in-edges and the digest of the features that were sent along them. Other
+features on the same edges are a different query. Repeating a query draws no noise and returns bit-identical results.
 """
 
-import hashlib
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.adjacency import AdjacencyVersion
-from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.view import per_node
 
@@ -44,8 +40,8 @@ class PredictionCache:
 
     >>> import torch
     >>> answers, version = PredictionCache(), AdjacencyVersion()
-    >>> answers.keep(version, torch.eye(2), CachedPrediction(None, (), torch.eye(2)))
-    >>> answers.find(version, torch.eye(2)) is None, answers.find(version, torch.ones(2, 2)) is None
+    >>> answers.keep(version, "digest", CachedPrediction(None, (), torch.eye(2)))
+    >>> answers.find(version, "digest") is None, answers.find(version, "another") is None
     (False, True)
     """
 
@@ -53,22 +49,10 @@ class PredictionCache:
         """Start with an empty cache."""
         self._kept: WeakKeyDictionary[AdjacencyVersion, dict[str, CachedPrediction]] = WeakKeyDictionary()
 
-    def keep(self, version: AdjacencyVersion, x: Features, answer: CachedPrediction) -> None:
-        """Store the result of a query that sent functions of ``x`` along these in-edges."""
-        self._kept.setdefault(version, {})[_digest(x)] = answer
+    def keep(self, version: AdjacencyVersion, features: str, answer: CachedPrediction) -> None:
+        """Store the result of a query that sent functions of features along these in-edges."""
+        self._kept.setdefault(version, {})[features] = answer
 
-    def find(self, version: AdjacencyVersion, x: Features) -> CachedPrediction | None:
+    def find(self, version: AdjacencyVersion, features: str) -> CachedPrediction | None:
         """Return the cached result of the same query, or None."""
-        kept = self._kept.get(version)
-        return kept.get(_digest(x)) if kept else None
-
-
-def _digest(x: Features) -> str:
-    """Return the digest of features; it is not stored or sent."""
-    arrays = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x.numpy(),)
-    digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
-    for array in arrays:
-        flat = np.ascontiguousarray(array)
-        digest.update(f"{flat.dtype}".encode())
-        digest.update(flat.data.cast("B") if flat.size else b"")
-    return digest.hexdigest()
+        return self._kept.get(version, {}).get(features)

@@ -99,17 +99,17 @@ class PrivacyConfig:
 SEEDED = "the noise is reproducible from a seed"
 
 
-def data_notes(privacy_config: PrivacyConfig, graph: Graph) -> tuple[str, ...]:
+def data_notes(privacy_config: PrivacyConfig, view: Graph) -> tuple[str, ...]:
     """Return notes of the guarantee summary about the data."""
     if privacy_config.on_records:
-        return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
-    return tuple(note for note in graph.notes if about_edges(note))
+        return tuple(dict.fromkeys((CLASSES_PUBLIC, *view.notes)))
+    return tuple(note for note in view.notes if about_edges(note))
 
 
 def plan_guarantee(
     privacy_config: PrivacyConfig,
     plan: ReleasePlan,
-    graph: Graph,
+    view: Graph,
     *,
     deviations: tuple[str, ...],
     notes: tuple[str, ...],
@@ -120,7 +120,7 @@ def plan_guarantee(
     Args:
         privacy_config: Unit and mode.
         plan: Queries of the release.
-        graph: Graph that is queried.
+        view: Graph that is queried.
         deviations: Reasons of the method why the guarantee is invalid; those of the graph are added.
         notes: Notes of the guarantee summary about the data.
         edge_use: Use of edges under a node-level unit.
@@ -131,7 +131,7 @@ def plan_guarantee(
     for path in plan.paths:
         queries = [plan.queries[k] for k in path]
         shifts = [
-            (one.edge_shift(graph.num_nodes) if isinstance(one, OutEdgeSumQuery) else one.edge_shift)
+            (one.edge_shift(view.num_nodes) if isinstance(one, OutEdgeSumQuery) else one.edge_shift)
             / one.sigma
             for one in queries
             if isinstance(one, OutEdgeSumQuery | OutDegreeSumQuery | ListProductQuery)
@@ -144,13 +144,13 @@ def plan_guarantee(
         releases=1,
         slack=plan.slack,
         mode=privacy_config.mode,
-        deviations=deviations + graph.deviations,
+        deviations=deviations + view.deviations,
         notes=notes,
         linear_group_scaling=plan.linear_group_scaling,
         edge_use=edge_use,
         edge_mu=max(edge_mus, default=None),
     )
-    if guarantee.unit != DirectedEdge.name or graph.directed:
+    if guarantee.unit != DirectedEdge.name or view.directed:
         return guarantee
     return guarantee.with_deviations(
         "an undirected edge is stored twice and the claim is about one stored edge: an undirected edge is "

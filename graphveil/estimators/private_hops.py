@@ -21,6 +21,7 @@ from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.plan import hops as equal_hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, parse_unit
+from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
@@ -211,6 +212,7 @@ def private_hops(
         unsafe_noise_seed=unsafe_noise_seed,
     )
     checks.depth(hops=hops)
+    graph = protected_view(graph, found)
     check_unit(privacy_config, graph, reads_edges=True)
     sent = _rows(graph, x, normalize=normalize)
     plan = plan_hops(privacy_config, graph.num_nodes, hops, sent.shape[1])
@@ -232,16 +234,16 @@ def private_hops(
     return ReleasedRows(tuple(aggregates), tuple(plan.noise_std), guarantee, sent)
 
 
-def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
+def _rows(view: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
     """Return the input of the first hop."""
     given = (
-        to_dense(FeatureScaling.from_public_features(graph.x).apply(graph.x))
+        to_dense(FeatureScaling.from_public_features(view.x).apply(view.x))
         if x is None
         else torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
     )
-    if given.ndim != 2 or len(given) != graph.num_nodes or not given.shape[1]:
+    if given.ndim != 2 or len(given) != view.num_nodes or not given.shape[1]:
         raise GraphError(
-            f"x has the shape {tuple(given.shape)}, but the graph has {graph.num_nodes} nodes. Pass "
+            f"x has the shape {tuple(given.shape)}, but the graph has {view.num_nodes} nodes. Pass "
             "one row per node."
         )
     rows = given.detach().to(torch.float64)

@@ -14,23 +14,23 @@ GROUPS = 3
 PARTITION = "train/val/other"
 
 
-def members(graph: Graph, split: str) -> Tensor:
+def members(view: Graph, split: str) -> Tensor:
     """Return the nodes of a part of the split, with or without a label, int64.
 
     Raises:
         GraphError: If there is no split.
     """
-    return nodes_of(graph.members(split))
+    return nodes_of(view.members(split))
 
 
-def check_members(graph: Graph, *splits: str) -> None:
+def check_members(view: Graph, *splits: str) -> None:
     """Reject a graph without members in these parts of its split."""
     for split in splits:
-        if not len(members(graph, split)):
+        if not len(members(view, split)):
             raise GraphError(f"The split has no {split} nodes. Add some to the split.")
 
 
-def record_groups(graph: Graph) -> Tensor:
+def record_groups(view: Graph) -> Tensor:
     """Return each node's public group, by membership in the split alone, int64 (N).
 
     >>> path = Graph.from_edges(torch.eye(3), [0, -1, 1], [0], [1], directed=False)
@@ -38,9 +38,9 @@ def record_groups(graph: Graph) -> Tensor:
     >>> record_groups(split).tolist()
     [0, 1, 2]
     """
-    groups = torch.full((graph.num_nodes,), OTHER)
-    groups[members(graph, "train")] = TRAIN
-    groups[members(graph, "val")] = VAL
+    groups = torch.full((view.num_nodes,), OTHER)
+    groups[members(view, "train")] = TRAIN
+    groups[members(view, "val")] = VAL
     return groups
 
 
@@ -49,18 +49,18 @@ def nodes_of(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 0]
 
 
-def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
+def check_classes(view: Graph, names: tuple[str, ...], classes: int) -> None:
     """Reject public labels with other classes than in training.
 
     Raises:
         GraphError: If a class is unknown, or class names differ.
     """
-    if not graph.has_split:
+    if not view.has_split:
         return
-    labeled = graph.mask("train") | graph.mask("val")
+    labeled = view.labeled_in("train", "val")
     if not bool(labeled.any()):
         return
-    if int(graph.y[labeled].max()) >= classes or (names and graph.class_names not in ((), names)):
+    if int(view.y[labeled].max()) >= classes or (names and view.class_names not in ((), names)):
         raise GraphError(
             f"The graph's public labels are not the {classes} classes that the model was trained on. "
             "Number them as in training (classes= of read_graph), or omit the graph's labels and "
@@ -102,13 +102,13 @@ class PublicSizes:
     domain: Domain | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def from_graph(cls, graph: Graph) -> "PublicSizes":
+    def from_graph(cls, view: Graph) -> "PublicSizes":
         """Return the sizes of a graph with a split; no label is read."""
         return cls(
-            nodes=graph.num_nodes,
-            classes=graph.num_classes,
-            features=graph.num_features,
-            train_records=len(members(graph, "train")),
+            nodes=view.num_nodes,
+            classes=view.num_classes,
+            features=view.num_features,
+            train_records=len(members(view, "train")),
         )
 
     @property

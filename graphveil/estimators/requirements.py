@@ -146,15 +146,15 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
         )
 
 
-def check_head(head: TaskHead, graph: Graph) -> None:
+def check_head(head: TaskHead, view: Graph) -> None:
     """Reject a graph with labels of another type than the task needs.
 
     Raises:
         GraphError: Numeric targets for a classification, or classes for a regression.
     """
     if isinstance(head, RegressionHead):
-        head.check(graph)
-    elif graph.targets is not None:
+        head.check(view)
+    elif view.targets is not None:
         raise GraphError(
             "The graph has numeric targets and no classes. Use task='regression' (--task "
             f"regression), which is supported by {REGRESSION_METHODS}."
@@ -235,18 +235,18 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
         )
 
 
-def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
+def check_graph(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool) -> None:
     """Reject a graph that the unit or the training cannot use, before anything is spent.
 
     Under node-level units labels are protected, so only membership in the split is read.
     """
-    check_unit(privacy_config, graph, reads_edges=reads_edges)
+    check_unit(privacy_config, view, reads_edges=reads_edges)
     if privacy_config.on_records:
-        check_members(graph, "train", *(("val", "test") if privacy_config.private_metrics else ()))
+        check_members(view, "train", *(("val", "test") if privacy_config.private_metrics else ()))
         return
-    known = graph.y if graph.targets is None else graph.targets
-    if torch.unique(known[graph.labeled]).numel() < 2:
-        if graph.targets is not None:
+    known = view.y if view.targets is None else view.targets
+    if torch.unique(known[view.labeled]).numel() < 2:
+        if view.targets is not None:
             raise GraphError(
                 "The targets have fewer than two distinct values. Regression needs at least two."
             )
@@ -255,25 +255,25 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
             "two classes."
         )
     for split in ("train", "val"):
-        if not bool(graph.mask(split).any()):
+        if not bool(view.labeled_in(split).any()):
             raise GraphError(empty_part_message(split))
-    if int(graph.mask("train").sum()) == 1:  # batch norm needs two nodes
+    if int(view.labeled_in("train").sum()) == 1:  # batch norm needs two nodes
         raise GraphError(SINGLE_TRAIN_NODE_MESSAGE)
 
 
-def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
+def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool) -> None:
     """Reject a graph with edges that the privacy unit does not support."""
     if not reads_edges:
         return
     unit, epsilon = privacy_config.unit, privacy_config.epsilon
     if (
         isinstance(unit, DirectedEdge)
-        and not graph.directed
+        and not view.directed
         and not privacy_config.paper
         and epsilon is not None
     ):
         # A delta to compare at; a pure guarantee has none.
-        delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(unit, graph.num_nodes)
+        delta = privacy_config.delta_for(view.num_nodes) or auto_delta(unit, view.num_nodes)
         actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
         raise UnitError(
             "unit='directed-edge' does not protect an undirected graph at epsilon "
@@ -282,36 +282,36 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
             "the graph with directed=True (--directed). Otherwise use unit='undirected-edge' (--unit "
             "undirected-edge), or mode='paper' (--mode paper)."
         )
-    if isinstance(unit, UndirectedEdge) and graph.directed:
+    if isinstance(unit, UndirectedEdge) and view.directed:
         raise UnitError(
             "unit='undirected-edge' needs an undirected graph, but this graph is directed. Use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)."
         )
-    if graph.adjacency.max_weight is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
+    if view.adjacency.max_weight is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
         raise NotImplementedGuaranteeError(
             f"Edge weights are not supported under unit {unit.name!r}. Remove them with "
             "adjacency.without_weights() (or without --weight)."
         )
 
 
-def check_features(graph: Graph, features: int) -> None:
+def check_features(view: Graph, features: int) -> None:
     """Reject a graph with other features than in training."""
-    if graph.num_features != features:
+    if view.num_features != features:
         raise GraphError(
-            f"The graph has {counted(graph.num_features, 'feature')}, but the model was trained on "
+            f"The graph has {counted(view.num_features, 'feature')}, but the model was trained on "
             f"{features}. Use the same feature columns as in training."
         )
 
 
-def check_magnitudes(graph: Graph) -> None:
+def check_magnitudes(view: Graph) -> None:
     """Reject features with squares that overflow float32.
 
     Raises:
         GraphError: With the names of the columns.
     """
-    beyond = columns_beyond(graph.x, MAX_MAGNITUDE)
+    beyond = columns_beyond(view.x, MAX_MAGNITUDE)
     if beyond:
-        names = column_names(graph)
+        names = column_names(view)
         found = list(dict.fromkeys(repr(names[at]) if names else str(at) for at in beyond))
         more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
         shown = ", ".join(found[:_SHOWN] + more) + ("" if names else " (index from 0)")
@@ -366,26 +366,4 @@ def check_encoding(graph: object, unit: Unit, *, protects_features: bool) -> Non
             "unknown_ids='add' added nodes that only edges name, so a node would reveal an edge, "
             f"which unit {unit.name!r} protects. Read the graph with node_ids= (a public list), or "
             "with unknown_ids='drop'."
-        )
-
-
-def check_max_degree(graph: Graph, unit: Unit) -> None:
-    """Reject a graph in which some node has more edges than the data owner asserted, if the unit has a bound.
-
-    The error message contains no number and no node. That it is raised reveals something about the graph,
-    which is why the guarantee is conditional on the assumption.
-
-    >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
-    >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
-    """
-    if not isinstance(unit, NodeBoundedDegree):
-        return
-    degrees = graph.adjacency.indptr.diff()
-    if graph.directed:  # an edge counts at both ends
-        degrees = degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)
-    if bool((degrees > unit.max_degree).any()):
-        raise UnitError(
-            f"A node has a degree above max_degree={unit.max_degree}, so the assumption of unit "
-            "'node-bounded-degree' is violated and no guarantee exists. Correct max_degree "
-            "(--max-degree) from public knowledge, or use unit 'node-record'."
         )

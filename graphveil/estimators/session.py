@@ -74,7 +74,7 @@ class Session:
         False  # whether noise was drawn from a seed, in this run or in the one that it resumes
     )
 
-    def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
+    def open(self, view: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
         """Open the plan's release on a graph. It is recorded here, before the edges are read.
 
         Aggregates before ``first`` are known, and not queried. A session that was given an open release
@@ -88,13 +88,11 @@ class Session:
         seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
         release = Release.open(
             self.plan,
-            graph.adjacency,
+            view.adjacency,
             groups,
-            budget=self.ledger or ledger_of(graph.edge_set),
+            budget=self.ledger or ledger_of(view.edge_set),
             key=seeded,
-            backend=self.backend
-            if not first
-            else RowRange(first, backend_for(self.backend, graph.adjacency)),
+            backend=self.backend if not first else RowRange(first, backend_for(self.backend, view.adjacency)),
             journal=MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release"),
             label=self.label,
         )

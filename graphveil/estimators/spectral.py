@@ -229,16 +229,16 @@ class NeighborListSource:
         """Return the release of the graph."""
         return None if self.response is None else plan_of(self.response, self.unit, sizes)
 
-    def sizes(self, sizes: PublicSizes, graph: Graph) -> PublicSizes:
+    def sizes(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
         """Return the sizes, with the protected node pairs if there are any."""
-        return sizes if self.response is None else with_protected_pairs(sizes, graph, self.unit)
+        return sizes if self.response is None else with_protected_pairs(sizes, view, self.unit)
 
-    def rows(self, graph: Graph, session: Session) -> tuple[State, Tensor]:
+    def rows(self, view: Graph, session: Session) -> tuple[State, Tensor]:
         """Return the released values, and the node embeddings computed from them."""
         released_state: State = {}
-        flip, edges = 0.0, graph.adjacency
+        flip, edges = 0.0, view.adjacency
         if self.response is not None:
-            released_state["graph"], noisy = released(graph, self.response, self.unit, session)
+            released_state["graph"], noisy = released(view, self.response, self.unit, session)
             flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
         with session.stage("embedding"):
             generator = session.streams.torch("spectral")
@@ -257,47 +257,47 @@ class SpectralMethod(Method):
 
     list_source: NeighborListSource
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject directed edges, and a graph to which noise adds too many edges, before anything is spent."""
-        super().check(graph)
-        if graph.directed:
+        super().check(view)
+        if view.directed:
             raise GraphError(
                 "spectral needs an undirected graph, but this graph's edges are directed. Use method "
                 "'classcode', or load the graph with directed=False (without --directed)."
             )
         if self.list_source.response is not None:
             self.list_source.response.check(
-                graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit)
+                view, self.privacy_config.unit, domain_of(view, self.privacy_config.unit)
             )
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes that a plan for this graph depends on, including its node pairs."""
-        return self.list_source.sizes(super().sizes_of(graph), graph)
+        return self.list_source.sizes(super().sizes_of(view), view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
         return self.list_source.plan(sizes)
 
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of the released graph. Everything computed from it is post-processing."""
-        return replace(super().guarantee(plan, graph), graph=plan is not None)
+        return replace(super().guarantee(plan, view), graph=plan is not None)
 
-    def notes(self, graph: Graph) -> tuple[str, ...]:
+    def notes(self, view: Graph) -> tuple[str, ...]:
         """Return a note on which edges the model reads."""
         response = self.list_source.response
         released_state = () if response is None else (GRAPH_INPUT_NOTE.format(mechanism=response.name),)
-        return (*super().notes(graph), *released_state)
+        return (*super().notes(view), *released_state)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train on features, release the graph, and choose how to combine votes and features."""
         with session.stage("encoder"):
-            public = public_posteriors(graph, session, self.objective)
-        released_state, rows = self.list_source.rows(graph, session)
-        known = nodes_of(graph.mask("train") | graph.mask("val"))
+            public = public_posteriors(view, session, self.objective)
+        released_state, rows = self.list_source.rows(view, session)
+        known = nodes_of(view.labeled_in("train", "val"))
         with session.stage("classifier"):
-            rule, log = best_rule(public.log, rows, known, graph.y[known], self.objective)
+            rule, log = best_rule(public.log, rows, known, view.y[known], self.objective)
         trained = TrainedSpectral(
-            self.list_source, rule, graph.num_classes, public.networks, public.candidate.unit_rows
+            self.list_source, rule, view.num_classes, public.networks, public.candidate.unit_rows
         )
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
@@ -337,33 +337,33 @@ class TrainedSpectral(TrainedModel):
     networks: tuple[FeedForward, ...]
     unit_rows: bool
 
-    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+    def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
         """Reject a graph without public labels.
 
         Raises:
             GraphError: If it has no labeled nodes, or other classes than the fitted graph.
         """
-        if not graph.has_split or not bool((graph.mask("train") | graph.mask("val")).any()):
+        if not view.has_split or not bool((view.labeled_in("train", "val")).any()):
             raise GraphError(
                 "spectral needs public labels in the graph to predict, but this graph has none. Add a "
                 "split with public labels, or use method 'classcode', which needs none."
             )
-        check_classes(graph, class_names, self.classes)
+        check_classes(view, class_names, self.classes)
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes that the plan for another graph depends on, with its own node pairs."""
-        return self.list_source.sizes(super().sizes_for(graph, fitted), graph)
+        return self.list_source.sizes(super().sizes_for(view, fitted), view)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
         return self.list_source.plan(sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Release the other graph, and predict it from votes of its labeled nodes."""
-        released_state, rows = self.list_source.rows(graph, session)
-        known = nodes_of(graph.mask("train") | graph.mask("val"))
-        votes = self.rule.votes(rows, known, graph.y[known], self.classes)
-        log = self.rule.decided(mean_posterior(self.networks, graph.x, unit=self.unit_rows), votes)
+        released_state, rows = self.list_source.rows(view, session)
+        known = nodes_of(view.labeled_in("train", "val"))
+        votes = self.rule.votes(rows, known, view.y[known], self.classes)
+        log = self.rule.decided(mean_posterior(self.networks, view.x, unit=self.unit_rows), votes)
         return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
 
     def state(self) -> State:

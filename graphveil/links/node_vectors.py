@@ -20,7 +20,7 @@ _EXTRA = 16  # columns of the iteration beyond those that are kept
 _ROWS = 1 << 16  # rows per chunk
 
 
-def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: bool = True) -> Tensor:
+def node_vectors(view: Graph, dim: int, rng: np.random.Generator, *, labeled: bool = True) -> Tensor:
     """Return L2-normalized vectors of at most ``dim`` columns, float32 (N, d).
 
     Features that are sets, counts or TF-IDF weights (at most half of them nonzero, none negative) are
@@ -28,7 +28,7 @@ def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: b
     decomposition reduces the columns. A graph without features uses one-hot labels.
 
     Args:
-        graph: Graph, of which features and labels are read.
+        view: Graph, of which features and labels are read.
         dim: Maximum number of columns.
         rng: Public generator of the first subspace.
         labeled: Whether the graph has labels.
@@ -44,7 +44,7 @@ def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: b
     >>> vectors.shape[1], bool((vectors.norm(dim=1) <= 1).all())
     (4, True)
     """
-    x = _columns(graph, labeled=labeled)
+    x = _columns(view, labeled=labeled)
     factors = _right_vectors(x, min(dim, x.shape[0]), rng) if x.shape[1] > dim else ()
     out = torch.empty((x.shape[0], factors[-1].shape[1] if factors else x.shape[1]), dtype=torch.float32)
     for first in range(0, x.shape[0], _ROWS):
@@ -57,21 +57,21 @@ def node_vectors(graph: Graph, dim: int, rng: np.random.Generator, *, labeled: b
     return out
 
 
-def _columns(graph: Graph, *, labeled: bool) -> Any:
+def _columns(view: Graph, *, labeled: bool) -> Any:
     """Return weighted or standardized features, or one-hot labels if all nodes have the same features."""
-    x = FeatureScaling.from_public_features(graph.x).apply(graph.x)
+    x = FeatureScaling.from_public_features(view.x).apply(view.x)
     if isinstance(x, Tensor) and bool((x == x[:1]).all()):
-        known = graph.y.numpy()
+        known = view.y.numpy()
         if not labeled or not (known >= 0).any():
             raise GraphError(
                 "All nodes have the same features and no labels, so their pairs cannot be told apart. "
                 "Pass features (--features) or public labels (--label): Graph.from_edges(x=..., y=...). "
                 "No privacy budget was spent."
             )
-        return np.eye(graph.num_classes)[known] * (known >= 0)[:, None]
+        return np.eye(view.num_classes)[known] * (known >= 0)[:, None]
     values: Any = x.numpy() if isinstance(x, Tensor) else x
     stored: npt.NDArray[np.float32] = values if isinstance(x, Tensor) else values.data
-    if np.count_nonzero(stored) > _BAG * graph.num_nodes * graph.num_features or (stored < 0).any():
+    if np.count_nonzero(stored) > _BAG * view.num_nodes * view.num_features or (stored < 0).any():
         dense: npt.NDArray[np.float32] = values.copy() if isinstance(x, Tensor) else values.toarray()
         mean, total = dense.mean(axis=0, dtype=np.float64), np.zeros(dense.shape[1])
         for first in range(0, len(dense), _ROWS):

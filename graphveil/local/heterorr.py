@@ -109,7 +109,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     >>> from graphveil.data import synthetic
     >>> from graphveil.perturb import sample_public_edges
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> public, listed = sample_public_edges(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
+    >>> public, listed = sample_public_edges(graph, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
     >>> model = HeteroRR(unit="edge-subset", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
     >>> promised = model.fit(graph.with_public(public, listed)).guarantee
     >>> promised.epsilon, promised.additional[0].epsilon

@@ -134,7 +134,7 @@ class LocalMethod(Method):
             check_members(graph, "train", "val")
         else:
             for split in ("train", "val"):
-                if not bool(graph.mask(split).any()):
+                if not bool(graph.labeled_in(split).any()):
                     raise GraphError(empty_part_message(split))
         self.learner.check()
 

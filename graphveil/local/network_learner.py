@@ -686,7 +686,7 @@ class CollectionRequest:
         """Randomize features, charge the ledger, and store the result in the cache."""
         index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
         collected = _collecting_model(prediction_state).collect(self.graph, self.before, session, index)
-        prediction_state.cache.keep(self.graph.adjacency.version, self.graph.x, collected)
+        prediction_state.cache.keep(self.graph.version, self.graph.features_digest(), collected)
 
 
 def collection_requests(
@@ -743,7 +743,7 @@ def _growth(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...
     pending = list[GrowthStep]()
     for step in reversed(graph.adjacency.history):
         pending.insert(0, step)
-        kept = cache.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
+        kept = cache.find(step.base, graph.features_digest(step.base_nodes))
         if isinstance(kept, CachedReports):
             return tuple(pending), kept
     return (), None

@@ -215,7 +215,7 @@ def _blocks(x: Features) -> Iterator[Tensor]:
 
 def exact_records(graph: Graph, x: Features) -> RandomizedRecords:
     """Return exact records in place of randomized ones: the reference without privacy."""
-    labels = torch.where(graph.mask("train") | graph.mask("val"), graph.y, UNKNOWN)
+    labels = torch.where(graph.labeled_in("train", "val"), graph.y, UNKNOWN)
     return RandomizedRecords(FeatureEstimates(x), labels, "", False)
 
 

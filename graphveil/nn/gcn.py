@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums
 from graphveil.nn.layers import Batch, Hidden, Linear
 
 
@@ -80,4 +80,4 @@ def convolve(adjacency: Adjacency, x: Tensor) -> Tensor:
     """
     scale = (1 + adjacency.indptr.diff()).to(x.dtype).rsqrt()[:, None]
     scaled = (scale * x).contiguous()
-    return scale * (sum_in_neighbors(adjacency, scaled) + scaled)
+    return scale * (neighbor_sums(adjacency, scaled) + scaled)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums
 from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, unit_rows
 
 
@@ -77,7 +77,7 @@ class SageLayer(nn.Module):
 
     def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
         """Return act(norm(W_self x + W_in A^T x + b))."""
-        return self.read(x, sum_in_neighbors(adjacency, x))
+        return self.read(x, neighbor_sums(adjacency, x))
 
     def read(self, x: Tensor, sums: Tensor) -> Tensor:
         """Return the same from sums that are already computed."""

@@ -8,6 +8,7 @@
 4
 """
 
+from graphveil.data.public_edges import public_edges_outside, sample_public_edges
 from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
@@ -15,7 +16,6 @@ from graphveil.perturb.lap_graph import LapGraph, lap_graph
 from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, parse_mechanism, release_graph
 from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
 from graphveil.perturb.perturbed_graph import PerturbedGraph, guarantee_of, load
-from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {
     one.name: one for one in (EdgeRand, LapGraph, ARR, PrivHRG, EdgeRR)

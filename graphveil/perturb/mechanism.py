@@ -21,6 +21,7 @@ from graphveil.core.plan import ReleasePlan
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import EdgeSubset, Unit, parse_unit
+from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.recipes import about_edges
@@ -196,12 +197,13 @@ def release_graph(
     protected, mechanism = parse_unit(unit, max_degree=1), mechanism.for_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges
-    mechanism.check(graph, protected, domain)
-    guarantee = mechanism.guarantee(graph, protected, domain, seeded=unsafe_noise_seed is not None)
+    view = protected_view(graph, protected)
+    mechanism.check(view, protected, domain)
+    guarantee = mechanism.guarantee(view, protected, domain, seeded=unsafe_noise_seed is not None)
     key = None if unsafe_noise_seed is None else ReleaseKey.from_seed(unsafe_noise_seed, mechanism.name)
     release = Release.open(
         mechanism.plan(protected, domain),
-        graph.adjacency,
+        view.adjacency,
         budget=ledger_of(graph.edge_set),
         key=key,
         label=mechanism.name,

@@ -46,7 +46,7 @@ class PerturbedGraph(NamedTuple):
         Privacy:
             Reads: noisy edges only. The result is public.
         """
-        stored = self.graph.adjacency.edge_index().shape[1]
+        stored = self.graph.edge_index().shape[1]
         return stored if self.graph.directed else stored // 2
 
     def to_pyg(self) -> Any:
@@ -169,12 +169,13 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
 
     if source == target:
         raise ConfigError(f"source and target have the same name {source!r}. Use two column names.")
-    tail, head = (part.numpy() for part in graph.adjacency.edge_index())
+    tail, head = (part.numpy() for part in graph.edge_index())
     once = slice(None) if graph.directed else tail < head
     ends = [part if graph.ids is None else graph.ids[part] for part in (tail[once], head[once])]
     columns = {source: pa.array(ends[0]), target: pa.array(ends[1])}
-    if graph.adjacency.weights is not None:  # of paper mode, where zeros are stored
-        columns["weight"] = pa.array(graph.adjacency.weights.numpy()[once])
+    weights = graph.edge_weights()
+    if weights is not None:  # of paper mode, where zeros are stored
+        columns["weight"] = pa.array(weights.numpy()[once])
     return tables.with_record(pa.table(columns), graph.edge_set.released)
 
 

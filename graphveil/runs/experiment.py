@@ -185,9 +185,9 @@ class Experiment:
         recipe = self._recipe
         if recipe is not None:
             graph = recipe.split(graph, self.seed + run)
-        tested = graph.mask("test")
-        members = graph.test_mask if self.records or self.local else tested
-        if members is None or not bool(members.any()):
+        tested = graph.labeled_in("test")
+        members = graph.members("test") if self.records or self.local else tested
+        if not bool(members.any()):
             raise GraphError(empty_part_message("test"))
         return graph
 

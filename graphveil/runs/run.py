@@ -239,7 +239,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
 
 def _evaluate(model: "Estimator", split: "Graph") -> dict[str, Any] | None:
     """Return the metrics on test nodes; None for label sets, and without a labeled test node."""
-    tested = split.mask("test") & (split.y >= 0)
+    tested = split.labeled_in("test")
     if split.label_sets is not None or model.proba_ is None or not bool(tested.any()):
         return None
     return model.evaluate(split).as_dict()
@@ -256,7 +256,7 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
     """Return, for each class, the numbers of test nodes of it, of correct ones, and of predictions of it."""
-    tested, head = split.mask("test") & (split.y >= 0), model.fitted.method.head
+    tested, head = split.labeled_in("test"), model.fitted.method.head
     true, predicted = head.labels(split)[tested], model.predict(split)[tested]
     return [
         [int(count.sum()) for count in (_of(true, k), _of(true, k) & _of(predicted, k), _of(predicted, k))]
@@ -370,7 +370,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "features": graph.num_features,
         "constant_feature": graph.encoding is not None and graph.encoding.constant,
         "classes": graph.num_classes,
-        "edges_stored": len(graph.adjacency.indices) if edges_public else None,
+        "edges_stored": graph.edge_index().shape[1] if edges_public else None,
         "seconds": _seconds(records),
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)),

@@ -256,7 +256,7 @@ class InMemorySource(Source):
     @property
     def fixed_split(self) -> bool:
         """Whether the graph brings a split."""
-        return self.graph.test_mask is not None
+        return self.graph.has_split
 
     def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
         """Return the graph."""
@@ -337,12 +337,12 @@ class PublicFlags:
             return None
         if self.private_where is not None:
             members = _where(graph, columns, self.private_where)
-            return PublicPart(public_edges_outside(graph.adjacency, members), members)
+            return PublicPart(public_edges_outside(graph, members), members)
         if self.private_nodes is None:
             raise UnitError(NO_LIST)
         listed = _listed(graph, columns, self.private_nodes)
         if self.private_fraction is not None:
-            return PublicPart(sample_public_edges(graph.adjacency, self.private_fraction, seed=seed), listed)
+            return PublicPart(sample_public_edges(graph, self.private_fraction, seed=seed), listed)
         public = no_public_edges(graph.num_nodes)
         if self.public_edges is not None:
             ends = {"source": columns.source or "source", "target": columns.target or "target"}
@@ -399,8 +399,7 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
                 f"--private-where {text!r} names an unknown column. A named dataset only has the column "
                 f"{_LABEL!r}."
             )
-        names = graph.class_names or tuple(map(str, range(graph.num_classes)))
-        found = graph.y == (names.index(value) if value in names else graph.num_classes)
+        found = graph.in_class(value)
     else:
         csv_format = columns.csv_format
         check_columns(columns.nodes, [column], csv_format)

@@ -19,14 +19,14 @@ class TaskHead(ABC):
     """The loss, predictions and score for logits, without trainable parameters."""
 
     @abstractmethod
-    def labels(self, graph: Graph) -> Any:
+    def labels(self, view: Graph) -> Any:
         """Return the training labels of a graph, one row per node, or their handle.
 
         Raises:
             GraphError: If the graph has no such labels.
         """
 
-    def fitted(self, graph: Graph) -> Self:
+    def fitted(self, view: Graph) -> Self:
         """Return the head for a graph, including constants from public training labels."""
         return self
 
@@ -39,11 +39,11 @@ class TaskHead(ABC):
         return self
 
     @abstractmethod
-    def width(self, graph: Graph) -> int:
+    def width(self, view: Graph) -> int:
         """Return the number of logits per node."""
 
     @abstractmethod
-    def names(self, graph: Graph) -> tuple[str, ...]:
+    def names(self, view: Graph) -> tuple[str, ...]:
         """Return the names of the logits; empty if there are none."""
 
     @abstractmethod
@@ -76,17 +76,17 @@ class MulticlassHead(TaskHead):
     [1, 0]
     """
 
-    def labels(self, graph: Graph) -> Tensor:
+    def labels(self, view: Graph) -> Tensor:
         """Return class indices, int64 (N)."""
-        return graph.y
+        return view.y
 
-    def width(self, graph: Graph) -> int:
+    def width(self, view: Graph) -> int:
         """Return the number of classes."""
-        return graph.num_classes
+        return view.num_classes
 
-    def names(self, graph: Graph) -> tuple[str, ...]:
+    def names(self, view: Graph) -> tuple[str, ...]:
         """Return the names of the classes."""
-        return graph.class_names
+        return view.class_names
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross entropy, for classes (B) or class probabilities (B, C).
@@ -140,20 +140,20 @@ class MultilabelHead(TaskHead):
     0.8571428571428571
     """
 
-    def labels(self, graph: Graph) -> Tensor:
+    def labels(self, view: Graph) -> Tensor:
         """Return the label sets, bool (N, L)."""
-        if graph.label_sets is None:
+        if view.label_sets is None:
             raise GraphError(
-                f"graph {graph.name!r} has one class per node and no label sets. Pass label_sets=, a bool "
+                f"graph {view.name!r} has one class per node and no label sets. Pass label_sets=, a bool "
                 "array of shape (N, L), or omit multi_label."
             )
-        return graph.label_sets
+        return view.label_sets
 
-    def width(self, graph: Graph) -> int:
+    def width(self, view: Graph) -> int:
         """Return the number of labels."""
-        return self.labels(graph).shape[1]
+        return self.labels(view).shape[1]
 
-    def names(self, graph: Graph) -> tuple[str, ...]:
+    def names(self, view: Graph) -> tuple[str, ...]:
         """Return no names: labels in sets have indices."""
         return ()
 
@@ -211,11 +211,11 @@ class RegressionHead(TaskHead):
     half: float | None = None
     limit: float | None = None
 
-    def fitted(self, graph: Graph) -> Self:
+    def fitted(self, view: Graph) -> Self:
         """Return the head with the scale of the public range, or of a graph's public training targets."""
         if self.target_range is not None:
             return self
-        targets = self.targets(graph)[graph.mask("train")]
+        targets = self.targets(view)[view.labeled_in("train")]
         std = float(targets.std(correction=0)) if len(targets) else 0.0
         if std:
             lower, median, upper = targets.quantile(targets.new_tensor([0.25, 0.5, 0.75])).tolist()
@@ -244,7 +244,7 @@ class RegressionHead(TaskHead):
         center, half = state[_SCALE].tolist()
         return replace(self, center=center, half=half)
 
-    def labels(self, graph: Graph) -> Any:
+    def labels(self, view: Graph) -> Any:
         """Return scaled targets, float32 (N), NaN for missing; clipped to the range if there is one."""
         center, half = self.scale
 
@@ -254,28 +254,28 @@ class RegressionHead(TaskHead):
             scaled = (targets - center) / half
             return (scaled if self.limit is None else scaled.clamp(-self.limit, self.limit)).float()
 
-        return map_records(of, self.targets(graph))
+        return map_records(of, self.targets(view))
 
-    def targets(self, graph: Graph) -> Tensor:
+    def targets(self, view: Graph) -> Tensor:
         """Return the numbers in their own unit, float64 (N), NaN for missing."""
-        self.check(graph)
-        assert graph.targets is not None
-        return graph.targets
+        self.check(view)
+        assert view.targets is not None
+        return view.targets
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph without numeric targets."""
-        if graph.targets is None:
+        if view.targets is None:
             raise GraphError(
-                f"graph {graph.name!r} has classes and no numeric targets, which task='regression' needs. "
+                f"graph {view.name!r} has classes and no numeric targets, which task='regression' needs. "
                 "Pass targets=, or read the files with task='regression' (--task regression). For "
                 "classification, omit task."
             )
 
-    def width(self, graph: Graph) -> int:
+    def width(self, view: Graph) -> int:
         """Return 1."""
         return 1
 
-    def names(self, graph: Graph) -> tuple[str, ...]:
+    def names(self, view: Graph) -> tuple[str, ...]:
         """Return no names."""
         return ()
 

@@ -52,7 +52,11 @@ def test_shadow_graph_is_balanced_and_split_as_in_the_paper() -> None:
     assert np.array_equal(shadow.x.numpy(), TINY.x.numpy()[nodes])
     for number in range(3):
         own = shadow.y == number
-        assert [int((own & shadow.mask(part)).sum()) for part in ("train", "val", "test")] == [16, 8, 16]
+        assert [int((own & shadow.labeled_in(part)).sum()) for part in ("train", "val", "test")] == [
+            16,
+            8,
+            16,
+        ]
     largest = int(np.bincount(TINY.y.numpy()).min()) + 1
     assert len(np.unique(shadow_graph(TINY, largest, seed=0)[0].y)) == 2  # the smallest class is left out
     with pytest.raises(ConfigError, match="ewer than two classes"):
@@ -61,8 +65,8 @@ def test_shadow_graph_is_balanced_and_split_as_in_the_paper() -> None:
 
 def test_training_and_test_nodes_are_scored() -> None:
     nodes, members = select_evaluated_nodes(TINY)
-    assert np.array_equal(members, TINY.mask("train").numpy()[nodes])
-    assert not TINY.mask("val").numpy()[nodes].any()
+    assert np.array_equal(members, TINY.labeled_in("train").numpy()[nodes])
+    assert not TINY.labeled_in("val").numpy()[nodes].any()
     _, drawn = shadow_graph(TINY, 40, seed=0)
     assert not set(select_evaluated_nodes(TINY, drawn)[0]) & set(drawn)
 
@@ -92,7 +96,7 @@ def test_private_model_does_not_reveal_them() -> None:
 
 def test_scores_are_made_from_outputs_only() -> None:
     model = gv.MLP(unit="none", seed=0, epochs=20, tuned=False).fit(TINY)
-    swapped = TINY.with_split(TINY.mask("test"), TINY.mask("val"), TINY.mask("train"))
+    swapped = TINY.with_split(TINY.labeled_in("test"), TINY.labeled_in("val"), TINY.labeled_in("train"))
     settings = MembershipSettings(per_class=40, disjoint=False)
     one, other = (attack_membership(model, graph, settings).attackers for graph in (TINY, swapped))
     for name in (SHADOW_MLP, CONFIDENCE):
@@ -134,7 +138,7 @@ def test_ensemble_leaves_each_node_out_equally_often() -> None:
     ensemble = fit_ensemble(FITTED, HARD, 12)
     nodes, members = select_evaluated_nodes(HARD)
     assert (ensemble.members[:, nodes].sum(axis=0) == 10).all()
-    assert not ensemble.members[:, HARD.mask("val").numpy()].any()
+    assert not ensemble.members[:, HARD.labeled_in("val").numpy()].any()
     found = lira_scores(ensemble, standardized(confidence(FITTED, HARD)))
     assert roc_auc(found[nodes], members) > 0.6
     with pytest.raises(ConfigError, match="count=3"):

@@ -51,7 +51,7 @@ def test_attacker_with_the_edges_finds_them() -> None:
 
 def test_public_knowledge_has_neither_labels_of_test_nodes_nor_edges() -> None:
     known = public_knowledge(TINY, PAIRS).rows
-    tested = TINY.mask("test").numpy()[PAIRS.nodes]
+    tested = TINY.labeled_in("test").numpy()[PAIRS.nodes]
     assert not known["labels"][tested].any() and known["labels"][~tested].any(axis=1).all()
     empty = Adjacency.from_edges([], [], num_nodes=TINY.num_nodes, directed=False)
     without = public_knowledge(TINY.replace(adjacency=empty), PAIRS).rows

@@ -657,8 +657,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.out_edge_sums:exceeds_degree",
-                " or bool((out_degrees(private) > most).any())",
-                "",
+                "sent + received if private.directed",
+                "sent if private.directed",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_violated_assumption_is_rejected]",
@@ -1428,7 +1428,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.release:Release.answer",
-                "prepared = query.prepare(data, self._public)",
+                "prepared = query.prepare(unwrapped_fields(data), self._public)",
                 'if type(getattr(query, "similarity", None)).__name__ == "SigmoidCos":\n                graph, keys = self._private._adjacency, data.keys\n                into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n                exact = torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n                data = type(data)(data.vectors, keys + exact)\n            prepared = query.prepare(data, self._public)',
             )
         ],
@@ -1755,8 +1755,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:released",
-                'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
-                "return slots, graph",
+                'return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
+                "return slots, view",
             )
         ],
         test="tests/estimators/test_released_graph.py::test_predictions_depend_on_the_released_graph_only",
@@ -1766,8 +1766,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:released",
-                'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
-                "return slots, graph",
+                'return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
+                "return slots, view",
             )
         ],
         test="tests/estimators/spectral/test_spectral.py::test_predictions_depend_on_the_released_graph_only",
@@ -1908,8 +1908,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:FullGraphMethod.fit",
-                "slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)",
-                "slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
+                "slots, view = released(view, self.mechanism, self.privacy_config.unit, session)",
+                "slots = released(view, self.mechanism, self.privacy_config.unit, session)[0]",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
@@ -2035,7 +2035,7 @@ BUGS = [
             (
                 "graphveil.estimators.classcode.edge_rows:CodeSumRounds.aggregate",
                 "self._moments.append(self._weight_model.moments(keys, classes, generator)[:, self._receiving])",
-                "found = self._weight_model.moments(keys, classes, generator)[:, self._receiving]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(torch.stack([found[0] * (1 + degree), found[1]]))",
+                "found = self._weight_model.moments(keys, classes, generator)[:, self._receiving]\n            degree = self._view.adjacency._unwrap().indptr.diff()[:, None].double()\n            self._moments.append(torch.stack([found[0] * (1 + degree), found[1]]))",
             )
         ],
         test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[classcode-half_cos-undirected-edge]",
@@ -2061,8 +2061,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.edge_rows:CountRounds.aggregate",
-                "self._clusters.assign(self._graph.x)",
-                "(self._clusters.assign(self._graph.x) + self._graph.adjacency.indptr.diff()) % 2",
+                "self._clusters.assign(self._view.x)",
+                "(self._clusters.assign(self._view.x) + self._view.adjacency._unwrap().indptr.diff()) % 2",
             )
         ],
         test="tests/estimators/classcode/edge/test_clusters.py::test_an_edge_changes_one_count_of_a_cluster",
@@ -2153,8 +2153,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
-                "proba, found = decided.exp()",
-                "proba, found = (decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double())).exp()",
+                "map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS",
+                "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff()), NO_METRICS",
             ),
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
@@ -2164,8 +2164,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.one_hop:OneHopGNN.fit",
-                "stars = read_ego_graphs(graph.adjacency, self.leaves,",
-                "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_ego_graphs(turned, self.leaves,",
+                "stars = own_ego_graphs(view.adjacency, self.leaves,",
+                "source, target = view.adjacency._unwrap().edge_index()\n            turned = type(view.adjacency._unwrap()).from_edges(\n                target, source, num_nodes=view.num_nodes, directed=True\n            )\n            stars = own_ego_graphs(type(view.adjacency)(turned, 'node-record'), self.leaves,",
             )
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gnn]",
@@ -2213,7 +2213,7 @@ BUGS = [
             (
                 "graphveil.estimators.classcode.edge_method:PosteriorEstimator.update",
                 'self._public, decision.log, f"distilled',
-                'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
+                'self._public, decision.log * (1 + 0.1 * self._view.adjacency._unwrap().indptr.diff()[:, None]), f"distilled',
             )
         ],
         test=[
@@ -2288,8 +2288,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
-                "len(nodes), graph.num_features",
-                "int((graph.y[nodes] >= 0).sum()), graph.num_features",
+                "len(nodes), view.num_features",
+                "int((view.y[nodes] >= 0).sum()), view.num_features",
             )
         ],
         test="tests/estimators/test_mlp_node_level.py::test_settings_do_not_depend_on_the_number_of_labels",
@@ -3096,8 +3096,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.features.crossfit:",
-                'nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
-                'nodes = nodes_of(graph.mask("train") | graph.mask("val"))',
+                'nodes = sample_training_nodes(view, nodes_of(view.labeled_in("train", "val")))',
+                'nodes = nodes_of(view.labeled_in("train", "val"))',
             )
         ],
         test="tests/estimators/training/test_sample.py::test_features_outside_of_the_sample_are_not_read[ClassCode]",
@@ -3641,8 +3641,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.method:Method.view",
-                "return graph.with_protected_edges(unit.name)",
-                "return graph",
+                "protected_view(graph, self.privacy_config.unit)",
+                "graph",
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_a_method_that_reads_edges_is_stopped_before_anything_is_charged[mlp]",
@@ -3652,7 +3652,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.links.link_predictor:LinkPredictor._graph",
-                "return graph.with_protected_edges(self._config.unit.name), labeled",
+                "return protected_view(graph, self._config.unit), labeled",
                 "return graph, labeled",
             )
         ],
@@ -3663,7 +3663,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.links.recommender:Recommender._release",
-                "table.graph.with_protected_edges(plan.unit.name)",
+                "protected_view(table.graph, plan.unit)",
                 "table.graph",
             )
         ],
@@ -3684,13 +3684,49 @@ BUGS = [
         name="checks_and_plans_receive_records",
         edits=[
             (
-                "graphveil.estimators.method:Method.public_view",
-                "return seen.with_protected_records(unit.name) if isinstance(unit, NodeUnit) else seen",
-                "return seen",
+                "graphveil.core.view:protected_view",
+                "for name in _RECORD_FIELDS if isinstance(unit, NodeUnit) else ():",
+                "for name in ():",
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_no_check_plan_or_guarantee_reads_records[labeled-check-mlp, records]",
         reason="DID NOT RAISE",
+    ),
+    dict(
+        name="functions_of_one_record_are_not_probed",
+        edits=[("graphveil.core.view:RecordFunction.__call__", "if not self._probed:", "if False:")],
+        test="tests/estimators/test_protected_edges.py::test_a_function_of_other_records_is_rejected[mean]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="functions_of_one_record_are_probed_alone_only",
+        edits=[
+            (
+                "graphveil.core.view:RecordFunction._probe",
+                "_close(a[:last], b[:last])",
+                "True",
+            ),
+            ("graphveil.core.view:RecordFunction._probe", "_close(a[:1], b)", "len(a) >= len(b)"),
+        ],
+        test="tests/estimators/test_protected_edges.py::test_a_function_of_other_records_is_rejected[shift]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="each_end_of_an_edge_reads_it",
+        edits=[("graphveil.core.view:own_rows", "if edges.unit != NodeRecord.name:", "if False:")],
+        test="tests/estimators/test_protected_edges.py::test_only_a_node_record_reads_its_own_edges",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="stored_rows_of_records_are_no_handle",
+        edits=[
+            (
+                "graphveil.core.view:kept_rows",
+                "ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows",
+                "rows",
+            )
+        ],
+        test="tests/estimators/test_protected_edges.py::test_stored_rows_of_records_stay_a_handle",
     ),
     dict(
         name="the_mlp_adds_exact_sums_over_private_edges",
@@ -3698,7 +3734,7 @@ BUGS = [
             (
                 "graphveil.estimators.mlp:TunedMLP.fit",
                 "proba=public.log.exp().to(torch.float32)",
-                'proba=(public.log + __import__("graphveil.core.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, public.log.exp())).softmax(1).to(torch.float32)',
+                'proba=(public.log + __import__("graphveil.core.exact_sums", fromlist=["_"]).neighbor_sums(graph.adjacency, public.log.exp())).softmax(1).to(torch.float32)',
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-undirected-edge]",
@@ -3709,7 +3745,7 @@ BUGS = [
             (
                 "graphveil.estimators.lpgnet:LPGNetMethod.fit",
                 "proba=logits.softmax(dim=1)",
-                'proba=(logits + __import__("graphveil.core.exact_sums", fromlist=["_"]).sum_in_neighbors(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
+                'proba=(logits + __import__("graphveil.core.exact_sums", fromlist=["_"]).neighbor_sums(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnet-directed-edge]",
@@ -3752,8 +3788,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.choice:ValidationChoice.fit",
-                'nodes = graph.mask("val").nonzero()[:, 0]',
-                'nodes = graph.mask("val").nonzero()[:, 0]\n        if len(graph.adjacency._unwrap().indices) // 2 % 2:\n            raise ConfigError("odd")',
+                'nodes = view.labeled_in("val").nonzero()[:, 0]',
+                'nodes = view.labeled_in("val").nonzero()[:, 0]\n        if len(view.adjacency._unwrap().indices) // 2 % 2:\n            raise ConfigError("odd")',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[auto-undirected-edge]",
@@ -3763,12 +3799,12 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:",
-                "            slots, graph = released(",
-                "            truth = graph\n            slots, graph = released(",
+                "            slots, view = released(",
+                "            truth = view\n            slots, view = released(",
             ),
             (
                 "graphveil.estimators.full_graph:",
-                "proba=trained.proba(graph), released=published)",
+                "proba=trained.proba(view), released=published)",
                 "proba=trained.proba(truth), released=published)",
             ),
         ],
@@ -3845,8 +3881,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.one_hop:",
-                'released={"rows": rows.to(torch.float32)}',
-                'released={"rows": rows.to(torch.float32), "degrees": graph.adjacency._unwrap().indptr.diff()}',
+                'released={"rows": noisy.to(torch.float32)}',
+                'released={"rows": noisy.to(torch.float32), "degrees": view.adjacency._unwrap().indptr.diff()}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gnn-node-record]",
@@ -3856,8 +3892,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.training.nonprivate:",
-                "nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))",
-                "torch.arange(graph.num_nodes)",
+                "nodes_of(view.labeled_in(part))\n        if every\n        else sample_training_nodes(view, nodes_of(view.labeled_in(part)))",
+                "torch.arange(view.num_nodes)",
             )
         ],
         test=[
@@ -3870,8 +3906,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.features.crossfit:",
-                'sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
-                "torch.arange(graph.num_nodes)",
+                'sample_training_nodes(view, nodes_of(view.labeled_in("train", "val")))',
+                "torch.arange(view.num_nodes)",
             )
         ],
         test="tests/cli/test_transcript.py::test_no_method_reads_test_labels[classcode]",
@@ -3881,8 +3917,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.training.dpsgd:",
-                'nodes = members(graph, "train")\n    records: Inputs = (',
-                "nodes = torch.arange(graph.num_nodes)\n    records: Inputs = (",
+                'nodes = members(view, "train")\n    records = [',
+                "nodes = torch.arange(view.num_nodes)\n    records = [",
             )
         ],
         test=[
@@ -4432,8 +4468,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.method:PreparedFit.with_learned_ranges",
-                "rows(self.graph.x, nodes)",
-                "rows(self.graph.x, torch.cat([nodes, nodes]))",
+                "rows(self.method.view(self.graph).x, nodes)",
+                "rows(self.method.view(self.graph).x, torch.cat([nodes, nodes]))",
             ),
         ],
         test="tests/estimators/features/test_ranges.py"
@@ -4456,8 +4492,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.method:PreparedFit.with_learned_ranges",
-                "scaling = self.scaling.with_ranges(self.graph.x, ranges)",
-                "scaling = self.scaling.with_ranges(self.graph.x, [(float(one.min()), float(one.max())) for one in columns.T])",
+                "scaling = self.scaling.with_ranges(ranges, dense",
+                "scaling = self.scaling.with_ranges([(float(one.min()), float(one.max())) for one in self.graph.x[nodes][:, columns].T], dense",
             ),
         ],
         test="tests/estimators/features/test_ranges.py::test_the_scaling_follows_from_noisy_counts_alone",
@@ -4479,8 +4515,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.training.heads:RegressionHead.fitted",
-                'self.targets(graph)[graph.mask("train")]',
-                "self.targets(graph)[self.targets(graph).isfinite()]",
+                'self.targets(view)[view.labeled_in("train")]',
+                "self.targets(view)[self.targets(view).isfinite()]",
             ),
         ],
         test="tests/estimators/test_regression.py::test_the_scale_of_targets_is_that_of_training_nodes",
@@ -4490,8 +4526,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.base:Estimator._scaling",
-                "FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features",
-                "FeatureScaling.from_public_features",
+                "if on_records\n            else FeatureScaling.from_public_features(view.x, ranges)",
+                "if False\n            else FeatureScaling.from_public_features(graph.x, ranges)",
             ),
         ],
         test="tests/estimators/features/test_scaling.py::test_node_units_scale_by_public_constants_only[node-record]",
@@ -4970,8 +5006,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:",
-                "return self.head.proba(finite_rows(logits)).cpu()",
-                "return self.head.proba(logits).cpu()",
+                "return self.head.proba(finite_rows(self.network(batch_of(x)))).cpu()",
+                "return self.head.proba(self.network(batch_of(x))).cpu()",
             )
         ],
         test=[
@@ -5225,7 +5261,7 @@ BUGS = [
         name="trees_of_a_fit_use_whole_lists",
         edits=[
             (
-                "graphveil.estimators.gnn.multi_hop:MultiHopGNN._trees",
+                "graphveil.estimators.gnn.multi_hop:MultiHopGNN.fit",
                 "slots=self.reach.slots",
                 "slots=None",
             ),
@@ -5236,7 +5272,7 @@ BUGS = [
         name="empty_places_of_trees_hold_the_record_of_node_0",
         edits=[
             (
-                "graphveil.estimators.gnn.multi_hop:MultiHopInputs.take",
+                "graphveil.core.queries.bounded_lists:TreeRecords.take",
                 "x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)",
                 "pass",
             ),
@@ -5247,7 +5283,7 @@ BUGS = [
         name="noise_of_trees_ignores_who_teaches",
         edits=[
             (
-                "graphveil.estimators.gnn.multi_hop:MultiHopInputs.arrays",
+                "graphveil.core.queries.bounded_lists:TreeRecords.arrays",
                 "*self.trees.tensors, self.nodes]",
                 "*self.trees.tensors]",
             ),
@@ -5258,7 +5294,7 @@ BUGS = [
         name="noise_of_trees_ignores_features",
         edits=[
             (
-                "graphveil.estimators.gnn.multi_hop:MultiHopInputs.arrays",
+                "graphveil.core.queries.bounded_lists:TreeRecords.arrays",
                 "[*tensors_of(self.x), *self.trees.tensors, self.nodes]",
                 "[*self.trees.tensors, self.nodes]",
             ),
@@ -6154,8 +6190,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.training.heads:RegressionHead.fitted",
-                'self.targets(graph)[graph.mask("train")]',
-                "self.targets(graph)[~self.targets(graph).isnan()]",
+                'self.targets(view)[view.labeled_in("train")]',
+                "self.targets(view)[~self.targets(view).isnan()]",
             )
         ],
         test="tests/estimators/test_regression.py::test_targets_of_test_nodes_change_nothing[gap]",

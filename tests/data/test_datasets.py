@@ -118,7 +118,7 @@ def test_class_filter_of_lastfm(data_root: Path) -> None:
 @pytest.mark.parametrize(("name", "train"), [("cora", 140), ("citeseer", 120), ("pubmed", 60)])
 def test_planetoid_has_its_public_split(data_root: Path, name: str, train: int) -> None:
     graph = load_dataset(name, data_root, recipe="planetoid")
-    sizes = [int(graph.mask(part).sum()) for part in ("train", "val", "test")]
+    sizes = [int(graph.labeled_in(part).sum()) for part in ("train", "val", "test")]
     assert sizes == [train, 500, 1000]
 
 

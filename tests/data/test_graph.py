@@ -121,11 +121,11 @@ def test_mask_omits_unlabeled_members_and_rejects_unknown_parts() -> None:
     # Node 4 stays in the split, which is public, without its label, which is not.
     graph = path().with_split(*SPLIT)
     assert graph.test_mask is not None and graph.test_mask.tolist() == [False, False, False, True, True]
-    assert graph.mask("test").tolist() == [False, False, False, True, False]
+    assert graph.labeled_in("test").tolist() == [False, False, False, True, False]
     with pytest.raises(GraphError, match=r"no split\. Call gv\.split\(graph, unit='undirected-edge'\)"):
-        path().mask("train")
+        path().labeled_in("train")
     with pytest.raises(GraphError, match="split='holdout' is not one of train, val, test"):
-        graph.mask("holdout")
+        graph.labeled_in("holdout")
 
 
 # -- derived graphs ----

@@ -98,7 +98,7 @@ def test_a_union_that_one_ledger_rejects_is_charged_nowhere(graph: Graph) -> Non
 def test_new_nodes_are_in_no_part_of_the_split(graph: Graph) -> None:
     split = graph.with_split(*torch.eye(3, dtype=torch.bool))
     grown = split.grow([[1.0, 0.0]], [0], [3], [0])
-    assert [int(grown.mask(part).sum()) for part in ("train", "val", "test")] == [1, 1, 1]
+    assert [int(grown.labeled_in(part).sum()) for part in ("train", "val", "test")] == [1, 1, 1]
 
 
 def test_growth_without_new_nodes_returns_the_same_graph(graph: Graph) -> None:

@@ -40,7 +40,7 @@ def large(nodes: int = 400, unlabeled: int = 0, **fields: Any) -> Graph:
 
 
 def sizes(graph: Graph) -> list[int]:
-    return [int(graph.mask(part).sum()) for part in ("train", "val", "test")]
+    return [int(graph.labeled_in(part).sum()) for part in ("train", "val", "test")]
 
 
 def same_split(one: Graph, other: Graph) -> bool:

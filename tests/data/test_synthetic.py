@@ -63,7 +63,7 @@ def test_features_are_one_hot_codes_or_bits() -> None:
 
 
 def nearest_mean_accuracy(graph: Graph, x: torch.Tensor) -> float:
-    train, test = graph.mask("train"), graph.mask("test")
+    train, test = graph.labeled_in("train"), graph.labeled_in("test")
     means = torch.stack([x[train & (graph.y == number)].mean(dim=0) for number in range(graph.num_classes)])
     return float((torch.cdist(x, means).argmin(dim=1) == graph.y)[test].double().mean())
 

@@ -14,7 +14,7 @@ from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PoissonGaussian
-from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
@@ -150,7 +150,7 @@ def test_attention_learns_to_ignore_misleading_neighbors() -> None:
     release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
     network = trained(release, plan, rows, labels)
     noisy = release.answer(NeighborSumData(rows, attention_keys(network, rows)))
-    assert linear_accuracy(sum_in_neighbors(adjacency, rows), labels) < 0.75
+    assert linear_accuracy(neighbor_sums(adjacency, rows), labels) < 0.75
     assert linear_accuracy(noisy, labels) > 0.9
 
 

@@ -45,7 +45,7 @@ def without_edges(graph: Graph) -> Graph:
     """Return the graph with one edge only."""
     return Graph.from_edges(
         graph.x, graph.y, [0], [1], directed=False, num_classes=graph.num_classes
-    ).with_split(*(graph.mask(part) for part in ("train", "val", "test")))
+    ).with_split(*(graph.labeled_in(part) for part in ("train", "val", "test")))
 
 
 def telling_features(edges: int = 600) -> Graph:
@@ -69,7 +69,7 @@ def test_edges_classcode_with_the_whole_budget_or_the_baseline() -> None:
     assert model.guarantee.epsilon == alone.guarantee.epsilon <= 1.0
     assert len(gv.ledger_of(tiny.edge_set)) == 2  # one release of each
     assert list(model.candidates_) == ["classcode", "mlp"]
-    nodes = tiny.mask("val")
+    nodes = tiny.labeled_in("val")
     for name, fitted in (("mlp", baseline), ("classcode", model)):
         logits = fitted.predict_proba()[nodes].double().log()
         loss = {t: float(cross_entropy(t * logits, tiny.y[nodes])) for t in 2 ** np.arange(-3, 2.01, 0.25)}

@@ -76,7 +76,7 @@ def test_predictions_are_the_weighted_average_of_the_methods_alone() -> None:
     assert torch.allclose(model.predict_proba(), expected, atol=1e-6)
     reported = model.aggregates_["labels"].reshape(-1)
     for part in ("train", "val"):
-        own = graph.mask(part)
+        own = graph.labeled_in(part)
         assert model.score(graph, part) == float((model.predict()[own] == reported[own]).float().mean())
 
 

@@ -159,7 +159,7 @@ class TestFit:
         assert proba.shape == (graph.num_nodes, graph.num_classes)
         torch.testing.assert_close(proba.sum(1), torch.ones(graph.num_nodes))
         assert torch.equal(model.predict(), proba.argmax(1))
-        expected = float((model.predict() == graph.y)[graph.mask("test")].float().mean())
+        expected = float((model.predict() == graph.y)[graph.labeled_in("test")].float().mean())
         assert model.score(graph) == pytest.approx(expected)
         assert model.seconds_["total"] > 0
         assert len([row for stage, row in model.history_ if stage == "classifier"]) == 3

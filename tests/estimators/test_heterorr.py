@@ -41,7 +41,7 @@ def made(**changes: Any) -> HeteroRR:
 
 def tiny(fraction: float = 0.5) -> Graph:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    public = sample_public_edges(graph.adjacency, fraction, seed=0)
+    public = sample_public_edges(graph, fraction, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 
@@ -204,7 +204,7 @@ def communities(nodes: int = 600, features: int = 8) -> Graph:
     kept = (y[source] == y[target]) | (rng.random(8 * nodes) < 1 / 3)
     graph = Graph.from_edges(x, y, source[kept], target[kept], directed=False)
     graph = RECIPES["gap"].split(graph, seed=0)
-    public = sample_public_edges(graph.adjacency, 0.2, seed=0)
+    public = sample_public_edges(graph, 0.2, seed=0)
     return graph.with_public(public, torch.ones(nodes, dtype=torch.bool))
 
 

@@ -55,7 +55,7 @@ def test_predicts_several_labels_per_node(graph: Graph) -> None:
     )
     assert torch.equal(predicted, proba > 0.5)
     assert set(predicted.sum(dim=1).tolist()) > {0, 1, 2}  # nothing, one and several
-    test = graph.mask("test")
+    test = graph.labeled_in("test")
     always = MULTILABEL.score(torch.ones_like(wanted[test]), wanted[test])
     assert model.score(graph) > always + 0.15
     from sklearn.metrics import f1_score

@@ -27,7 +27,7 @@ def test_edges_do_not_affect_results(graph):
 @pytest.mark.parametrize(("tuned", "in_sample"), [(True, 0.5), (False, 0.7)])
 def test_learns_from_features(graph, tuned, in_sample):
     model = MLP(unit="undirected-edge", seed=0, tuned=tuned).fit(graph)
-    train = graph.mask("train")
+    train = graph.labeled_in("train")
     assert float((model.predict() == graph.y)[train].float().mean()) > in_sample
     assert model.score(graph) > 0.5  # 1/3 is chance
 

@@ -262,7 +262,7 @@ class TestSelection:
             network = trained.network if method == "mlp" else trained.classifier
             network.load_state_dict(state)
             proba = trained.proba(graph) if method == "mlp" else rerun(model, graph)
-            scores.append(float((proba.argmax(1) == graph.y)[graph.mask("val")].float().mean()))
+            scores.append(float((proba.argmax(1) == graph.y)[graph.labeled_in("val")].float().mean()))
         assert kept == pytest.approx(max(scores))
         assert min(scores) < max(scores)
 

@@ -124,7 +124,7 @@ def test_a_metric_that_cannot_select_is_rejected(build: Any, message: str) -> No
 
 
 def test_validation_nodes_of_one_class_are_rejected_before_a_charge(graph: Graph) -> None:
-    train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
+    train, val, test = (graph.labeled_in(part) for part in ("train", "val", "test"))
     one_class = graph.with_split(train, val & (graph.y == 0), test)
     model, before = gv.ClassCode(**EDGE, metric="roc_auc"), len(ledger_of(one_class.edge_set))
     with pytest.raises(GraphError, match=r"one class.*No privacy budget was spent"):
@@ -139,7 +139,7 @@ def test_validation_nodes_of_one_class_are_rejected_before_a_charge(graph: Graph
 def test_balanced_weights_are_those_of_scikit_learn(graph: Graph) -> None:
     from sklearn.utils.class_weight import compute_class_weight
 
-    y = graph.y[graph.mask("train")].numpy()
+    y = graph.y[graph.labeled_in("train")].numpy()
     expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=y)
     found = Objective(class_weight="balanced").weights(graph)
     assert found is not None and found.tolist() == pytest.approx(expected.tolist())

@@ -31,7 +31,7 @@ def graph_of(names: tuple[str, str], rare: int, nodes: int = 400) -> Graph:
 
 
 def expected(graph: Graph, model: Any, place: int) -> float:
-    tested = graph.mask("test")
+    tested = graph.labeled_in("test")
     return float(sk.average_precision_score(graph.y[tested] == place, model.predict_proba()[tested, place]))
 
 
@@ -44,7 +44,7 @@ def test_the_rarer_class_is_positive_by_default_and_named(names: tuple[str, str]
     assert found["average_precision"] == pytest.approx(expected(graph, model, rare))
     assert found.as_dict()["positive"] == names[rare]
     assert model.score(graph, metric="average_precision") == found["average_precision"]
-    rates = model.predict_proba()[graph.mask("test"), rare]
+    rates = model.predict_proba()[graph.labeled_in("test"), rare]
     assert found.confusion_matrix[:, rare].sum() == int((rates >= 0.3).sum())
     assert found["roc_auc"] == model.evaluate(graph, positive=names[1 - rare])["roc_auc"]
 

@@ -163,8 +163,8 @@ def test_load_computes_the_guarantee_again(graph: Graph, tmp_path: Path) -> None
 def test_a_custom_model_learns_from_the_aggregates() -> None:
     graph = gv.data.RECIPES["gap"].split(synthetic("demo"), seed=0)
     codes = torch.nn.functional.one_hot(graph.y, graph.num_classes).double()
-    codes[~(graph.mask("train") | graph.mask("val"))] = 0  # only public labels are sent
+    codes[~(graph.labeled_in("train", "val"))] = 0  # only public labels are sent
     result = private_hops(graph, codes, unit="undirected-edge", epsilon=4.0, delta=1e-6)
-    test = graph.mask("test")
+    test = graph.labeled_in("test")
     right = (result.rows.argmax(dim=1) == graph.y)[test].float().mean()
     assert right > 1.5 / graph.num_classes

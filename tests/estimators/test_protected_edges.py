@@ -1,4 +1,4 @@
-"""The door: methods receive a handle of protected edges, which queries read and nothing else."""
+"""The door: methods receive handles of protected edges and records, which queries read and nothing else."""
 
 import copy
 import pickle
@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 import graphveil as gv
 from estimators.conftest import grouped
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.edges.blocks import blocks, in_edges
-from graphveil.core.exact_sums import sum_in_neighbors
-from graphveil.core.unit import NodeRecord, UndirectedEdge
-from graphveil.core.view import protected_view
+from graphveil.core.exact_sums import neighbor_sums
+from graphveil.core.features import ProtectedRows, to_dense
+from graphveil.core.features import rows as rows_of
+from graphveil.core.queries.bounded_lists import own_ego_graphs
+from graphveil.core.queries.out_edge_sums import own_list_sums
+from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge
+from graphveil.core.view import kept_rows, map_records, per_node, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ProtectedDataError
 from graphveil.estimators.method import Method
@@ -58,7 +63,7 @@ def test_everything_else_raises(name: str) -> None:
         lambda edges: edges[0],
         lambda edges: list(blocks(edges, 2)),
         lambda edges: in_edges(edges, torch.tensor([0]).numpy()),
-        lambda edges: sum_in_neighbors(edges, torch.ones(4, 1)),
+        lambda edges: neighbor_sums(edges, torch.ones(4, 1)),
         lambda edges: torch.as_tensor(edges),
     ],
 )
@@ -101,7 +106,7 @@ def test_a_method_that_reads_edges_is_stopped_before_anything_is_charged(
     graph, model = grouped(nodes=30), gv.METHODS[method](**given)
 
     def leaking(self: Method, graph: Graph, session: Any) -> Any:
-        sum_in_neighbors(graph.adjacency, torch.ones(graph.num_nodes, 1))
+        neighbor_sums(graph.adjacency, torch.ones(graph.num_nodes, 1))
         raise AssertionError("the edges were read")
 
     monkeypatch.setattr(type(model.config), "fit", leaking)
@@ -133,7 +138,7 @@ RECORD_FITS = [name for name in FITS if "records" in name]
     "read",
     [
         lambda graph: int(graph.labeled.sum()),
-        lambda graph: graph.mask("train").sum(),
+        lambda graph: graph.labeled_in("train").sum(),
         lambda graph: graph.x.sum(),
         lambda graph: graph.x[0],
         lambda graph: graph.y[graph.y >= 0],
@@ -168,7 +173,7 @@ def test_a_prediction_of_another_graph_receives_a_handle(monkeypatch: pytest.Mon
     model = gv.GAP(**EDGE, epochs=1).fit(grouped(nodes=30))
 
     def leaking(self: Any, graph: Graph, session: Any, kept: Any) -> Any:
-        sum_in_neighbors(graph.adjacency, torch.ones(graph.num_nodes, 1))
+        neighbor_sums(graph.adjacency, torch.ones(graph.num_nodes, 1))
         raise AssertionError("the edges were read")
 
     monkeypatch.setattr(type(model.fitted.trained), "answer", leaking)
@@ -205,6 +210,101 @@ def test_rows_of_records_have_a_shape_and_nothing_else() -> None:
     for read in (list, bool, np.asarray, torch.as_tensor, hash):
         with pytest.raises((ProtectedDataError, TypeError, ValueError)):
             read(seen.x)
+
+
+@pytest.mark.parametrize("name", RECORD_FITS)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda view: int(view.labeled.sum()),
+        lambda view: view.x.mean(),
+        lambda view: view.y[0],
+        lambda view: map_records(lambda x: x - x.mean(dim=0), view.x),
+        lambda view: map_records(lambda y: (y == y.max()).long(), view.y),
+        lambda view: own_list_sums(view.adjacency, torch.ones(view.num_nodes, 1))[0].sum(),
+    ],
+    ids=["labeled", "mean", "label", "centered", "largest", "lists"],
+)
+def test_a_fit_that_reads_records_is_stopped_before_anything_is_charged(
+    name: str, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, given = FITS[name]
+    graph, model = grouped(nodes=30), gv.METHODS[method](**given)
+
+    def leaking(self: Method, view: Graph, session: Any) -> Any:
+        read(view)
+        raise AssertionError("records were read")
+
+    monkeypatch.setattr(type(model.config), "fit", leaking)
+    with pytest.raises(ProtectedDataError, match="records"):
+        model.fit(graph)
+    assert gv.ledger.ledger_of(graph.edge_set).entries == ()
+
+
+ROWS = torch.tensor([[1.0, -2.0], [0.5, 4.0], [3.0, 0.0], [2.0, 2.0], [-1.0, 7.0], [0.0, 1.0]])
+HANDLES = {"dense": ProtectedRows(ROWS, "node-record"), "sparse": ProtectedRows(csr_array(ROWS.numpy()), "u")}
+
+
+@pytest.mark.parametrize("rows", HANDLES.values(), ids=HANDLES)
+def test_a_function_of_one_record_returns_a_handle_of_its_results(rows: ProtectedRows) -> None:
+    found = map_records(lambda x: 2 * to_dense(x), rows)
+    assert isinstance(found, ProtectedRows) and found.shape == (6, 2)
+    assert torch.equal(per_node(found), 2 * ROWS)
+    first, second = map_records(lambda x, w: (to_dense(x) * w, w), rows, torch.arange(6.0)[:, None])
+    assert torch.equal(per_node(first), ROWS * torch.arange(6.0)[:, None])
+    assert torch.equal(per_node(second), torch.arange(6.0)[:, None])
+    assert torch.equal(per_node(rows_of(found, torch.tensor([3, 0]))), 2 * ROWS[[3, 0]])
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        lambda x: x - x.mean(dim=0),
+        lambda x: x / x.norm(),
+        lambda x: x.cumsum(dim=0).flip(0),
+        lambda x: (x == x.amax(dim=0)).long(),
+        lambda x: x.roll(1, dims=0),
+        lambda x: x + len(x),
+    ],
+    ids=["mean", "norm", "sums", "largest", "shift", "count"],
+)
+def test_a_function_of_other_records_is_rejected(mixing: Any) -> None:
+    with pytest.raises(ProtectedDataError, match="depends on other records"):
+        map_records(mixing, HANDLES["dense"])
+    assert torch.equal(map_records(mixing, ROWS), mixing(ROWS))  # public rows may be mixed
+
+
+def test_a_function_needs_one_row_per_record_in_every_argument() -> None:
+    with pytest.raises(ProtectedDataError, match="one row per record"):
+        map_records(torch.add, HANDLES["dense"], torch.ones(5, 1))
+
+
+def test_only_a_node_record_reads_its_own_edges() -> None:
+    for unit, fails in ((DirectedEdge(), True), (NodeRecord(), False)):
+        edges = protected_view(grouped(nodes=30), unit).adjacency
+        if fails:
+            with pytest.raises(ProtectedDataError, match="no node may read its own"):
+                own_list_sums(edges, torch.ones(30, 1))
+        else:
+            assert all(isinstance(each, ProtectedRows) for each in own_list_sums(edges, torch.ones(30, 1)))
+            assert isinstance(own_ego_graphs(edges, 2, bytes(32)).leaves, ProtectedRows)
+
+
+def test_stored_rows_of_records_stay_a_handle() -> None:
+    stored: dict[str, Any] = {}
+
+    def keep(name: str, compute: Any) -> Any:
+        return stored.setdefault(name, compute())
+
+    found = kept_rows(keep, "encoder", lambda: HANDLES["dense"], HANDLES["dense"])
+    assert isinstance(found, ProtectedRows) and torch.equal(stored["encoder"]["rows"], ROWS)
+    assert kept_rows(keep, "public", lambda: ROWS, ROWS) is ROWS
+
+
+@pytest.mark.parametrize("read", [copy.copy, copy.deepcopy, pickle.dumps, list, iter, torch.as_tensor, float])
+def test_a_handle_of_records_is_not_copied_or_converted(read: Any) -> None:
+    with pytest.raises((ProtectedDataError, TypeError, ValueError, RuntimeError)):
+        read(HANDLES["dense"])
 
 
 def test_unit_none_reads_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:

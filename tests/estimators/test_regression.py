@@ -54,7 +54,7 @@ def graph() -> Graph:
 def test_predictions_are_numbers_that_a_saved_model_repeats(name: str, graph: Graph, tmp_path: Path) -> None:
     cls, settings = MODELS[name]
     model = cls(**settings).fit(graph)
-    predicted, tested = model.predict(), graph.mask("test")
+    predicted, tested = model.predict(), graph.labeled_in("test")
     assert predicted.shape == (graph.num_nodes,)
     assert predicted.dtype == torch.float32
     found = model.evaluate(graph)
@@ -87,7 +87,7 @@ def test_targets_beyond_the_public_range_are_those_at_its_ends(graph: Graph) -> 
 
 
 def test_a_record_without_a_target_contributes_nothing(graph: Graph) -> None:
-    node = int(graph.mask("train").nonzero()[0, 0])
+    node = int(graph.labeled_in("train").nonzero()[0, 0])
     missing = graph.targets.clone()
     missing[node] = torch.nan
     without = graph.replace(targets=missing)
@@ -210,7 +210,7 @@ def test_targets_of_test_nodes_change_nothing(name: str, graph: Graph) -> None:
     for change in (torch.zeros(graph.num_nodes), None, 1000 * torch.rand(graph.num_nodes)):
         if change is None and settings["unit"] == "node-record":
             continue  # which nodes have a target is part of a record
-        tested = few.mask("test")
+        tested = few.labeled_in("test")
         targets = few.targets.clone()
         targets[tested] = torch.nan if change is None else targets[tested] + change[tested]
         fits.append(cls(**settings).fit(few.replace(targets=targets)))

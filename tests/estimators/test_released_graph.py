@@ -43,7 +43,7 @@ def test_every_mechanism_is_charged_and_stated(mechanism: str) -> None:
 def with_public(graph: Graph) -> Graph:
     """Return the graph with half of its edges public, and a tenth of its nodes without private ones."""
     listed = torch.arange(graph.num_nodes) % 10 > 0
-    return graph.with_public(sample_public_edges(graph.adjacency, 0.5, seed=0), listed)
+    return graph.with_public(sample_public_edges(graph, 0.5, seed=0), listed)
 
 
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])

@@ -78,8 +78,8 @@ def test_learned_vectors_are_similar_for_equal_labels(
 ) -> None:
     graph = make_graph(nodes=600)
     GAP(**{**STRICT, "epochs": 30}, weights="learned_public", hops=1).fit(graph)
-    rows = torch.nn.functional.normalize(queries[0][1], dim=1)[graph.mask("train")]
-    cosine, y = rows @ rows.t(), graph.y[graph.mask("train")]
+    rows = torch.nn.functional.normalize(queries[0][1], dim=1)[graph.labeled_in("train")]
+    cosine, y = rows @ rows.t(), graph.y[graph.labeled_in("train")]
     agree = y[:, None] == y
     assert float(cosine[agree].mean()) > float(cosine[~agree].mean()) + 0.05  # 0.10 to 0.13 is usual
 

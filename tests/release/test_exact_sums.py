@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
-from graphveil.core.exact_sums import sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums
 from graphveil.core.queries.out_edge_sums import own_list_sums
 from graphveil.errors import ConfigError
 
@@ -25,17 +25,17 @@ def test_the_sum_and_its_gradient_are_those_of_the_dense_matrix(directed: bool) 
     adjacency, dense = drawn(directed)
     x = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     weights = torch.arange(21, dtype=torch.float64).reshape(7, 3)
-    (sum_in_neighbors(adjacency, x) * weights).sum().backward()
-    assert torch.allclose(sum_in_neighbors(adjacency, x), dense @ x)
+    (neighbor_sums(adjacency, x) * weights).sum().backward()
+    assert torch.allclose(neighbor_sums(adjacency, x), dense @ x)
     assert x.grad is not None
     assert torch.allclose(x.grad, dense.T @ weights)
 
 
 def test_nodes_without_in_neighbors_sum_to_zero() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
-    assert not sum_in_neighbors(empty, torch.ones(3, 2)).any()
+    assert not neighbor_sums(empty, torch.ones(3, 2)).any()
     lonely = Adjacency.from_edges([0], [1], num_nodes=3, directed=True)
-    assert sum_in_neighbors(lonely, torch.ones(3, 2)).tolist() == [[0, 0], [1, 1], [0, 0]]
+    assert neighbor_sums(lonely, torch.ones(3, 2)).tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:

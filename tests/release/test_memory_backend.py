@@ -36,11 +36,11 @@ from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import (
+    InDegrees,
     OutDegrees,
     OutEdgeSumData,
     OutEdgeSumQuery,
     OutNeighborSums,
-    RowsAboveDegree,
 )
 from graphveil.core.queries.pair_sums import PairSums, PairTerms, ScoreCounts
 from graphveil.core.queries.paper_graph_queries import PerturbedRows, RowCounts
@@ -233,7 +233,7 @@ def works() -> list[BlockWork]:
         ClassPairs(codes, 3),
         OutNeighborSums(codes),
         OutDegrees(6),
-        RowsAboveDegree(2),
+        InDegrees(6),
         NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
         PerturbedNodePairs(WHOLE, EdgeRandomizedResponse(1.0), bytes(32)),
         LeveledNodePairs(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),

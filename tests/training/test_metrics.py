@@ -87,7 +87,7 @@ def test_models_evaluate_the_labeled_nodes_of_a_part() -> None:
     found = model.evaluate(graph)
     assert found["accuracy"] == pytest.approx(model.score(graph))
     assert found["macro_f1"] == model.score(graph, metric="macro_f1")
-    assert found.confusion_matrix.sum() == int(graph.mask("test").sum())
+    assert found.confusion_matrix.sum() == int(graph.labeled_in("test").sum())
     assert "macro_f1" in str(found) and "support" in str(found)
     with pytest.raises(ConfigError, match=r"did you mean|must be one of"):
         model.score(graph, metric="roc_au")

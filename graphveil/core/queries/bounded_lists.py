@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 from graphveil._util import checks
 from graphveil.core.clipping.records import tensors_of
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import Features
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.view import own_rows, unwrapped
@@ -145,7 +146,7 @@ class BoundedTrees:
         self._nodes = len(starts) - 1
         self._owner = np.repeat(np.arange(self._nodes), np.diff(starts.numpy()))
         self._slots, self._cap, self._depth, self._key = slots, cap, depth, key
-        self.parents = _parents(cap, depth)
+        self.parents = tree_parents(cap, depth)
         self._round = -1
         self._levels: list[Tensor] = []
         self.draw(0)
@@ -207,21 +208,22 @@ class TreeRecords:
     W - 2 edges from a position to its parent.
 
     Args:
-        x: Features (N, d), or their handle.
+        x: Features (N, d).
         nodes: Training nodes.
         trees: Trees of all nodes.
         steps_per_pass: Number of steps after which all trees are sampled again.
     """
 
-    x: Any
+    x: Features
     nodes: Tensor
     trees: BoundedTrees
     steps_per_pass: int
     _buffer: list[Tensor] = field(default_factory=list, init=False)
 
-    def __post_init__(self) -> None:
-        """Read the features."""
-        object.__setattr__(self, "x", unwrapped(self.x))
+    @classmethod
+    def of_nodes(cls, view: Any, nodes: Tensor, steps_per_pass: int, **trees: Any) -> "TreeRecords":
+        """Return the trees of some nodes of a view; ``trees`` are arguments of ``BoundedTrees``."""
+        return cls(unwrapped(view.x), nodes, BoundedTrees(view.adjacency, **trees), steps_per_pass)
 
     @property
     def width(self) -> int:
@@ -272,8 +274,8 @@ class TreeRecords:
         return out
 
 
-def _parents(cap: int, depth: int) -> Tensor:
-    """Return the parent place of each place but the root's."""
+def tree_parents(cap: int, depth: int) -> Tensor:
+    """Return the parent place of each place of a tree except the root."""
     above, found = torch.zeros(1, dtype=torch.int64), []
     for _ in range(depth):
         parents = above.repeat_interleave(cap)

@@ -104,9 +104,10 @@ def out_degrees(private: PrivateEdges) -> Sizes:
 
 
 def exceeds_degree(private: PrivateEdges, most: int) -> bool:
-    """Return whether a node has more than ``most`` stored edges, in either direction."""
-    longer = private.total(RowsAboveDegree(most), ())
-    return bool(longer > 0) or bool((out_degrees(private) > most).any())
+    """Return whether a node has more than ``most`` edges; a directed edge counts at both of its ends."""
+    sent, received = out_degrees(private), private.total(InDegrees(private.num_nodes), (private.num_nodes,))
+    degrees = sent + received if private.directed else np.maximum(sent, received)
+    return bool((degrees > most).any())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,14 +141,16 @@ class OutDegrees(BlockWork):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RowsAboveDegree(BlockWork):
-    """The number of a block's rows with more in-edges than the limit, int64 ()."""
+class InDegrees(BlockWork):
+    """The number of edges that each row of a block receives, int64 (N)."""
 
-    most: int
+    num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return an exact count."""
-        return (edges.degrees > self.most).sum()
+        """Return exact counts."""
+        counts = torch.zeros(self.num_nodes, dtype=torch.int64)
+        counts[edges.start : edges.stop] = edges.degrees
+        return counts
 
 
 LEVEL = 16  # the squared weight of one

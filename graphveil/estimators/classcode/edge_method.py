@@ -221,7 +221,7 @@ def blend(experts: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def distilled_posteriors(
-    graph: Graph, session: Session, public: CrossFitPosteriors, decided: Tensor, name: str
+    view: Graph, session: Session, public: CrossFitPosteriors, decided: Tensor, name: str
 ) -> CrossFitPosteriors:
     """Return posteriors that imitate a decision made with the aggregates, blended with the public ones.
 
@@ -234,26 +234,26 @@ def distilled_posteriors(
         name: Name of the stage.
     """
     targets = decided.exp().to(torch.float32)
-    labeled = graph.mask("train") | graph.mask("val")
-    targets[labeled] = (targets[labeled] + one_hot(graph.y[labeled], graph.num_classes)) / 2
-    fit = CrossFit(graph, session, name, sample_training_nodes(graph, torch.arange(graph.num_nodes)), targets)
+    labeled = view.labeled_in("train", "val")
+    targets[labeled] = (targets[labeled] + one_hot(view.y[labeled], view.num_classes)) / 2
+    fit = CrossFit(view, session, name, sample_training_nodes(view, torch.arange(view.num_nodes)), targets)
     imitated = fit.posteriors(public.candidate)
     return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
 
 
-def choose_clusters(graph: Graph, log_posteriors: Tensor, session: Session) -> FeatureClusters | None:
+def choose_clusters(view: Graph, log_posteriors: Tensor, session: Session) -> FeatureClusters | None:
     """Return feature clusters to count neighbors by, if features do not predict the class of their node.
 
     Then a count of neighbors by predicted class has no information, but their features may have some. The
     choice reads cross-fitted posteriors and public labels only: a ROC-AUC below 0.55. It is made for two
     classes, where rows have room for clusters (``neighbor_count_plan``).
     """
-    labeled = graph.mask("train") | graph.mask("val")
-    if graph.num_classes != 2:
+    labeled = view.labeled_in("train", "val")
+    if view.num_classes != 2:
         return None
-    if not metric_value("roc_auc", graph.y[labeled], log_posteriors[labeled].exp()) < _USEFUL_AUC:
+    if not metric_value("roc_auc", view.y[labeled], log_posteriors[labeled].exp()) < _USEFUL_AUC:
         return None  # also if all labeled nodes have one class
-    found = FeatureClusters.fit(graph.x, CLUSTERS, session.streams.torch("clusters"))
+    found = FeatureClusters.fit(view.x, CLUSTERS, session.streams.torch("clusters"))
     return found if len(found.offsets) > 1 else None
 
 
@@ -272,7 +272,7 @@ class PosteriorEstimator:
     """Decides classes from features and current aggregates. Everything it reads is public or was released.
 
     Args:
-        graph: Labels and split.
+        view: Labels and split.
         session: Randomness and progress.
         public: Posteriors from features.
         objective: Class weights, and what selects the epoch of the heads, and the gate.
@@ -281,7 +281,7 @@ class PosteriorEstimator:
 
     def __init__(
         self,
-        graph: Graph,
+        view: Graph,
         session: Session,
         public: CrossFitPosteriors,
         objective: Objective,
@@ -289,7 +289,7 @@ class PosteriorEstimator:
         self_training: bool,
     ) -> None:
         """Start with the public posteriors as the prior."""
-        self._graph, self._session, self._self_training = graph, session, self_training
+        self._graph, self._session, self._self_training = view, session, self_training
         self._objective = objective
         self._public, self._prior = public, public
 
@@ -310,11 +310,11 @@ class PosteriorEstimator:
         return self._estimate(rounds, affinity)
 
     def _estimate(self, rounds: AggregationRounds, affinity: Affinity) -> PosteriorEstimate:
-        graph, session, prior = self._graph, self._session, self._prior.log
+        view, session, prior = self._graph, self._session, self._prior.log
         train_nodes, val_nodes = (
-            sample_training_nodes(graph, nodes_of(graph.mask(part))) for part in ("train", "val")
+            sample_training_nodes(view, nodes_of(view.labeled_in(part))) for part in ("train", "val")
         )
-        targets = self._objective.targets(graph)
+        targets = self._objective.targets(view)
         with session.stage("classifier"):
             rows, signal = rounds.combined_aggregates(affinity)
             shape, likely = fit_shape(rows, signal, prior.to(torch.float64), targets, train_nodes)
@@ -359,39 +359,39 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     gate: tuple[float, ...]
     clusters: FeatureClusters | None = None
 
-    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+    def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
         """Reject public labels with other classes than in training."""
-        check_classes(graph, class_names, self.classes)
+        check_classes(view, class_names, self.classes)
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes of another graph, with the number of its own public labels."""
-        return replace(super().sizes_for(graph, fitted), labeled=labeled_count(graph))
+        return replace(super().sizes_for(view, fitted), labeled=labeled_count(view))
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
         """Return rounds of aggregates only."""
         return self.edge_plan.prediction_plan(self.privacy_config, sizes)
 
-    def prior(self, graph: Graph) -> Tensor:
+    def prior(self, view: Graph) -> Tensor:
         """Return log-posteriors from features, float64, shape (N, C)."""
-        public = mean_posterior(self.networks, graph.x, unit=self.unit_rows)
+        public = mean_posterior(self.networks, view.x, unit=self.unit_rows)
         if self.distilled:
-            imitated = mean_posterior(self.distilled, graph.x, unit=self.unit_rows)
+            imitated = mean_posterior(self.distilled, view.x, unit=self.unit_rows)
             public = ((public + imitated) / 2).log_softmax(dim=1)
         return public.to(torch.float64)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Query all rounds, or those of the new nodes of a graph that has grown; old nodes send to them."""
         assert session.plan is not None  # the plan always has queries
         first = 0 if kept is None else len(kept.proba)
-        labels, groups = public_labels(graph, groups_of(graph)), groups_of(graph)
+        labels, groups = public_labels(view, groups_of(view)), groups_of(view)
         # Old nodes have no new aggregate, so the whole budget of their edges is used at the other end, as if
         # they were labeled.
         groups[:first] = TRAIN
-        release = session.open(graph, groups, first=first)
+        release = session.open(view, groups, first=first)
         rounds = build_rounds(
-            session.plan.queries, graph, groups, labels, release, self.weight_model, first, self.clusters
+            session.plan.queries, view, groups, labels, release, self.weight_model, first, self.clusters
         )
-        prior = self.prior(graph)
+        prior = self.prior(view)
         old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
         new, seen = prior[first:], prior
         for number, _ in enumerate(rounds.hops, start=1):
@@ -456,40 +456,40 @@ class EdgeLevelClassCode(Method):
         """Return True: networks are trained on a sample of very many nodes."""
         return True
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes, with the number of public labels."""
-        return replace(super().sizes_of(graph), labeled=labeled_count(graph))
+        return replace(super().sizes_of(view), labeled=labeled_count(view))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the counts and the rounds of aggregates."""
         return self.edge_plan.fit_plan(self.privacy_config, sizes)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train on features, query counts and aggregates, and decide after each round."""
         if session.plan is None:
             raise ConfigError("ClassCode needs a query plan, but this session has no plan")
         with session.stage("encoder"):
-            public = public_posteriors(graph, session, self.objective)
-            weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
-            clusters = choose_clusters(graph, public.log, session)
-        groups, queries = groups_of(graph), session.plan.queries
-        release = session.open(graph, groups)
+            public = public_posteriors(view, session, self.objective)
+            weight_model = fit_weight_model(self.edge_plan.edge_weighting, view, public.log, session)
+            clusters = choose_clusters(view, public.log, session)
+        groups, queries = groups_of(view), session.plan.queries
+        release = session.open(view, groups)
         released, affinity = State(), None
         if isinstance(queries[0], EdgeCountQuery):
             with session.stage("aggregate"):
                 labeled, sigma = groups != TARGET, queries[0].sigma[0]
-                cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
-                labels, nodes = graph.y[labeled], graph.num_nodes
-                affinity = affinity_from_counts(cells, sigma, labels, nodes, directed=graph.directed)
+                cells = release.answer(EdgeCountData(torch.where(labeled, view.y, 0)))
+                labels, nodes = view.y[labeled], view.num_nodes
+                affinity = affinity_from_counts(cells, sigma, labels, nodes, directed=view.directed)
                 released["counts"] = cells
             queries = queries[1:]
         rounds = build_rounds(
-            queries, graph, groups, public_labels(graph, groups), release, weight_model, clusters=clusters
+            queries, view, groups, public_labels(view, groups), release, weight_model, clusters=clusters
         )
         self_training = self.self_training
         if self_training is None:
-            self_training = labeled_count(graph) < _MAX_SELF_TRAINING_NODES
-        estimator = PosteriorEstimator(graph, session, public, self.objective, self_training=self_training)
+            self_training = labeled_count(view) < _MAX_SELF_TRAINING_NODES
+        estimator = PosteriorEstimator(view, session, public, self.objective, self_training=self_training)
         decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any aggregate
         for number, _ in enumerate(rounds.hops, start=1):
             # Neither of the two inputs of edge weights depends on a node's own label.
@@ -506,8 +506,8 @@ class EdgeLevelClassCode(Method):
         distilled = estimator.distilled
         trained = TrainedEdgeLevelClassCode(
             privacy_config=self.privacy_config,
-            edge_plan=self.edge_plan.resolved(self.privacy_config, self.sizes_of(graph)),
-            classes=graph.num_classes,
+            edge_plan=self.edge_plan.resolved(self.privacy_config, self.sizes_of(view)),
+            classes=view.num_classes,
             networks=public.networks,
             distilled=() if distilled is None else distilled.networks,
             unit_rows=public.candidate.unit_rows,

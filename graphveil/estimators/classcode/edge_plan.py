@@ -32,24 +32,24 @@ _BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at b
 CLUSTERS = 8  # categories of neighbors in graphs of two classes, which may be counted by feature cluster
 
 
-def groups_of(graph: Graph) -> Tensor:
+def groups_of(view: Graph) -> Tensor:
     """Return each node's public group: train, validation, or target. Without a split all are targets."""
-    groups = torch.full((graph.num_nodes,), TARGET)
-    if not graph.has_split:
+    groups = torch.full((view.num_nodes,), TARGET)
+    if not view.has_split:
         return groups
-    groups[graph.mask("train")] = TRAIN
-    groups[graph.mask("val")] = VAL
+    groups[view.labeled_in("train")] = TRAIN
+    groups[view.labeled_in("val")] = VAL
     return groups
 
 
-def public_labels(graph: Graph, groups: Tensor) -> Tensor:
+def public_labels(view: Graph, groups: Tensor) -> Tensor:
     """Return the classes of the nodes in labeled groups, and -1 for targets."""
-    return torch.where(groups != TARGET, graph.y, -1)
+    return torch.where(groups != TARGET, view.y, -1)
 
 
-def labeled_count(graph: Graph) -> int:
+def labeled_count(view: Graph) -> int:
     """Return the number of nodes with a public label."""
-    return int((groups_of(graph) != TARGET).sum())
+    return int((groups_of(view) != TARGET).sum())
 
 
 @dataclass(frozen=True)

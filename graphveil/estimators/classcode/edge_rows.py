@@ -353,17 +353,17 @@ class EdgeWeightModel:
 
 
 def fit_weight_model(
-    edge_weighting: EdgeWeighting | None, graph: Graph, log_posteriors: Tensor, session: Session
+    edge_weighting: EdgeWeighting | None, view: Graph, log_posteriors: Tensor, session: Session
 ) -> EdgeWeightModel | None:
     """Return the edge weights, trained on public labels if learned; None for weights of one."""
     if edge_weighting is None:
         return None
-    network = edge_weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
+    network = edge_weighting.weight_network(view.num_classes, session.streams.torch("weights"))
     if network is not None:
         rows = log_posteriors.exp()
 
         def learn() -> State:
-            learned = edge_weighting.learned(graph, rows, session)
+            learned = edge_weighting.learned(view, rows, session)
             return {} if learned is None else dict(learned.state_dict())
 
         network.load_state_dict(session.load_or_compute("weights", learn))
@@ -394,7 +394,7 @@ class AggregationRounds(ABC):
     """The aggregates that a release has returned so far, in the order of its plan.
 
     Args:
-        graph: Graph to query.
+        view: Graph to query.
         groups: Public group of each node.
         labels: Each node's class if it is public, otherwise -1, (N).
         release: Release that executes the queries.
@@ -403,10 +403,10 @@ class AggregationRounds(ABC):
 
     hops: Sequence[Query]  # the queries, one per round
 
-    def __init__(self, graph: Graph, groups: Tensor, labels: Tensor, release: Release, first: int) -> None:
+    def __init__(self, view: Graph, groups: Tensor, labels: Tensor, release: Release, first: int) -> None:
         """Start before the first round."""
         self.rows: list[Tensor] = []  # one per round, as they were released
-        self._graph, self._groups, self._labels = graph, groups, labels
+        self._view, self._groups, self._labels = view, groups, labels
         self._release, self._receiving = release, slice(first, None)
 
     @abstractmethod
@@ -456,7 +456,7 @@ class CountRounds(AggregationRounds):
     def __init__(
         self,
         query: NeighborCountQuery,
-        graph: Graph,
+        view: Graph,
         groups: Tensor,
         labels: Tensor,
         release: Release,
@@ -464,10 +464,10 @@ class CountRounds(AggregationRounds):
         clusters: FeatureClusters | None = None,
     ) -> None:
         """Start before the release."""
-        super().__init__(graph, groups, labels, release, first)
+        super().__init__(view, groups, labels, release, first)
         self.hops = (query,)
         self._sigma = query.law.sigma
-        self._once = query.ranks is not None and not graph.directed  # each edge counts at one of its ends
+        self._once = query.ranks is not None and not view.directed  # each edge counts at one of its ends
         self._counted_fractions = counted_edge_fractions(query.ranks if self._once else None)
         self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
         self._count_distribution = torch.empty(0)
@@ -476,7 +476,7 @@ class CountRounds(AggregationRounds):
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Count every node as its cluster, its label or its most likely class. ``seen`` is not used."""
         if self._clusters is not None:
-            answer = self._release.answer(NeighborCountData(self._clusters.assign(self._graph.x)))
+            answer = self._release.answer(NeighborCountData(self._clusters.assign(self._view.x)))
             self.rows.append(answer[:, : len(self._clusters.offsets)])  # the other columns are only noise
             return
         classes = torch.where(self._labels >= 0, self._labels, log_posteriors.argmax(dim=1))
@@ -496,10 +496,10 @@ class CountRounds(AggregationRounds):
         If an edge counts at one end, the aggregates of both ends together count it once.
         """
         training = self._groups == TRAIN
-        labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
+        labels, rows = self._view.y[training], self.rows[0][training].to(torch.float64)
         share = float(self._counted_fractions[:, TRAIN] @ self._shares)
         if self._clusters is not None:
-            return cluster_affinity(rows, self._sigma, labels, self._graph.num_classes, share)
+            return cluster_affinity(rows, self._sigma, labels, self._view.num_classes, share)
         classes = rows.shape[1]
         endpoint_counts = one_hot(labels, classes).to(torch.float64).T @ rows
         counted = torch.bincount(labels, minlength=classes).to(torch.float64)
@@ -547,7 +547,7 @@ class CodeSumRounds(AggregationRounds):
     def __init__(
         self,
         hops: Sequence[NeighborSumQuery],
-        graph: Graph,
+        view: Graph,
         groups: Tensor,
         labels: Tensor,
         release: Release,
@@ -555,7 +555,7 @@ class CodeSumRounds(AggregationRounds):
         weight_model: EdgeWeightModel | None,
     ) -> None:
         """Start before the first round; without a model, all edge weights are one."""
-        super().__init__(graph, groups, labels, release, first)
+        super().__init__(view, groups, labels, release, first)
         self.hops: Sequence[NeighborSumQuery] = hops
         self._weight_model = weight_model
         self._codes = simplex_codes(hops[0].dim + 1)
@@ -570,7 +570,7 @@ class CodeSumRounds(AggregationRounds):
             codes = safe_unit(codes)  # with few labels an uncertain code still has full norm
         labeled = self._labels >= 0
         codes[labeled] = self._codes[self._labels[labeled]]
-        keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
+        keys = None if self._weight_model is None else self._weight_model.keys(self._view.x, seen)
         self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
         # The mean code that a node of each class sends to each group, (groups, C, C-1): if posteriors are
         # calibrated, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
@@ -631,7 +631,7 @@ def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -
 
 def build_rounds(
     queries: Sequence[Query],
-    graph: Graph,
+    view: Graph,
     groups: Tensor,
     labels: Tensor,
     release: Release,
@@ -641,8 +641,8 @@ def build_rounds(
 ) -> AggregationRounds:
     """Return the rounds of a plan's queries, before the first one; see ``AggregationRounds``."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
-        return CountRounds(queries[0], graph, groups, labels, release, first, clusters)
+        return CountRounds(queries[0], view, groups, labels, release, first, clusters)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
         raise ReleaseError("a ClassCode plan must consist of count queries followed by hops")
-    return CodeSumRounds(hops, graph, groups, labels, release, first, weight_model)
+    return CodeSumRounds(hops, view, groups, labels, release, first, weight_model)

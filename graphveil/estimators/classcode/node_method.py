@@ -68,7 +68,7 @@ _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
 _FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # initial weights of the sums and of the log-likelihoods
 
 
-def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
+def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     """Return the public set of nodes whose aggregates are released, bool (N).
 
     ``"unlabeled"`` selects the nodes outside of training.
@@ -77,14 +77,14 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
         ConfigError: If an id is not a node of the graph, or the set is empty.
     """
     if targets is None:
-        return torch.ones(graph.num_nodes, dtype=torch.bool)
-    chosen = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        return torch.ones(view.num_nodes, dtype=torch.bool)
+    chosen = torch.zeros(view.num_nodes, dtype=torch.bool)
     if targets == "test":
-        chosen[members(graph, "test")] = True
+        chosen[members(view, "test")] = True
     elif targets == "unlabeled":
-        chosen = ~training_members(graph, plan)
+        chosen = ~training_members(view, plan)
     else:
-        ids = range(graph.num_nodes) if graph.ids is None else graph.ids.tolist()  # without ids: row numbers
+        ids = range(view.num_nodes) if view.ids is None else view.ids.tolist()  # without ids: row numbers
         places = {str(name): place for place, name in enumerate(ids)}
         wanted = [str(name) for name in targets]
         if not all(name in places for name in wanted):
@@ -98,10 +98,10 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     return chosen
 
 
-def training_members(graph: Graph, plan: ReleasePlan) -> Tensor:
+def training_members(view: Graph, plan: ReleasePlan) -> Tensor:
     """Return the public members of the training groups, with or without a label, bool (N)."""
     pays = next(query.pays for query in plan.queries if isinstance(query, DPSGDQuery))
-    return torch.tensor(pays)[record_groups(graph)]
+    return torch.tensor(pays)[record_groups(view)]
 
 
 def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
@@ -119,12 +119,12 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Priva
 
 
 def train_encoder(
-    graph: Graph, targets: Any, query: DPSGDQuery, labeled: Tensor, release: Release
+    view: Graph, targets: Any, query: DPSGDQuery, labeled: Tensor, release: Release
 ) -> NoisySoftmax:
     """Train the encoder on labeled members as the release's next query.
 
     Args:
-        graph: Features.
+        view: Features.
         targets: Classes (N), or targets (N, C).
         query: The steps.
         labeled: Public members of the training groups, bool (N).
@@ -134,9 +134,9 @@ def train_encoder(
     return fit_softmax(
         release,
         query,
-        rows(graph.x, nodes),
+        rows(view.x, nodes),
         rows(targets, nodes),
-        graph.num_classes,
+        view.num_classes,
         encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
     )
 
@@ -191,11 +191,10 @@ class NodeMessages:
         if self.in_hull:
             probabilities = log_posteriors.to(torch.float64).softmax(dim=1)
             above = probabilities - probabilities.min(dim=1, keepdim=True).values
-            extreme = above / above.sum(dim=1, keepdim=True).clamp_min(_TINY)
-            codes: Tensor = extreme @ simplex_codes(self.classes)
-            return codes
+            extreme: Tensor = above / above.sum(dim=1, keepdim=True).clamp_min(_TINY)
+            return torch.matmul(extreme, simplex_codes(self.classes))
         soft = self._soft(log_posteriors)
-        return soft / soft.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return torch.div(soft, soft.norm(dim=1, keepdim=True).clamp_min(1e-12))
 
     def _soft(self, log_posteriors: Tensor) -> Tensor:
         soft: Tensor = log_posteriors.to(torch.float64).softmax(dim=1) @ simplex_codes(self.classes)
@@ -457,16 +456,16 @@ class NodeLevelClassCode(Method):
     encoder_share: float | None = None
     out_degree_bound: int = 1
 
-    def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
+    def prepare(self, view: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check and plan a fit, and reject wrong names in ``targets`` before anything is charged."""
-        ready = super().prepare(graph, scaling)
+        ready = super().prepare(view, scaling)
         if ready.preview.plan is not None:
-            released_rows(graph, ready.preview.plan, self.targets)
+            released_rows(view, ready.preview.plan, self.targets)
         return ready
 
-    def room(self, graph: Graph) -> float:
+    def room(self, view: Graph) -> float:
         """Return the approximate memory of a fit in bytes; decoding has C^2 covariance entries per class."""
-        return super().room(graph) + decoding_memory(graph.num_classes)
+        return super().room(view) + decoding_memory(view.num_classes)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, aggregations and counts."""
@@ -495,7 +494,7 @@ class NodeLevelClassCode(Method):
         """Return the use of edges: recipe R predicts a node from its own out-edges."""
         return "read" if self.reads_own_edges else super().edge_use(plan)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Execute the plan's queries in order, and predict every node from public values and its own record.
 
         Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes outside of training are never read.
@@ -510,22 +509,22 @@ class NodeLevelClassCode(Method):
                 "a node-level ClassCode plan must consist of training steps followed by out-edge aggregations"
             )
         last = steps[1] if len(steps) > 1 else None
-        labeled = training_members(graph, plan)
+        labeled = training_members(view, plan)
         # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
         prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
-        released = released_rows(graph, plan, self.targets)
-        release = session.open(graph, record_groups(graph))
+        released = released_rows(view, plan, self.targets)
+        release = session.open(view, record_groups(view))
 
         def push(vectors: Any, levels: Tensor) -> Tensor:
             return release.answer(OutEdgeSumData(vectors, levels))
 
-        loss_targets = self.objective.clipped_targets(graph)
+        loss_targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
-            encoder = train_encoder(graph, loss_targets, steps[0], labeled, release)
-            log_posteriors = map_records(encoder.log_posteriors, graph.x)
+            encoder = train_encoder(view, loss_targets, steps[0], labeled, release)
+            log_posteriors = map_records(encoder.log_posteriors, view.x)
         with session.stage("aggregate"):
             in_hull = isinstance(pushes[0], OutEdgeCodeSumQuery)
-            messages = NodeMessages(graph.y, labeled, graph.num_classes, pushes[0].bounds[OTHER], in_hull)
+            messages = NodeMessages(view.y, labeled, view.num_classes, pushes[0].bounds[OTHER], in_hull)
             sigmas = [query.sigma for query in pushes]
             aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
         with session.stage("classifier"):
@@ -537,7 +536,7 @@ class NodeLevelClassCode(Method):
                         "a plan with read_own_edges must end with the training steps of the combiner"
                     )
                 neighborhood_sum = own_neighborhood_sum(
-                    graph.adjacency,
+                    view.adjacency,
                     aggregated.rows,
                     aggregated.sigma,
                     row_shrinkage(aggregated.strengths, aggregated.sigma),
@@ -556,7 +555,7 @@ class NodeLevelClassCode(Method):
         # Row v of the probabilities is only for people who are authorized to access v's record.
         proba, found = map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         return FitResult(
             trained=TrainedNodeLevelClassCode(encoder=encoder, decider=decider),

@@ -104,47 +104,45 @@ class CrossFitPosteriors:
 
 
 def public_posteriors(
-    graph: Graph, session: Session, objective: Objective = DEFAULT_OBJECTIVE
+    view: Graph, session: Session, objective: Objective = DEFAULT_OBJECTIVE
 ) -> CrossFitPosteriors:
     """Return cross-fitted posteriors from features and the public training and validation labels, not edges.
 
     They depend on features, public labels and the session's seed. With a cache they are computed once.
     """
     if session.cache is None or session.streams.seed is None:  # sessions without a seed differ
-        return _posteriors(graph, session, objective)
+        return _posteriors(view, session, objective)
     sampled = (
-        (MAX_TRAINING_NODES,)
-        if int((graph.mask("train") | graph.mask("val")).sum()) > MAX_TRAINING_NODES
-        else ()
+        (MAX_TRAINING_NODES,) if int((view.labeled_in("train", "val")).sum()) > MAX_TRAINING_NODES else ()
     )
     chosen = () if objective == DEFAULT_OBJECTIVE else (objective,)
     recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, "cpu", *sampled, *chosen))
-    digest = public_digest(graph, recipe, session.streams.derive("posterior"))
+    digest = public_digest(view, recipe, session.streams.derive("posterior"))
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
         session.on_progress("posteriors from the cache", 1, 1)
     state = cached_tensors(
-        path, lambda: _posteriors(graph, session, objective).state(), lambda state: _fits(state, graph)
+        path, lambda: _posteriors(view, session, objective).state(), lambda state: _fits(state, view)
     )
     return CrossFitPosteriors.restore(state)
 
 
-def _posteriors(graph: Graph, session: Session, objective: Objective) -> CrossFitPosteriors:
-    nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
-    fit = CrossFit(graph, session, "posterior", nodes, objective.targets(graph))
+def _posteriors(view: Graph, session: Session, objective: Objective) -> CrossFitPosteriors:
+    nodes = sample_training_nodes(view, nodes_of(view.labeled_in("train", "val")))
+    fit = CrossFit(view, session, "posterior", nodes, objective.targets(view))
     trained = fit.best(CANDIDATES, objective)
-    return replace(trained, log=blend_similar_nodes(trained.log, graph, objective))
+    return replace(trained, log=blend_similar_nodes(trained.log, view, objective))
 
 
-def _fits(state: State, graph: Graph) -> bool:
+def _fits(state: State, view: Graph) -> bool:
     """Whether these are posteriors of this number of nodes, features and classes."""
     try:
         posteriors = CrossFitPosteriors.restore(state)
         ends = [input_output_widths(network) for network in posteriors.networks]
     except (KeyError, IndexError, RuntimeError):  # a part is missing, or has another shape
         return False
-    shape = (graph.num_nodes, graph.num_classes)
-    return posteriors.log.shape == shape and ends == [(graph.num_features, graph.num_classes)] * FOLDS
+    shape = (view.num_nodes, view.num_classes)
+    return posteriors.log.shape == shape and ends == [(view.num_features, view.num_classes)] * FOLDS
 
 
 def network_input(x: Features, *, unit: bool) -> Features:
@@ -201,11 +199,11 @@ class CrossFit:
     all.
     """
 
-    def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
+    def __init__(self, view: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
-        self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
+        self._view, self._session, self._name, self._nodes = view, session, name, nodes
         # A class may be unknown, with the number of a target; it is not counted.
-        wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), graph.num_classes)
+        wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), view.num_classes)
         self._targets = wanted.to(torch.float32)
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
@@ -234,7 +232,7 @@ class CrossFit:
         )
         trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
         networks = tuple(done + trained)
-        x = network_input(self._graph.x, unit=candidate.unit_rows)
+        x = network_input(self._view.x, unit=candidate.unit_rows)
         each = torch.stack([log_posterior(network, x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
@@ -255,7 +253,7 @@ class CrossFit:
             networks, history = self._train(range(1), candidate, stage, held_out, behind)
             score = (0.0, -history[-1].val_loss)
             if objective.metric is not None:
-                log = log_posterior(networks[0], network_input(self._graph.x, unit=candidate.unit_rows))
+                log = log_posterior(networks[0], network_input(self._view.x, unit=candidate.unit_rows))
                 score = objective.score(log[held_out], self._targets[held_out])
             elif score > highest:
                 least = history[-1].val_loss
@@ -281,18 +279,18 @@ class CrossFit:
             scored_nodes: Nodes whose likelihood is in the history.
             should_stop: Returns whether to stop early.
         """
-        graph, session = self._graph, self._session
+        view, session = self._view, self._session
         generator = session.streams.torch(stage)
         networks = BatchedFeedForward(
-            [graph.num_features, candidate.hidden, graph.num_classes],
+            [view.num_features, candidate.hidden, view.num_classes],
             len(folds),
             generator=generator,
             dropout=candidate.dropout,
             input_dropout=candidate.input_dropout,
         )
-        x = network_input(graph.x, unit=candidate.unit_rows)
+        x = network_input(view.x, unit=candidate.unit_rows)
         # Each node's weight in the loss of each fold's network, (folds, N): 0 in its own fold.
-        counts = torch.zeros(len(folds), graph.num_nodes)
+        counts = torch.zeros(len(folds), view.num_nodes)
         counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
 
         def log_posteriors(batch: Tensor) -> Tensor:
@@ -371,17 +369,17 @@ def cached_tensors(path: Path, compute: Callable[[], State], fits: Callable[[Sta
     return state
 
 
-def public_digest(graph: Graph, recipe: str, seed: int) -> str:
+def public_digest(view: Graph, recipe: str, seed: int) -> str:
     """Return a digest of the features, the public labels, and the training configuration.
 
     Labels of test nodes are not included.
     """
-    labeled = graph.mask("train") | graph.mask("val")
-    cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": graph.num_classes}
+    labeled = view.labeled_in("train", "val")
+    cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": view.num_classes}
     hashed = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode())
-    x = graph.x
+    x = view.x
     features = (x.numpy(),) if isinstance(x, Tensor) else (np.asarray(x.shape), x.indptr, x.indices, x.data)
-    for array in (*features, labeled.numpy(), graph.y[labeled].numpy()):
+    for array in (*features, labeled.numpy(), view.y[labeled].numpy()):
         hashed.update(json.dumps([str(array.dtype), list(array.shape)]).encode())
         hashed.update(np.ascontiguousarray(array).data)
     return hashed.hexdigest()
@@ -435,18 +433,18 @@ _WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
 
 
 def blend_similar_nodes(
-    log_posteriors: Tensor, graph: Graph, objective: Objective = DEFAULT_OBJECTIVE
+    log_posteriors: Tensor, view: Graph, objective: Objective = DEFAULT_OBJECTIVE
 ) -> Tensor:
     """Return log-posteriors (N, C) blended with those of similar nodes, by their score on public labels.
 
     Both predictions of a labeled node exclude its own label, so the choice is unbiased. Large graphs, which
     have enough labels for the networks, are returned unchanged.
     """
-    labeled = nodes_of(graph.mask("train") | graph.mask("val"))
-    if graph.num_nodes * len(labeled) > _ALL_PAIRS:
+    labeled = nodes_of(view.labeled_in("train", "val"))
+    if view.num_nodes * len(labeled) > _ALL_PAIRS:
         return log_posteriors
-    targets = objective.targets(graph)
-    similar = similar_nodes_posterior(graph, labeled, objective.weights(graph))
+    targets = objective.targets(view)
+    similar = similar_nodes_posterior(view, labeled, objective.weights(view))
     best, highest = log_posteriors, WORST
     for weight in _WEIGHTS:
         for temper in _TEMPERS:
@@ -457,23 +455,23 @@ def blend_similar_nodes(
     return best
 
 
-def similar_nodes_posterior(graph: Graph, labeled: Tensor, weights: Tensor | None = None) -> Tensor:
+def similar_nodes_posterior(view: Graph, labeled: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return each node's log-posterior from its most similar labeled nodes, excluding itself, (N, C).
 
     Similarity is the cosine of features weighted by inverse document frequency. A similar node votes with it,
     times the weight of its class.
     """
-    rows = _weighted_unit_rows(graph.x)
-    votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
+    rows = _weighted_unit_rows(view.x)
+    votes = torch.full((view.num_nodes, view.num_classes), _MIN_PROBABILITY)
     k = min(NEIGHBORS, len(labeled) - 1)
-    for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labeled) // _CHUNK)):
+    for nodes in torch.arange(view.num_nodes).tensor_split(-(-view.num_nodes * len(labeled) // _CHUNK)):
         if isinstance(rows, Tensor):
             similarity = rows[nodes] @ rows[labeled].T
         else:
             similarity = torch.from_numpy((rows[nodes.numpy()] @ rows[labeled.numpy()].T).toarray())
         similarity[nodes[:, None] == labeled[None, :]] = -1.0
         value, index = similarity.topk(k, dim=1)
-        votes[nodes] = votes[nodes].scatter_add(1, graph.y[labeled][index], value.clamp_min(0.0))
+        votes[nodes] = votes[nodes].scatter_add(1, view.y[labeled][index], value.clamp_min(0.0))
     if weights is not None:
         votes *= weights
     return (votes / votes.sum(dim=1, keepdim=True)).log()

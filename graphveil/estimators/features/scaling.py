@@ -99,19 +99,17 @@ class FeatureScaling:
         return cls(columns=tuple(sorted(found, key=lambda one: one.column)))
 
     @classmethod
-    def from_public_ranges(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
-        """Return the scaling for protected records: public ranges and constants; no value is read."""
-        filled = isinstance(x, Tensor)
-        given = sorted((ranges or {}).items())
-        return cls(columns=tuple(_ranged(*one, filled=filled) for one in given), bound=BOUND)
+    def from_public_ranges(cls, ranges: dict[int, Range], *, dense: bool) -> "FeatureScaling":
+        """Return the scaling for protected records, dense or sparse: public ranges and constants."""
+        given = sorted(ranges.items())
+        return cls(columns=tuple(_ranged(*one, filled=dense) for one in given), bound=BOUND)
 
-    def with_ranges(self, x: Features, ranges: Sequence[Range | None]) -> "FeatureScaling":
-        """Return the scaling with the noisy ranges of the learned columns; no value of ``x`` is read."""
+    def with_ranges(self, ranges: Sequence[Range | None], *, dense: bool) -> "FeatureScaling":
+        """Return the scaling with the noisy ranges of the learned columns of dense or sparse records."""
         assert self.bound is not None
         known = zip(self.learned, ranges, strict=True)
         large = [(at, one) for at, one in known if one is not None and max(map(abs, one)) > self.bound]
-        filled = isinstance(x, Tensor)
-        return replace(self, columns=tuple(_ranged(*each, filled=filled, public=False) for each in large))
+        return replace(self, columns=tuple(_ranged(*each, filled=dense, public=False) for each in large))
 
     def apply(self, x: Features) -> Features:
         """Return the scaled features, in the same form. Features that do not change are not copied."""
@@ -141,8 +139,7 @@ class FeatureScaling:
 
     def graph(self, graph: Graph) -> Graph:
         """Return a graph with scaled features; the same object if they do not change."""
-        x = self.apply(graph.x)
-        return graph if x is graph.x else graph.replace(x=x)
+        return graph.map_features(self.apply)
 
     def as_plain(self) -> dict[str, Any] | None:
         """Return it as plain values, for files; None if nothing is scaled."""
@@ -360,8 +357,9 @@ def aligned(graph: Graph, trained: Encoding | None) -> Graph:
             "with encoding=model.encoding_. No privacy budget was spent."
         )
     order = [place for rule in trained.rules for place in places[rule.name]]
-    x = graph.x[:, torch.tensor(order)] if isinstance(graph.x, Tensor) else graph.x[:, order]
-    return graph.replace(x=x, encoding=trained)
+    return graph.map_features(
+        lambda x: x[:, torch.tensor(order) if isinstance(x, Tensor) else order], encoding=trained
+    )
 
 
 def _shapes(encoding: Encoding) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graphveil.core.accounting.gaussian import require_delta
 from graphveil.core.clipping.null_records import finite_rows
-from graphveil.core.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
+from graphveil.core.exact_sums import neighbor_sums, weighted_neighbor_sums
 from graphveil.core.features import Features, to_dense
 from graphveil.core.features import rows as chosen_rows
 from graphveil.core.noise.random import PublicStreams
@@ -130,18 +130,18 @@ class Aggregation:
     attention: State = field(default_factory=dict)
 
     @torch.no_grad()
-    def encode(self, graph: Graph) -> Any:
+    def encode(self, view: Graph) -> Any:
         """Return the input of the first hop: L2-normalized embeddings, float64."""
 
         def of(x: Features) -> Tensor:
             rows = to_dense(x) if self.encoder is None else self.encoder.rows(batch_of(x))
             return self.gap.hop_transform.unit(rows)
 
-        return map_records(of, graph.x)
+        return map_records(of, view.x)
 
     def aggregates(
         self,
-        graph: Graph,
+        view: Graph,
         rows: Any,
         release: Release | None,
         session: Session,
@@ -150,13 +150,13 @@ class Aggregation:
         """Return the K aggregates; the input of each hop follows from the aggregates before it.
 
         Args:
-            graph: Graph that is aggregated over.
+            view: Graph that is aggregated over.
             rows: Vectors of norm at most one, the input of the first hop.
             release: Open release of the session's plan; None for exact aggregates, if nothing is protected.
             session: Plan of the hops.
             known: Aggregates of the first nodes; only those of the other nodes are queried.
         """
-        keys, weighting, aggregates = self.keys(graph, rows, session), self.gap.edge_weighting, list[Tensor]()
+        keys, weighting, aggregates = self.keys(view, rows, session), self.gap.edge_weighting, list[Tensor]()
         out_edges = session.plan is not None and isinstance(hop_queries(session.plan)[0], OutEdgeSumQuery)
 
         def aggregate(vectors: Tensor) -> Tensor:
@@ -165,8 +165,8 @@ class Aggregation:
             if release is not None:
                 return release.answer(NeighborSumData(vectors, keys))
             if weighting is None:
-                return sum_in_neighbors(graph.adjacency, vectors.float())
-            return weighted_sum_in_neighbors(graph.adjacency, vectors.float(), weighting.similarity, keys)
+                return neighbor_sums(view.adjacency, vectors.float())
+            return weighted_neighbor_sums(view.adjacency, vectors.float(), weighting.similarity, keys)
 
         sent = rows
         for hop, std in enumerate(hop_noise_stds(session.plan) or [0.0] * self.gap.shape.hops):
@@ -175,14 +175,14 @@ class Aggregation:
             sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)
         return aggregates
 
-    def keys(self, graph: Graph, rows: Tensor, session: Session) -> Keys | None:
+    def keys(self, view: Graph, rows: Tensor, session: Session) -> Keys | None:
         """Return the inputs of the edge weights in every hop, or None for each hop's own vectors."""
         weighting = self.gap.edge_weighting
         if weighting is None:
             return None
         if weighting.learned_from_edges:
             return attention_keys(self.attention, rows)
-        return weighting.keys(graph, rows, self.encoder, self.weight_network, session)
+        return weighting.keys(view, rows, self.encoder, self.weight_network, session)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,19 +219,19 @@ class TrainedGap(TrainedModel):
         # The plan itself if it has only hops: it also holds the calibration.
         return plan if len(hops.queries) == len(plan.queries) else hops
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Query the hops of another graph (only for new nodes if it has grown), and predict."""
         release, plan, transform = None, session.plan, self.aggregation.gap.hop_transform
         if plan is not None:
-            sample = graph
+            sample = view
             if isinstance(self.method, NodeLevelGap):
-                sample = self.method.sample_edges(graph, session)
+                sample = self.method.sample_edges(view, session)
             first = 0 if kept is None else len(kept.proba)
-            release = session.open(sample, plan_record_groups(plan, graph), first=first)
-        rows, stds = self.aggregation.encode(graph), hop_noise_stds(plan)
+            release = session.open(sample, plan_record_groups(plan, view), first=first)
+        rows, stds = self.aggregation.encode(view), hop_noise_stds(plan)
         known = None if kept is None else kept.rows
-        aggregates = self.aggregation.aggregates(graph, rows, release, session, known)
-        new = torch.arange(0 if kept is None else len(kept.proba), graph.num_nodes)
+        aggregates = self.aggregation.aggregates(view, rows, release, session, known)
+        new = torch.arange(0 if kept is None else len(kept.proba), view.num_nodes)
         views = transform.views(chosen_rows(rows, new), [hop[new] for hop in aggregates], stds)
         found = CachedPrediction(plan, tuple(aggregates), self.proba(views))
         if release is not None:
@@ -284,10 +284,10 @@ class EdgeLevelGap(Method):
         """Whether networks are trained on a sample of very many nodes; in paper mode on all."""
         return not self.privacy_config.paper
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph that cannot be trained on, and modules that cannot be run."""
-        super().check(graph)
-        self.gap.shape.check_custom_modules(self.sizes_of(graph))
+        super().check(view)
+        self.gap.shape.check_custom_modules(self.sizes_of(view))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return K equal hops, after the steps of attention if edge weights are learned from edges."""
@@ -321,39 +321,39 @@ class EdgeLevelGap(Method):
             hops = tuple(replace(query, sigma=(math.sqrt(len(hops)) / mu,)) for query in hops)
         return ReleasePlan(unit, hops, delta)
 
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
+    def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return the paper's deviations, including those of its edge weights."""
         weighted = PAPER_DEVIATIONS if self.attention is not None else (PAPER_WEIGHT_DEVIATION,)
         more = weighted if self.privacy_config.paper and self.gap.edge_weighting is not None else ()
-        return (*super().deviations(graph), *more)
+        return (*super().deviations(view), *more)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train the encoder, query the hops, and train the classifier on the aggregates."""
-        gap, head = self.gap, self.head.fitted(graph)
-        release = None if session.plan is None else session.open(graph)  # recorded before any work
+        gap, head = self.gap, self.head.fitted(view)
+        release = None if session.plan is None else session.open(view)  # recorded before any work
         with session.stage("encoder"):
-            aggregation = Aggregation(gap, self._encoder(graph, session, head))
+            aggregation = Aggregation(gap, self._encoder(view, session, head))
             # Stored in the workspace: a resumed release needs bit-identical inputs.
-            rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
+            rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(view)})["rows"]
             if gap.edge_weighting is not None:
-                network = gap.edge_weighting.learned(graph, rows, session)
+                network = gap.edge_weighting.learned(view, rows, session)
                 aggregation = replace(aggregation, weight_network=network)
         if self.attention is not None and release is not None:
             with session.stage("attention"):
-                learned = _learn_attention(graph, rows, release, session)
+                learned = _learn_attention(view, rows, release, session)
                 aggregation = replace(aggregation, attention=learned)
         with session.stage("aggregate"):
-            aggregates = aggregation.aggregates(graph, rows, release, session)
+            aggregates = aggregation.aggregates(view, rows, release, session)
             if release is not None:
                 release.close()
         views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
             generator = session.streams.torch("classifier")
-            classifier = gap.shape.classifier(self.sizes_of(graph), generator)
+            classifier = gap.shape.classifier(self.sizes_of(view), generator)
             fit_nonprivate(
                 classifier,
                 gap.classifier_of(views, classifier),
-                graph,
+                view,
                 gap.training_config.nonprivate_schedule(),
                 session,
                 stage="classifier",
@@ -362,7 +362,7 @@ class EdgeLevelGap(Method):
                 every=not self.samples,
                 head=head,
             )
-        trained = TrainedGap(self, aggregation, classifier, self.sizes_of(graph), head)
+        trained = TrainedGap(self, aggregation, classifier, self.sizes_of(view), head)
         released = {} if session.plan is None else named_aggregates(aggregates)
         return FitResult(trained=trained, proba=trained.proba(views), released=released)
 
@@ -370,16 +370,16 @@ class EdgeLevelGap(Method):
         """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
-    def _encoder(self, graph: Graph, session: Session, head: TaskHead) -> Encoder | None:
+    def _encoder(self, view: Graph, session: Session, head: TaskHead) -> Encoder | None:
         if not self.gap.shape.encoder_layers:
             return None
         generator = session.streams.torch("encoder")
-        encoder = self.gap.shape.encoder(self.sizes_of(graph), generator)
-        inputs = batches_of(graph.x)
+        encoder = self.gap.shape.encoder(self.sizes_of(view), generator)
+        inputs = batches_of(view.x)
         fit_nonprivate(
             encoder,
             lambda index: encoder(inputs(index)),
-            graph,
+            view,
             self.gap.training_config.nonprivate_schedule(self.gap.encoder_epochs),
             session,
             stage="encoder",
@@ -391,17 +391,20 @@ class EdgeLevelGap(Method):
         return encoder
 
 
-def _learn_attention(graph: Graph, rows: Tensor, release: Release, session: Session) -> State:
+def _learn_attention(view: Graph, rows: Tensor, release: Release, session: Session) -> State:
     """Return the network of edge weights: the result of the plan's first query."""
-    query, targets = None if session.plan is None else session.plan.queries[0], nodes_of(graph.mask("train"))
+    query, targets = (
+        None if session.plan is None else session.plan.queries[0],
+        nodes_of(view.labeled_in("train")),
+    )
     if not isinstance(query, EdgeAttentionQuery):
         raise ConfigError("attention weights need a query plan that begins with their training")
     generator = session.streams.torch("attention")
     start = session.load_or_compute(
-        "attention", lambda: {"start": attention_start(query, rows, graph.y, targets, generator)}
+        "attention", lambda: {"start": attention_start(query, rows, view.y, targets, generator)}
     )["start"]
     on_step = session.epochs("attention", query.steps)
-    return train_attention(release, query, start, rows, graph.y, targets, on_step=on_step)
+    return train_attention(release, query, start, rows, view.y, targets, on_step=on_step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,11 +426,11 @@ class NodeLevelGap(Method):
     multiplier: float | None
     out_degree_bound: int | None
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph without nodes to train or select on."""
-        super().check(graph)
+        super().check(view)
         if self.gap.training_config.selection.kind == "private":
-            check_members(graph, "val")
+            check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the hops between two trainings, calibrated together."""
@@ -465,31 +468,31 @@ class NodeLevelGap(Method):
         )
         return encoder, classifier
 
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
+    def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return the paper's deviations, including those of its node-level variant."""
         more = NODE_LEVEL_PAPER_DEVIATIONS if self.privacy_config.paper else ()
-        return (*super().deviations(graph), *more)
+        return (*super().deviations(view), *more)
 
-    def sample_edges(self, graph: Graph, session: Session) -> Graph:
+    def sample_edges(self, view: Graph, session: Session) -> Graph:
         """Return the graph, in paper mode with a sample of each node's out-edges."""
         if not (self.privacy_config.paper and isinstance(self.privacy_config.unit, NodeRecord)):
-            return graph
-        sample = sample_out_edges(graph.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))
-        return graph.replace(adjacency=sample)
+            return view
+        sample = sample_out_edges(view.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))
+        return view.replace(adjacency=sample)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
         if session.plan is None:
             raise ConfigError("node-level gap needs a query plan, but this session has no plan")
-        gap, sizes = self.gap, self.sizes_of(graph)
-        groups = plan_record_groups(session.plan, graph)
-        release = session.open(self.sample_edges(graph, session), groups)  # recorded before any work
+        gap, sizes = self.gap, self.sizes_of(view)
+        groups = plan_record_groups(session.plan, view)
+        release = session.open(self.sample_edges(view, session), groups)  # recorded before any work
         with session.stage("encoder"):
-            aggregation = Aggregation(gap, self._encoder(graph, release, session))
-            encode = partial(aggregation.encode, graph)
-            rows = kept_rows(session.load_or_compute, "encoder", encode, graph.x)
+            aggregation = Aggregation(gap, self._encoder(view, release, session))
+            encode = partial(aggregation.encode, view)
+            rows = kept_rows(session.load_or_compute, "encoder", encode, view.x)
         with session.stage("aggregate"):
-            aggregates = aggregation.aggregates(graph, rows, release, session)
+            aggregates = aggregation.aggregates(view, rows, release, session)
         views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
             classifier = gap.shape.classifier(sizes, session.streams.torch("classifier"))
@@ -497,7 +500,7 @@ class NodeLevelGap(Method):
                 classifier,
                 views,
                 lambda *rows: classifier(list(map(FixedRows, rows))),
-                graph,
+                view,
                 self.objective,
                 self.trainings(sizes)[-1],
                 release,
@@ -510,7 +513,7 @@ class NodeLevelGap(Method):
         trained = TrainedGap(self, aggregation, classifier, sizes, self.head)
         proba, found = trained.proba(views), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         return FitResult(
             trained=trained,
@@ -524,16 +527,16 @@ class NodeLevelGap(Method):
         """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
-    def _encoder(self, graph: Graph, release: Release, session: Session) -> Encoder | None:
+    def _encoder(self, view: Graph, release: Release, session: Session) -> Encoder | None:
         if not self.gap.shape.encoder_layers:
             return None
-        sizes = self.sizes_of(graph)
+        sizes = self.sizes_of(view)
         encoder = self.gap.shape.encoder(sizes, session.streams.torch("encoder"))
         fit_node_level(
             encoder,
-            graph.x,
+            view.x,
             lambda x: encoder(batch_of(x)),
-            graph,
+            view,
             self.objective,
             self.trainings(sizes)[0],
             release,
@@ -555,9 +558,9 @@ def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:
     return None if plan is None else [query.noise[-1] for query in hop_queries(plan)]
 
 
-def plan_record_groups(plan: ReleasePlan, graph: Graph) -> Tensor | None:
+def plan_record_groups(plan: ReleasePlan, view: Graph) -> Tensor | None:
     """Return the public groups of records, if the plan distinguishes them."""
-    return record_groups(graph) if any(query.groups > 1 for query in plan.queries) else None
+    return record_groups(view) if any(query.groups > 1 for query in plan.queries) else None
 
 
 def named_aggregates(aggregates: list[Tensor]) -> dict[str, Tensor]:

@@ -31,9 +31,9 @@ def training_groups(*, metrics: bool) -> tuple[bool, ...]:
     return tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
 
 
-def training_members(graph: Graph, *, metrics: bool = False) -> Tensor:
+def training_members(view: Graph, *, metrics: bool = False) -> Tensor:
     """Return the public members of the training groups, with or without a label, bool (N)."""
-    return torch.tensor(training_groups(metrics=metrics))[record_groups(graph)]
+    return torch.tensor(training_groups(metrics=metrics))[record_groups(view)]
 
 
 def new_module(module: Factory | str, widths: tuple[int, int], streams: PublicStreams) -> nn.Module:

@@ -10,13 +10,12 @@ from graphveil._util.figures import counted
 from graphveil.artifacts.snapshot import uncovered_weights_note
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
 from graphveil.core.clipping.dpsgd import PrivateSchedule
-from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PoissonRoots
 from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.bounded_lists import BoundedTrees, TreeRecords
+from graphveil.core.queries.bounded_lists import TreeRecords, tree_parents
 from graphveil.core.queries.tree_steps import MAX_SHIFT, Reach, TreeStepsQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
@@ -66,21 +65,18 @@ class MultiHopGNN(Method):
         assert isinstance(unit, NodeUnit)
         return Reach.from_unit(unit, slots=self.slots, depth=self.layers)
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph or a module that cannot be trained, before anything is charged."""
-        super().check(graph)
-        widths = graph.num_features, graph.num_classes
+        super().check(view)
+        widths = view.num_features, view.num_classes
         module = new_module(self.module, widths, PublicStreams(0))
         reject_unsupported_types(module)
         reject_mixing(module, *widths)
-        # Trees of all graphs have the same shape, so those of an empty graph define it.
-        empty_graph = Adjacency.from_edges([], [], num_nodes=1, directed=True)
-        parents = self._trees(empty_graph, bytes(32)).parents
-        check_trainable(module, *widths, parents)
+        check_trainable(module, *widths, tree_parents(self.cap, self.layers))
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return public sizes, with the number of training records."""
-        return replace(PublicSizes.from_graph(graph), labeled=int(training_members(graph).sum()))
+        return replace(PublicSizes.from_graph(view), labeled=int(training_members(view).sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is less.
@@ -116,24 +112,26 @@ class MultiHopGNN(Method):
         """Return the use of edges: parameters were trained on exact neighbors."""
         return "neighbors"
 
-    def notes(self, graph: Graph) -> tuple[str, ...]:
+    def notes(self, view: Graph) -> tuple[str, ...]:
         """Return notes of the guarantee summary."""
         how_many = counted(self.layers, "layer")
-        return (*super().notes(graph), f"the module was trained for {how_many} of messages")
+        return (*super().notes(view), f"the module was trained for {how_many} of messages")
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train the module on trees, which are sampled again for every pass; nothing is predicted."""
-        widths = graph.num_features, graph.num_classes
+        widths = view.num_features, view.num_classes
         module = new_module(self.module, widths, session.streams)
-        release = session.open(graph, record_groups(graph))
+        release = session.open(view, record_groups(view))
         with session.stage("aggregate"):
-            trees = self._trees(graph.adjacency, public_randomness_key(session, "trees"))
+            key = public_randomness_key(session, "trees")
         with session.stage("classifier"):
-            training = plan_training(module, self.schedule, self.sizes_of(graph))
-            nodes = training_members(graph).nonzero()[:, 0]
+            training = plan_training(module, self.schedule, self.sizes_of(view))
+            nodes = training_members(view).nonzero()[:, 0]
             a_pass = max(1, training.steps // training.schedule.epochs)
-            inputs = TreeRecords(graph.x, nodes, trees, a_pass)
-            targets = rows(self.objective.clipped_targets(graph, self.head), nodes)
+            inputs = TreeRecords.of_nodes(
+                view, nodes, a_pass, slots=self.reach.slots, cap=self.cap, depth=self.layers, key=key
+            )
+            targets = rows(self.objective.clipped_targets(view, self.head), nodes)
             fit_on_ego_graphs(module, module, inputs, targets, widths, training, release, session)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -143,10 +141,6 @@ class MultiHopGNN(Method):
         """Return the fit with these parameters, and the module if its code is registered."""
         weights, module = restore_module(self.module, (sizes.width, sizes.classes), state)
         return TrainedMultiHopGNN(weights=weights, module=module)
-
-    def _trees(self, adjacency: Adjacency, key: bytes) -> BoundedTrees:
-        """Return the trees of all nodes of a graph; every node samples the out-edges that are paid for."""
-        return BoundedTrees(adjacency, slots=self.reach.slots, cap=self.cap, depth=self.layers, key=key)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -319,20 +319,20 @@ class OneHopGNN(Method):
     out_degree_bound: int
     use_code_prior: bool
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph or a module that cannot be trained, before anything is charged."""
-        super().check(graph)
-        widths = 2 * graph.num_classes, graph.num_classes
+        super().check(view)
+        widths = 2 * view.num_classes, view.num_classes
         module = new_module(self.module, widths, PublicStreams(0))
         reject_unsupported_types(module)
         reject_mixing(module, *widths)
-        executed, parents = self._with_prior(module, graph), torch.zeros(self.leaves, dtype=torch.int64)
+        executed, parents = self._with_prior(module, view), torch.zeros(self.leaves, dtype=torch.int64)
         check_trainable(executed, *widths, parents, name=type(module).__name__)
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return public sizes, with the number of training records."""
-        members = training_members(graph, metrics=self.privacy_config.private_metrics)
-        return replace(PublicSizes.from_graph(graph), labeled=int(members.sum()))
+        members = training_members(view, metrics=self.privacy_config.private_metrics)
+        return replace(PublicSizes.from_graph(view), labeled=int(members.sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the encoder's steps, the out-edge aggregation, the module's steps, and counts."""
@@ -356,38 +356,38 @@ class OneHopGNN(Method):
         """Return the use of edges: predictions read the node's own out-edges."""
         return "read"
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
-        plan, classes = session.plan, graph.num_classes
+        plan, classes = session.plan, view.num_classes
         if plan is None:
             raise ConfigError("a private GNN needs a query plan, but this session has no plan")
         widths = 2 * classes, classes
         module = new_module(self.module, widths, session.streams)
-        release = session.open(graph, record_groups(graph))
+        release = session.open(view, record_groups(view))
         first, push = plan.queries[:2]
         assert isinstance(first, DPSGDQuery) and isinstance(push, OutEdgeSumQuery)
-        loss_targets = self.objective.clipped_targets(graph)
+        loss_targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
-            labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
-            encoder = train_encoder(graph, loss_targets, first, labeled, release)
-            log_posteriors = map_records(encoder.log_posteriors, graph.x)
+            labeled = training_members(view, metrics=self.privacy_config.private_metrics)
+            encoder = train_encoder(view, loss_targets, first, labeled, release)
+            log_posteriors = map_records(encoder.log_posteriors, view.x)
         with session.stage("aggregate"):
-            sent = NodeMessages(graph.y, labeled, classes, push.bounds[OTHER]).first(log_posteriors)
+            sent = NodeMessages(view.y, labeled, classes, push.bounds[OTHER]).first(log_posteriors)
             noisy = release.answer(OutEdgeSumData(sent))
-            stars = own_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
+            stars = own_ego_graphs(view.adjacency, self.leaves, public_randomness_key(session, "leaves"))
             inputs = OneHopInputs.from_published_rows(
                 log_posteriors, noisy, push.sigma, sent, stars, push.out_degree_bound
             )
         with session.stage("classifier"):
-            executed, nodes = self._with_prior(module, graph), labeled.nonzero()[:, 0]
-            training = self._plan_training(self.sizes_of(graph))
+            executed, nodes = self._with_prior(module, view), labeled.nonzero()[:, 0]
+            training = self._plan_training(self.sizes_of(view))
             records, labels = inputs.select(nodes), rows(loss_targets, nodes)
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
-            logits = ego_graph_logits(executed, inputs, graph.num_nodes, classes, route=route)
+            logits = ego_graph_logits(executed, inputs, view.num_nodes, classes, route=route)
             proba = map_records(lambda logits: logits.softmax(dim=1).to(torch.float32), logits)
         found = NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         return FitResult(
@@ -413,9 +413,9 @@ class OneHopGNN(Method):
         module = new_module(self.module, (2 * sizes.classes, sizes.classes), PublicStreams(0))
         return plan_training(module, self.schedule, sizes)
 
-    def _with_prior(self, module: nn.Module, graph: Graph) -> nn.Module:
+    def _with_prior(self, module: nn.Module, view: Graph) -> nn.Module:
         """Return the module that is executed: with the prior from the codes, if configured."""
-        return CodePriorModule(module, graph.num_classes) if self.use_code_prior else module
+        return CodePriorModule(module, view.num_classes) if self.use_code_prior else module
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

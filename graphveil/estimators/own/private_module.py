@@ -50,10 +50,10 @@ class NodeLevelModule(Method):
     module: Factory | str = field(repr=False)
     schedule: PrivateSchedule
 
-    def check(self, graph: Graph) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a graph or a module that cannot be trained, before anything is charged."""
-        super().check(graph)
-        sizes = self.sizes_of(graph)
+        super().check(view)
+        sizes = self.sizes_of(view)
         module = self.build_module(sizes, PublicStreams(0))
         reject_unsupported_types(module)
         reject_mixing(module, sizes.width, sizes.classes, edges=False)
@@ -83,15 +83,15 @@ class NodeLevelModule(Method):
         """Return the module with new parameters."""
         return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train by noisy steps, and release the planned accuracies."""
-        sizes = self.sizes_of(graph)
+        sizes = self.sizes_of(view)
         module = self.build_module(sizes, session.streams)
-        release = session.open(graph, record_groups(graph))
+        release = session.open(view, record_groups(view))
         with session.stage("classifier"):
-            nodes = members(graph, "train")
-            x = map_records(to_dense, rows(graph.x, nodes))
-            labels = rows(self.objective.clipped_targets(graph, self.head), nodes)
+            nodes = members(view, "train")
+            x = map_records(to_dense, rows(view.x, nodes))
+            labels = rows(self.objective.clipped_targets(view, self.head), nodes)
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,
@@ -102,9 +102,9 @@ class NodeLevelModule(Method):
                 fingerprint=(_fingerprint(module, sizes),),
             )
         trained = TrainedModule(module, sizes.classes, self.head)
-        proba, found = trained.proba(graph), NO_METRICS
+        proba, found = trained.proba(view), NO_METRICS
         if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, graph, session, self.objective)
+            found = release_metrics(release, proba, view, session, self.objective)
         release.close()
         return FitResult(
             trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
@@ -126,13 +126,13 @@ class TrainedModule(FeatureModel):
     classes: int
     head: TaskHead = MULTICLASS
 
-    def proba(self, graph: Graph) -> Any:
+    def proba(self, view: Graph) -> Any:
         """Return probabilities (N, C), each record evaluated on its own."""
 
         def of(x: Features) -> Tensor:
             return self.head.proba(_logits(self.module, x, self.classes)).to(torch.float32)
 
-        return map_records(of, graph.x)
+        return map_records(of, view.x)
 
     def state(self) -> State:
         """Return the parameters."""

@@ -97,18 +97,18 @@ class NodeLevelSAGE(Method):
         parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
         return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
 
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
+    def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return why there is no valid guarantee."""
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
-        return (*super().deviations(graph), *more)
+        return (*super().deviations(view), *more)
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Train over bounded subgraphs, and predict from one noisy aggregation."""
         most, rng = self.max_sampled_degree, session.streams.numpy("edges")
-        sample = graph.replace(adjacency=sample_total_degree(graph.adjacency, most, rng))
-        release = session.open(sample, record_groups(graph))
+        sample = view.replace(adjacency=sample_total_degree(view.adjacency, most, rng))
+        release = session.open(sample, record_groups(view))
         generator = session.streams.torch(self.name)
-        network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
+        network = self.shape.build(view.num_features, view.num_classes, generator=generator)
         roots = members(sample, "train")
         table, labels = neighbor_table(sample.adjacency, roots, most), sample.y[roots]
         activation = self.shape.style["activation"]
@@ -152,7 +152,7 @@ class TrainedNodeLevelSAGE(TrainedModel):
             "to predict other graphs."
         )
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Raise an error, as ``plan_for`` does before."""
         raise AssertionError("plan_for rejects every other graph")
 

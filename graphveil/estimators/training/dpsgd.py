@@ -124,7 +124,7 @@ def fit_dpsgd(
     stage: str,
     network: PrivatelyTrainable,
     inputs: Inputs,
-    graph: Graph,
+    view: Graph,
     targets: Any,
     training: DPSGDTraining,
     release: Release,
@@ -140,7 +140,7 @@ def fit_dpsgd(
         stage: Name for checkpoints and progress.
         network: Network, trained in place; it has the last parameters afterwards.
         inputs: Inputs of all nodes, or blocks of columns.
-        graph: Public members of the training set.
+        view: Public members of the training set.
         targets: Classes or numbers of all nodes (N), or targets (N, C).
         training: Steps of this stage in the plan of the release.
         release: Open release with the steps as its next query.
@@ -150,7 +150,7 @@ def fit_dpsgd(
     Returns:
         Parameters of equidistant checkpoints, the last ones last.
     """
-    nodes = members(graph, "train")
+    nodes = members(view, "train")
     records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
     labels = rows(targets, nodes)
     return fit_dpsgd_from_sums(

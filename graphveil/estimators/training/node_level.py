@@ -76,7 +76,7 @@ def fit_node_level(
     network: PrivatelyTrainable,
     inputs: Inputs,
     logits: Callable[..., Tensor],
-    graph: Graph,
+    view: Graph,
     objective: Objective,
     training: DPSGDTraining,
     release: Release,
@@ -93,7 +93,7 @@ def fit_node_level(
         network: Network, trained in place.
         inputs: Inputs of all nodes, or blocks of columns.
         logits: Maps inputs of some nodes to the network's logits.
-        graph: Labels and split.
+        view: Labels and split.
         objective: Class weights.
         training: Steps of this stage in the plan of the release.
         release: Open release with the steps as its next query.
@@ -104,9 +104,9 @@ def fit_node_level(
         head: Meaning of logits, and the labels to learn.
     """
     count = selection.candidates(training, final=final)
-    targets = objective.clipped_targets(graph, head)
-    states = fit_dpsgd(stage, network, inputs, graph, targets, training, release, session, candidates=count)
-    nodes = members(graph, "val")
+    targets = objective.clipped_targets(view, head)
+    states = fit_dpsgd(stage, network, inputs, view, targets, training, release, session, candidates=count)
+    nodes = members(view, "val")
     if count == 1 or not len(nodes):
         return
 
@@ -115,7 +115,7 @@ def fit_node_level(
     def correct(state: State) -> Any:
         network.load_state_dict(state)
         with torch.no_grad():
-            return map_records(lambda y, *own: logits(*own).argmax(dim=1) == y, rows(graph.y, nodes), *blocks)
+            return map_records(lambda y, *own: logits(*own).argmax(dim=1) == y, rows(view.y, nodes), *blocks)
 
     table = map_records(lambda *each: torch.stack(each, dim=1), *map(correct, states))
     network.load_state_dict(states[selection.chosen(release, table)])

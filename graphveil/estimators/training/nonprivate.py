@@ -18,7 +18,7 @@ from graphveil.training.heads import MULTICLASS, TaskHead
 def fit_nonprivate(
     network: nn.Module,
     logits: Callable[[Tensor], Tensor],
-    graph: Graph,
+    view: Graph,
     schedule: TrainingSchedule,
     session: Session,
     *,
@@ -34,7 +34,7 @@ def fit_nonprivate(
     Args:
         network: Network, trained in place.
         logits: Maps node indices to the network's logits.
-        graph: Labels and split.
+        view: Labels and split.
         schedule: Epochs, learning rate, batches.
         session: Progress, history, and the workspace to resume from.
         stage: Name for progress and history.
@@ -45,7 +45,9 @@ def fit_nonprivate(
         every: Train on every node, for networks that compute all of them anyway.
     """
     train_nodes, val_nodes = (
-        nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))
+        nodes_of(view.labeled_in(part))
+        if every
+        else sample_training_nodes(view, nodes_of(view.labeled_in(part)))
         for part in ("train", "val")
     )
     if objective.metric is not None:
@@ -53,7 +55,7 @@ def fit_nonprivate(
     history = train(
         network,
         lambda index: logits(index).cpu(),
-        head.labels(graph) if objective.class_weight is None else objective.targets(graph),
+        head.labels(view) if objective.class_weight is None else objective.targets(view),
         train_nodes,
         val_nodes,
         schedule,

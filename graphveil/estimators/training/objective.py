@@ -69,11 +69,11 @@ class Objective:
         """The number of the positive class, of an objective ``for_graph``."""
         return self.positive if isinstance(self.positive, int) else None
 
-    def for_graph(self, graph: Graph) -> "Objective":
+    def for_graph(self, view: Graph) -> "Objective":
         """Return the objective with the number of the positive class in place of its name."""
         if self.positive is None or isinstance(self.positive, int):
             return self
-        return replace(self, positive=class_places(graph.class_names, graph.num_classes)[self.positive])
+        return replace(self, positive=class_places(view.class_names, view.num_classes)[self.positive])
 
     def score(self, log_posteriors: Tensor, labels: Tensor) -> Score:
         """Return the score of log-posteriors (M, C). The likelihood decides between ties.
@@ -90,7 +90,7 @@ class Objective:
             found = metric_value(self.metric, classes, log_posteriors.exp(), self.positive_number)
         return found, -loss
 
-    def weights(self, graph: Graph) -> Tensor | None:
+    def weights(self, view: Graph) -> Tensor | None:
         """Return the weight of each class, float32 (C); None for weights of one.
 
         ``"balanced"`` weights are n / (C n_k) for n_k of n training nodes in class k, as in scikit-learn. A
@@ -98,18 +98,18 @@ class Objective:
         """
         if self.class_weight is None:
             return None
-        weights = torch.ones(graph.num_classes)
+        weights = torch.ones(view.num_classes)
         if not isinstance(self.class_weight, tuple):
-            counts = torch.bincount(graph.y[graph.mask("train")], minlength=graph.num_classes)
+            counts = torch.bincount(view.y[view.labeled_in("train")], minlength=view.num_classes)
             there = counts > 0
             weights[there] = float(counts.sum()) / (int(there.sum()) * counts[there])
             return weights
-        places = class_places(graph.class_names, graph.num_classes)
+        places = class_places(view.class_names, view.num_classes)
         for name, weight in self.class_weight:
             weights[places[name]] = weight
         return weights
 
-    def targets(self, graph: Graph) -> Any:
+    def targets(self, view: Graph) -> Any:
         """Return the targets of the cross entropy: class numbers, or one-hot rows scaled by class weights.
 
         The cross entropy of targets t and probabilities p is the sum over the classes of -t log p. A node
@@ -118,16 +118,16 @@ class Objective:
         Returns:
             Classes, int64 (N), without class weights; otherwise targets, float32 (N, C).
         """
-        weights = self.weights(graph)
+        weights = self.weights(view)
         if weights is None:
-            return graph.y
+            return view.y
 
         def of(y: Tensor) -> Tensor:
-            return torch.where((y >= 0)[:, None], one_hot(y.clamp_min(0), graph.num_classes) * weights, 0.0)
+            return torch.where((y >= 0)[:, None], one_hot(y.clamp_min(0), view.num_classes) * weights, 0.0)
 
-        return map_records(of, graph.y)
+        return map_records(of, view.y)
 
-    def clipped_targets(self, graph: Graph, head: TaskHead = MULTICLASS) -> Any:
+    def clipped_targets(self, view: Graph, head: TaskHead = MULTICLASS) -> Any:
         """Return ``targets`` with weights divided by the largest, for gradients that are clipped.
 
         Without class weights they are the labels of the head, such as numbers.
@@ -135,12 +135,12 @@ class Objective:
         A weight multiplies a record's gradient before it is clipped, so the clipping norm bounds it whatever
         the weight. A weight above one would therefore have no effect on a gradient of the clipping norm.
         """
-        weights = self.weights(graph)
+        weights = self.weights(view)
         if weights is None:
-            return head.labels(graph)
-        return map_records(lambda targets: targets / weights.max(), self.targets(graph))
+            return head.labels(view)
+        return map_records(lambda targets: targets / weights.max(), self.targets(view))
 
-    def check_graph(self, graph: Graph) -> None:
+    def check_graph(self, view: Graph) -> None:
         """Reject unknown classes, and validation labels for which the metric is not defined.
 
         This is checked before anything is charged. Under units that protect labels it reads none.
@@ -149,9 +149,9 @@ class Objective:
             GraphError: If a weight or the positive class names no class, or there are more than two classes
                 with a positive one. If validation labels are of one class, and the metric compares classes.
         """
-        places = class_places(graph.class_names, graph.num_classes)
+        places = class_places(view.class_names, view.num_classes)
         if self.positive is not None:
-            check_positive(str(self.positive), places, graph.num_classes, " No privacy budget was spent.")
+            check_positive(str(self.positive), places, view.num_classes, " No privacy budget was spent.")
         if isinstance(self.class_weight, tuple):
             unknown = [name for name, _ in self.class_weight if name not in places]
             if unknown:
@@ -159,7 +159,7 @@ class Objective:
                     f"class_weight (--class-weight) names the class {unknown[0]!r}, which is not in the "
                     f"graph{checks.suggestion(unknown[0], places)}. No privacy budget was spent."
                 )
-        if self.metric in RANKING_METRICS and torch.unique(graph.y[graph.mask("val")]).numel() < 2:
+        if self.metric in RANKING_METRICS and torch.unique(view.y[view.labeled_in("val")]).numel() < 2:
             raise GraphError(
                 f"The validation nodes have only one class, so metric={self.metric!r} is undefined. Use "
                 "another split, or metric='accuracy'. No privacy budget was spent."

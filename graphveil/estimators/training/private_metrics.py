@@ -127,10 +127,10 @@ def cells_of(labels: Tensor, proba: Tensor) -> Tensor:
     return torch.where(labels == UNLABELED, -1, cells)
 
 
-def release_histogram(release: Release, query: RecordHistogramQuery, proba: Any, graph: Graph) -> Tensor:
+def release_histogram(release: Release, query: RecordHistogramQuery, proba: Any, view: Graph) -> Tensor:
     """Return the noisy histogram of test nodes, (C, columns), the next answer of the release."""
-    nodes, classes = members(graph, "test"), proba.shape[1]
-    cells = map_records(cells_of, rows(graph.y, nodes), rows(proba, nodes))
+    nodes, classes = members(view, "test"), proba.shape[1]
+    cells = map_records(cells_of, rows(view.y, nodes), rows(proba, nodes))
     return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)
 
 

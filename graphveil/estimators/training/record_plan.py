@@ -153,7 +153,7 @@ def _only(group: int) -> tuple[bool, ...]:
     return tuple(group == other for other in range(GROUPS))
 
 
-def release_accuracies(release: Release, proba: Any, graph: Graph) -> dict[str, float]:
+def release_accuracies(release: Release, proba: Any, view: Graph) -> dict[str, float]:
     """Return the accuracy on validation and test nodes from noisy counts, the release's next two queries.
 
     Only nodes with a label count. The number of labels is private, so both correct and wrong predictions are
@@ -161,8 +161,8 @@ def release_accuracies(release: Release, proba: Any, graph: Graph) -> dict[str, 
     """
     found = {}
     for split in _ACCURACY_GROUPS:
-        nodes = members(graph, split)
-        own = rows(proba, nodes), rows(graph.y, nodes)
+        nodes = members(view, split)
+        own = rows(proba, nodes), rows(view.y, nodes)
         correct = map_records(lambda proba, y: proba.argmax(dim=1) == y, *own)
         wrong = map_records(lambda y, correct: (y != UNLABELED) & ~correct, own[1], correct)
         counts = release.answer(OutcomeCountData(correct, wrong))
@@ -181,20 +181,20 @@ NO_METRICS = ReleasedMetrics({}, None)
 
 
 def release_metrics(
-    release: Release, proba: Any, graph: Graph, session: Session, objective: Objective
+    release: Release, proba: Any, view: Graph, session: Session, objective: Objective
 ) -> ReleasedMetrics:
     """Return metrics of predictions from noisy counts, the remaining queries of the session's plan."""
     assert session.plan is not None  # a release has one
-    accuracy = release_accuracies(release, proba, graph)
+    accuracy = release_accuracies(release, proba, view)
     *_, outcomes, histogram = session.plan.queries
     if not isinstance(histogram, RecordHistogramQuery) or not isinstance(outcomes, OutcomeCountQuery):
         return ReleasedMetrics(accuracy, None)
     found = private_metrics(
-        release_histogram(release, histogram, proba, graph),
+        release_histogram(release, histogram, proba, view),
         histogram.sigma,
         (accuracy["test"], outcomes.sigma),
-        len(members(graph, "test")),
-        graph.class_names,
+        len(members(view, "test")),
+        view.class_names,
         session.streams.numpy("private-metrics"),
         objective.positive_number,
     )

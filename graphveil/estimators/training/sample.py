@@ -20,7 +20,7 @@ MAX_TRAINING_NODES = 1 << 17
 _UInt64Array = npt.NDArray[np.uint64]
 
 
-def sample_training_nodes(graph: Graph, nodes: Tensor, max_nodes: int = MAX_TRAINING_NODES) -> Tensor:
+def sample_training_nodes(view: Graph, nodes: Tensor, max_nodes: int = MAX_TRAINING_NODES) -> Tensor:
     """Return the nodes, or if there are more than the maximum, those whose ids have the smallest hashes.
 
     >>> graph = Graph.from_edges(torch.eye(9), [0, 1, 2] * 3, [0], [1], directed=False)
@@ -29,14 +29,14 @@ def sample_training_nodes(graph: Graph, nodes: Tensor, max_nodes: int = MAX_TRAI
     """
     if len(nodes) <= max_nodes:
         return nodes
-    hashes = _hashes(nodes.numpy() if graph.ids is None else graph.ids[nodes.numpy()])
+    hashes = _hashes(nodes.numpy() if view.ids is None else view.ids[nodes.numpy()])
     chosen = np.argsort(hashes, kind="stable")[:max_nodes]
     return nodes[torch.from_numpy(np.sort(chosen))]
 
 
-def training_sample_description(graph: Graph) -> str:
+def training_sample_description(view: Graph) -> str:
     """Return the description of the sample for a plan; empty if all nodes are used."""
-    training = int(graph.mask("train").sum())
+    training = int(view.labeled_in("train").sum())
     if training <= MAX_TRAINING_NODES:
         return ""
     return (

@@ -393,7 +393,7 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
     """
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
-        known = (graph.mask("train") | graph.mask("val")).numpy()
+        known = (graph.labeled_in("train", "val")).numpy()
         labels = np.zeros((graph.num_nodes, graph.num_classes))
         labels[known, graph.y.numpy()[known]] = 1
         rows["labels"] = labels[pairs.nodes]

@@ -221,7 +221,7 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
 
 def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tuple[Integers, Bools]:
     """Return training and test nodes, and which are members; nodes in ``without`` are left out."""
-    members, others = (graph.mask(part).numpy().copy() for part in ("train", "test"))
+    members, others = (graph.labeled_in(part).numpy().copy() for part in ("train", "test"))
     if without is not None:
         members[without] = others[without] = False
     nodes = np.flatnonzero(members | others)
@@ -352,8 +352,8 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
     """
     checks.integer_at_least(4, count=count)
     rng = PublicStreams(seed).numpy("members")
-    pool = np.flatnonzero((graph.mask("train") | graph.mask("test")).numpy())
-    share = float(graph.mask("train").sum()) / len(pool)
+    pool = np.flatnonzero((graph.labeled_in("train") | graph.labeled_in("test")).numpy())
+    share = float(graph.labeled_in("train").sum()) / len(pool)
     outside = int(np.clip(round(count * (1 - share)), 2, count - 2))
     members = np.zeros((count, graph.num_nodes), dtype=bool)
     members[:, pool] = np.argsort(rng.random((count, len(pool))), axis=0) >= outside
@@ -361,7 +361,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
     for number, chosen in enumerate(torch.from_numpy(members)):
         others = torch.zeros(graph.num_nodes, dtype=torch.bool)
         others[pool] = True
-        split = graph.with_split(chosen, graph.mask("val"), others & ~chosen)
+        split = graph.with_split(chosen, graph.labeled_in("val"), others & ~chosen)
         keywords = {**model.get_params(), "seed": seed + number, "unsafe_noise_seed": None}
         found.append(standardized(confidence(type(model)(**keywords).fit(split), graph)))
     return Ensemble(members, np.array(found))

@@ -333,7 +333,7 @@ def _raw(dataset: str | None, root: Path | None) -> Graph:
 
 def _scores(model: Estimator, graph: Graph) -> dict[str, float]:
     """Return the scores of a model's test nodes, and its validation accuracy."""
-    test, head = graph.mask("test"), model.fitted.method.head
+    test, head = graph.labeled_in("test"), model.fitted.method.head
     truth, proba = head.labels(graph)[test].numpy(), model.predict_proba()[test]
     return {
         TEST: model.score(graph),

@@ -72,7 +72,7 @@ def test_reddit(tmp_path):
     adjacency = sparse.coo_matrix((np.ones(2), ([0, 1], [1, 0])), shape=(3, 3))
     sparse.save_npz(raw / "reddit_graph.npz", adjacency)
     graph = load_dataset("reddit", tmp_path, recipe="planetoid")
-    assert graph.mask("val").tolist() == [False, True, False]
+    assert graph.labeled_in("val").tolist() == [False, True, False]
     assert graph.adjacency.edge_index().tolist() == [[1, 0], [0, 1]]
 
 
@@ -91,7 +91,7 @@ def test_ppi_is_one_graph_with_label_sets(tmp_path):
     assert graph.y.tolist() == [0, 0, 1, 1, 1, 1] and graph.num_features == 2
     assert graph.label_sets is not None
     assert graph.label_sets.int().tolist() == [[0, 1], [0, 0], [1, 1], [1, 0], [1, 1], [1, 0]]
-    assert graph.mask("test").tolist() == [False] * 4 + [True] * 2
+    assert graph.labeled_in("test").tolist() == [False] * 4 + [True] * 2
     assert graph.adjacency.edge_index().tolist() == [[1, 0, 3, 2, 5, 4], [0, 1, 2, 3, 4, 5]]
 
 
@@ -112,7 +112,7 @@ def test_planetoid(tmp_path, name, title):
     (tmp_path / title / "processed").mkdir()
     load_pyg("data").InMemoryDataset.save([data], str(tmp_path / title / "processed" / "data.pt"))
     graph = load_dataset(name, tmp_path, recipe="planetoid")
-    assert graph.mask("val").tolist() == [False, True, False]
+    assert graph.labeled_in("val").tolist() == [False, True, False]
 
 
 def test_karate_differs_from_the_local_file_in_its_labels_alone(tmp_path, data_root):

@@ -23,7 +23,7 @@ def small() -> Graph:
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_the_label_of_a_node_does_not_affect_its_own_posterior(part: str) -> None:
     graph = small()
-    node = int(torch.nonzero(graph.mask(part))[0])
+    node = int(torch.nonzero(graph.labeled_in(part))[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % graph.num_classes
 
@@ -34,7 +34,7 @@ def test_the_label_of_a_node_does_not_affect_its_own_posterior(part: str) -> Non
 
     before, after = log(graph), log(graph.replace(y=labels))
     assert torch.equal(before[node], after[node])
-    others = torch.nonzero(graph.mask("train"))[1:, 0]
+    others = torch.nonzero(graph.labeled_in("train"))[1:, 0]
     assert not torch.equal(before[others], after[others])
 
 
@@ -58,7 +58,7 @@ def test_unit_rows_of_sparse_and_dense_features_agree() -> None:
 def crossfitted(
     graph: Graph, session: Session, candidates: Sequence[crossfit.Candidate]
 ) -> crossfit.CrossFitPosteriors:
-    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+    nodes = nodes_of(graph.labeled_in("train", "val"))
     return crossfit.CrossFit(graph, session, "posterior", nodes, graph.y).best(candidates)
 
 
@@ -80,7 +80,7 @@ def test_a_clearly_worse_candidate_is_stopped_early() -> None:
 @pytest.mark.parametrize(("above", "tried"), [(0, False), (1, True)])
 def test_the_candidate_for_few_labels_does_not_affect_the_others(above: int, tried: bool) -> None:
     graph = small()
-    labels = int((graph.mask("train") | graph.mask("val")).sum())
+    labels = int((graph.labeled_in("train", "val")).sum())
     usual = crossfit.Candidate(40, hidden=8)
     worse = crossfit.Candidate(8, hidden=8, weight_decay=1e4, labels_below=labels + above)
 

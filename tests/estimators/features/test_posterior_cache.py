@@ -51,13 +51,13 @@ def test_the_digest_depends_on_neither_edges_nor_test_labels() -> None:
     graph = small()
     none = np.empty(0, dtype=np.int64)
     empty = Adjacency.from_edges(none, none, num_nodes=graph.num_nodes, directed=False)
-    labels = torch.where(graph.mask("test"), (graph.y + 1) % graph.num_classes, graph.y)
+    labels = torch.where(graph.labeled_in("test"), (graph.y + 1) % graph.num_classes, graph.y)
     assert digest(graph.replace(adjacency=empty)) == digest(graph) == digest(graph.replace(y=labels))
 
 
 def test_the_digest_depends_on_all_inputs_of_posteriors() -> None:
     graph = small()
-    node = int(torch.nonzero(graph.mask("train"))[0])
+    node = int(torch.nonzero(graph.labeled_in("train"))[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % graph.num_classes
     x = graph.x.clone() if isinstance(graph.x, torch.Tensor) else torch.from_numpy(graph.x.toarray())

@@ -107,7 +107,7 @@ def test_a_record_is_counted_once_in_each_column_and_test_records_are_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen, rows = answered(monkeypatch), graph()
-    train, test = (int(rows.mask(part).nonzero()[0]) for part in ("train", "test"))
+    train, test = (int(rows.labeled_in(part).nonzero()[0]) for part in ("train", "test"))
 
     def counts(x: Any) -> Tensor:
         ready = gv.MLP(**BUDGET, epochs=1).prepare(graph(x))

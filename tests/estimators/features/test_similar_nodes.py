@@ -17,14 +17,14 @@ def twins() -> Graph:
 
 def test_a_node_does_not_vote_on_itself() -> None:
     graph = twins()
-    votes = similar_nodes_posterior(graph, nodes_of(graph.mask("train"))).argmax(dim=1)
+    votes = similar_nodes_posterior(graph, nodes_of(graph.labeled_in("train"))).argmax(dim=1)
     assert votes.tolist() == [0, 0, 1, 1, 1, 0]
 
 
 def test_blending_does_not_increase_the_loss_on_public_labels() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     flat = torch.zeros(graph.num_nodes, graph.num_classes).log_softmax(dim=1)
-    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+    nodes = nodes_of(graph.labeled_in("train", "val"))
 
     def loss(log: torch.Tensor) -> float:
         return float(torch.nn.functional.nll_loss(log[nodes], graph.y[nodes]))

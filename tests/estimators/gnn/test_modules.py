@@ -267,7 +267,7 @@ def loud(graph: Graph, node: int) -> Graph:
 
 
 def test_a_record_on_which_the_module_fails_counts_as_null(graph: Graph) -> None:
-    node = int(graph.mask("train").nonzero()[0])
+    node = int(graph.labeled_in("train").nonzero()[0])
     one = gv.PrivateModule(module=Inverse, feature_scaling="none", **GIVEN).fit(loud(graph, node))
     proba = one.predict_proba()
     classes = graph.num_classes

@@ -202,7 +202,7 @@ def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
 
 def test_labels_outside_of_training_are_never_read(graph: Graph) -> None:
     hidden = graph.y.clone()
-    hidden[graph.mask("test")] = 0
+    hidden[graph.labeled_in("test")] = 0
     assert torch.equal(*(weights(make().fit(one)) for one in (graph, graph.replace(y=hidden))))
 
 
@@ -238,13 +238,13 @@ def other_features(graph: Graph) -> Graph:
 
 
 def other_labels(graph: Graph) -> Graph:
-    y, node = graph.y.clone(), int(graph.mask("train").nonzero()[0, 0])
+    y, node = graph.y.clone(), int(graph.labeled_in("train").nonzero()[0, 0])
     y[node] = (y[node] + 1) % graph.num_classes
     return graph.replace(y=y)
 
 
 def other_training_nodes(graph: Graph) -> Graph:
-    masks = [graph.mask(part).clone() for part in ("train", "val", "test")]
+    masks = [graph.labeled_in(part).clone() for part in ("train", "val", "test")]
     inside, outside = (int(mask.nonzero()[0, 0]) for mask in (masks[0], masks[2]))
     masks[0][[inside, outside]] = torch.tensor([False, True])
     masks[2][[inside, outside]] = torch.tensor([True, False])

@@ -176,7 +176,7 @@ def test_edges_improve_accuracy_unless_they_are_random() -> None:
     drawn = np.random.default_rng(0).integers(demo.num_nodes, size=len(source))
     random = Adjacency.from_edges(source, drawn, num_nodes=demo.num_nodes, directed=True)
     alone = model.fitted.trained.encoder.log_posteriors(demo.x).argmax(dim=1)
-    features = float((alone == demo.y)[demo.mask("test")].float().mean())
+    features = float((alone == demo.y)[demo.labeled_in("test")].float().mean())
     assert model.score(demo) > features + 0.1
     unrelated = demo.replace(adjacency=random)
     assert make(**settings).fit(unrelated).score(unrelated) < features + 0.07

@@ -55,7 +55,7 @@ def test_automatic_settings_charge_one_collection() -> None:
 def test_training_does_not_use_the_reports_of_validation_nodes() -> None:
     part = torch.arange(NODES) % 5
     graph = grouped().with_split(part == 0, (part > 0) & (part < 4), part == 4)
-    moved = graph.replace(y=torch.where(graph.mask("val"), (graph.y + 1) % CLASSES, graph.y))
+    moved = graph.replace(y=torch.where(graph.labeled_in("val"), (graph.y + 1) % CLASSES, graph.y))
     for posterior_steps, held_out in (("auto", True), (0, False)):
         settings = {"x_steps": 2, "y_steps": 2, "eps_y": 50.0, "posterior_steps": posterior_steps}
         first, second = (model(**settings).fit(each) for each in (graph, moved))
@@ -68,7 +68,7 @@ def test_training_does_not_use_the_reports_of_validation_nodes() -> None:
 def test_predicts_the_largest_class_if_the_graph_says_nothing(eps_y: float) -> None:
     for seed in (0, 3, 4):
         graph = uninformative(seed)
-        test = graph.mask("test")
+        test = graph.labeled_in("test")
         largest = float(torch.bincount(graph.y[test]).max() / test.sum())
         assert model(seed, eps_y=eps_y, unsafe_noise_seed=seed, epochs=30).fit(graph).score(graph) >= largest
 

@@ -62,7 +62,7 @@ def test_is_more_accurate_than_the_majority() -> None:
     model = gv.LPGNN(unit="local-attributes", eps_x=5e3, eps_y=3.0, seed=0, unsafe_noise_seed=0, **settings)
     model.fit(easy)
     baseline = model.no_graph_baseline().fit_same_reports(model, easy)
-    chance = easy.y[easy.mask("test")].bincount().max() / easy.mask("test").sum()
+    chance = easy.y[easy.labeled_in("test")].bincount().max() / easy.labeled_in("test").sum()
     assert baseline.score(easy) > chance + 0.1
     assert not baseline.guarantee.valid  # the noise of those reports came from a seed
 

@@ -159,13 +159,13 @@ def test_nodes_without_a_report_get_the_middle_of_the_range(law) -> None:
 def test_splits_the_reporting_nodes_by_the_seed(edges) -> None:
     found = collector()
     graph, records = as_graph(found, edges, seed=0)
-    train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
+    train, val, test = (graph.labeled_in(part) for part in ("train", "val", "test"))
     assert (int(train.sum()), int(val.sum()), int(test.sum())) == (18, 9, 0)
     assert torch.equal(train | val, torch.from_numpy(found.answered))
     assert records.labels[NOT_COUNTED].tolist() == [-1] * len(NOT_COUNTED)
     assert records.labels[found.answered].tolist() == found.labels().tolist()
-    assert torch.equal(as_graph(found, edges, seed=0)[0].mask("train"), train)
-    assert not torch.equal(as_graph(found, edges, seed=1)[0].mask("train"), train)
+    assert torch.equal(as_graph(found, edges, seed=0)[0].labeled_in("train"), train)
+    assert not torch.equal(as_graph(found, edges, seed=1)[0].labeled_in("train"), train)
 
 
 @every_law

@@ -245,10 +245,10 @@ class TestWhatIsRead:
     def test_validation_scores_use_reported_labels(self, graph) -> None:
         fitted = model(labels="rr").fit(graph)
         said = fitted.aggregates_["labels"]
-        mask = graph.mask("val")
+        mask = graph.labeled_in("val")
         expected = (fitted.predict()[mask] == said[mask]).float().mean()
         assert fitted.score(graph, "val") == pytest.approx(float(expected))
-        assert (said[graph.mask("test")] == -1).all()
+        assert (said[graph.labeled_in("test")] == -1).all()
         hidden = graph.replace(y=torch.where(graph.test_mask, graph.y, 0))
         assert fitted.score(hidden, "val") == fitted.score(graph, "val")
 
@@ -277,7 +277,7 @@ def test_a_public_theta_divides_the_budget_of_features(graph, features) -> None:
 def test_every_backbone_learns_exact_records(backbone) -> None:
     settings = {"x_steps": 1, "y_steps": 0, "backbone": backbone, "learning_rate": 0.03}
     fitted = gv.LPGNN(unit="none", seed=0, epochs=60, **settings).fit(GRAPH)
-    majority = GRAPH.y[GRAPH.mask("test")].bincount().max() / GRAPH.mask("test").sum()
+    majority = GRAPH.y[GRAPH.labeled_in("test")].bincount().max() / GRAPH.labeled_in("test").sum()
     assert fitted.score(GRAPH) > majority + 0.2
 
 
@@ -424,7 +424,7 @@ class TestSeveralClassesOfALabel:
         found = self.several(**ways).fit(graph)
         said = found.aggregates_["labels"]
         assert said.shape == (graph.num_nodes, 3)
-        assert ((said == -1).all(dim=1) == ~(graph.mask("train") | graph.mask("val"))).all()
+        assert ((said == -1).all(dim=1) == ~(graph.labeled_in("train", "val"))).all()
         assert 0 <= found.score(graph, "val") <= 1
         assert torch.isfinite(found.predict_proba()).all()
 

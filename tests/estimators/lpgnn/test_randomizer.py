@@ -33,7 +33,7 @@ def test_labels_are_kept_with_their_probability() -> None:
 
 def test_test_nodes_report_no_label() -> None:
     labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
-    assert torch.equal(labels == UNKNOWN, GRAPH.mask("test"))
+    assert torch.equal(labels == UNKNOWN, GRAPH.labeled_in("test"))
 
 
 def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
@@ -97,7 +97,7 @@ def test_the_statement_covers_the_presence_of_labels(graph: Graph) -> None:
     open_labels = without_labels(graph.replace(), 0.3)
     opened = gv.LPGNN(**local, eps_y=math.inf).fit(open_labels)
     assert words not in opened.guarantee.formal_statement()
-    telling = (open_labels.mask("train") | open_labels.mask("val")).logical_not()
+    telling = (open_labels.labeled_in("train", "val")).logical_not()
     assert torch.equal(opened.aggregates_["labels"] == UNKNOWN, telling), "nothing is hidden at infinity"
 
 

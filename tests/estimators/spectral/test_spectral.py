@@ -217,7 +217,7 @@ def test_a_saved_model_predicts_another_graph(tmp_path: Path) -> None:
     assert privacy_cost is not None and privacy_cost.epsilon == 6.0
     proba = back.predict_proba(other, allow_spend=True)
     assert torch.allclose(proba.sum(dim=1), torch.ones(other.num_nodes), atol=1e-5)
-    right = (proba.argmax(dim=1) == other.y)[other.mask("test")].float().mean()
+    right = (proba.argmax(dim=1) == other.y)[other.labeled_in("test")].float().mean()
     assert right > MLP(unit="undirected-edge", seed=0).fit(other).score(other) + 0.1
 
 

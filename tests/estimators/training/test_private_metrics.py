@@ -140,7 +140,7 @@ def test_methods_release_metrics_within_their_budget(model: Any) -> None:
     assert model.guarantee.epsilon <= 2.0 and model.guarantee.deviations == (SEEDED,)
     assert [query.kind for query in model.plan_.queries][-3:] == ["outcomes", "outcomes", "histogram"]
     found, evaluated = model.private_metrics_, model.evaluate(graph)
-    tested = graph.mask("test")
+    tested = graph.labeled_in("test")
     wanted = exact(graph.y[tested], model.predict_proba()[tested])
     assert found is not None and set(found.metrics) >= {"roc_auc", "macro_f1"}
     assert "average_precision" not in found.metrics  # labels do not tell which class is rarer

@@ -58,9 +58,9 @@ def test_features_outside_of_the_sample_are_not_read(
 ) -> None:
     def weights(changed: bool) -> dict[str, torch.Tensor]:
         graph = split(graph_of(NUMBERS), unit="undirected-edge")
-        labeled = torch.cat([graph.mask(part).nonzero()[:, 0] for part in ("train", "val")])
+        labeled = torch.cat([graph.labeled_in(part).nonzero()[:, 0] for part in ("train", "val")])
         named = {
-            part: sample_training_nodes(graph, graph.mask(part).nonzero()[:, 0], 20)
+            part: sample_training_nodes(graph, graph.labeled_in(part).nonzero()[:, 0], 20)
             for part in ("train", "val")
         }
         among = sample_training_nodes(graph, labeled.sort().values, 20)
@@ -96,7 +96,7 @@ def test_a_plan_describes_the_sample() -> None:
     count = sample.MAX_TRAINING_NODES * 2
     features, labels = np.ones((count, 1), dtype=np.float32), np.arange(count) % 2
     graph = split(Graph.from_edges(features, labels, [0], [1], directed=False), unit="undirected-edge")
-    training = int(graph.mask("train").sum())
+    training = int(graph.labeled_in("train").sum())
     words = f"networks learn from 131,072 of the {training:,} labeled training nodes, chosen by their ids"
     edges = {"unit": "undirected-edge", "epsilon": 1.0}
     for model in (GAP(**edges), ClassCode(**edges)):

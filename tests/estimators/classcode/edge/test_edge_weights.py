@@ -181,7 +181,7 @@ def test_weights_read_posteriors_codes_features_or_learned_vectors(queries: Quer
 @pytest.mark.usefixtures("quick_classcode")
 def test_weights_into_a_node_do_not_depend_on_its_label(queries: Queries) -> None:
     graph = grouped()
-    node = int(graph.mask("train").nonzero()[0])
+    node = int(graph.labeled_in("train").nonzero()[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % 3
     for y in (graph.y, labels):

@@ -139,7 +139,7 @@ def test_edges_of_two_classes_count_at_both_ends_of_every_graph() -> None:
     assert (query.ranks, query.epsilon, model.guarantee.epsilon) == (None, 2.0, pytest.approx(4.0, rel=1e-4))
     assert ClassCode(**{**BUDGET, "epsilon": 3.9}).preview(graph).plan.queries[0].ranks == (0, 1, 2)
     right = model.predict(other, assume_disjoint_edges=True) == other.y
-    assert float(right[other.mask("test")].float().mean()) > 0.8
+    assert float(right[other.labeled_in("test")].float().mean()) > 0.8
     assert model.predict_proba(grow(other), assume_disjoint_edges=True).shape == (153, 2)
     assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0, rel=1e-4)
 
@@ -148,10 +148,10 @@ def test_edges_of_two_classes_count_at_both_ends_of_every_graph() -> None:
 def test_public_labels_of_another_graph_are_sent_and_those_of_its_test_nodes_never() -> None:
     model, other = ClassCode(**BUDGET, noise="gaussian").fit(grouped()), grouped(seed=1)
     hidden = other.y.clone()
-    hidden[other.mask("test")] = (hidden[other.mask("test")] + 1) % 3
+    hidden[other.labeled_in("test")] = (hidden[other.labeled_in("test")] + 1) % 3
     data, groups, rows = call_of(model, other)
     again, _, same = call_of(model, grouped(seed=1).replace(y=hidden))
-    public = other.mask("train") | other.mask("val")
+    public = other.labeled_in("train", "val")
     assert torch.equal(data.vectors, again.vectors) and torch.equal(rows, same)
     assert torch.equal(data.vectors[public], simplex_codes(3)[other.y[public]])
     assert torch.equal(groups != TARGET, public)
@@ -203,7 +203,7 @@ def test_old_nodes_send_to_new_ones_at_full_weight_and_get_no_new_aggregates(noi
     proba = model.predict_proba()
     kept = CachedPrediction(model.plan_, tuple(model.aggregates_.values()), proba)
     data, groups, answer = call_of(model, grow(graph), kept)
-    public = graph.mask("train") | graph.mask("val")
+    public = graph.labeled_in("train", "val")
     assert set(groups[:150].tolist()) == {TRAIN} and set(groups[150:].tolist()) == {TARGET}
     if noise == "laplace":
         assert answer.shape == (3, 3) and bool((answer == answer.round()).all())
@@ -235,7 +235,7 @@ def test_edges_of_another_graph_improve_accuracy_with_labels_and_without() -> No
     rest = graph.subgraph(~half)
     trained = model.fitted.trained
     assert isinstance(trained, TrainedEdgeLevelClassCode)
-    test = rest.mask("test")
+    test = rest.labeled_in("test")
 
     def accuracy(proba: Tensor) -> float:
         return float((proba.argmax(dim=1)[test] == rest.y[test]).float().mean())

@@ -8,16 +8,17 @@ from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import NodePairIndex
 from graphveil.core.noise.random import PublicStreams
+from graphveil.data.graph import Graph
 from graphveil.errors import GraphError
 
 
-def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
+def sample_public_edges(graph: Graph | Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
     """Sample the public edges: each edge is independently private with the same probability.
 
     For experiments only: it reads the edges without privacy, and the result is treated as public.
 
     Args:
-        adjacency: All edges, undirected.
+        graph: Undirected graph, or its edges.
         private_fraction: rho, in [0, 1].
         seed: Seed of the draw.
 
@@ -30,12 +31,13 @@ def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: 
     6
     """
     checks.within(0, 1, private_fraction=private_fraction)
+    adjacency = graph.adjacency if isinstance(graph, Graph) else graph
     source, target = _pairs(adjacency)
     private = PublicStreams(seed).numpy("private edges").random(len(source)) < private_fraction
     return _of(source[~private], target[~private], adjacency.num_nodes)
 
 
-def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
+def public_edges_outside(graph: Graph | Adjacency, members: Tensor) -> Adjacency:
     """Return the edges that are not between two members; those between members are private.
 
     For experiments only: it reads the edges without privacy. Members may have private edges.
@@ -49,6 +51,7 @@ def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
     tensor([[2, 1],
             [1, 2]])
     """
+    adjacency = graph.adjacency if isinstance(graph, Graph) else graph
     if members.dtype != torch.bool or members.shape != (adjacency.num_nodes,):
         raise GraphError(
             f"members must be a bool array of shape ({adjacency.num_nodes},), one entry per node"
