@@ -1,7 +1,8 @@
 """Cache of noisy aggregates that were charged, kept for as long as their graph is in memory.
 
 The cache key is the version of the in-edges and the digest of the features that were sent along them. Other
-features on the same edges are a different query. Repeating a query draws no noise and returns bit-identical results.
+features on the same edges are a different query. Repeating a query draws no noise and returns bit-identical
+results.
 """
 
 from dataclasses import dataclass
