@@ -213,7 +213,7 @@ class TestGrownGraph:
         model = GAP(**{**QUICK, "epsilon": 300.0, "delta": 1e-3}).fit(graph)
         grown = grow(graph)
         model.predict(grown)
-        kept = cache_of(model).find(grown.adjacency.version, grown.x)
+        kept = cache_of(model).find(grown.version, grown.features_digest())
         aggregation = model.fitted.trained.aggregation
         rows = aggregation.encode(grown)
         matrix = torch.zeros(153, 153, dtype=torch.float64)
@@ -256,7 +256,7 @@ class TestGrownGraph:
             proba = model.predict_proba(one)
             assert torch.equal(proba[:150], model.predict_proba())
             assert [len(ledger_of(part).entries) for part in one.edge_set.parts] == [1, 1]
-            received.append(cache_of(model).find(one.adjacency.version, one.x).rows[0][150])
+            received.append(cache_of(model).find(one.version, one.features_digest()).rows[0][150])
         rows = model.fitted.trained.aggregation.encode(graph)[friends].sum(dim=0)
         for share, row in zip((0.5, 1.0), received, strict=True):
             assert float((row - share * rows).abs().max()) < 6 * model.plan_.noise_std[0] + 0.1

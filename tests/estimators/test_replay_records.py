@@ -30,6 +30,7 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
+from graphveil.core.view import unwrapped
 from graphveil.data import Graph
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
@@ -113,7 +114,9 @@ class Replay:
         exact = Release.open(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
         levels = data.levels if isinstance(data, OutEdgeSumData) else None
         if not isinstance(data, OutDegreeSumData):
-            self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
+            self.seen.sent.append(
+                (unwrapped(data.vectors).clone(), None if levels is None else levels.clone())
+            )
         self.seen.sums.append(ASK(exact, data).double())
         return self._hand(ASK(release, data))
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from graphveil.core.ledger import ledger_of
+from graphveil.core.release import check_max_degree
 from graphveil.core.unit import NodeBoundedDegree
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.requirements import check_max_degree
 from graphveil.local.lpgnn import LPGNN
 
 
@@ -85,9 +85,9 @@ def star(directed, into_hub=False):
 
 @pytest.mark.parametrize("graph", [star(False), star(True), star(True, into_hub=True)])
 def test_rejects_a_violated_degree_assumption_without_private_values(graph):
-    check_max_degree(graph, NodeBoundedDegree(max_degree=4))
+    check_max_degree(graph.adjacency, NodeBoundedDegree(max_degree=4))
     with pytest.raises(UnitError) as rejected:
-        check_max_degree(graph, NodeBoundedDegree(max_degree=3))
+        check_max_degree(graph.adjacency, NodeBoundedDegree(max_degree=3))
     assert "above max_degree=3" in str(rejected.value)  # the assumption, which is public
     assert not any(number in str(rejected.value) for number in "01245")
 

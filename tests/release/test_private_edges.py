@@ -15,17 +15,15 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 25
+MOST_READERS = 20
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
-    "estimators/requirements.py": "raises where an assumption is violated",
     "ledger/tags.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
-    "runs/run.py": "a count where edges are public",
     "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
     "lab/attacks/products.py": "in the clear, internal",
@@ -36,10 +34,7 @@ READERS = {  # by part and file
     "local/structure/public_edges.py": "public edges",
     "local/structure/similarity.py": "public edges",
     "perturb/mechanism.py": "public edges",
-    "perturb/perturbed_graph.py": "released edges",
-    "perturb/public_part.py": "in the clear, for experiments",
     "estimators/spectral.py": "released edges, or any without privacy",
-    "links/link_predictor.py": "in the clear, for the data owner who excludes own edges",
     "local/noisy_labels.py": "public edges",
     "local/randomized_records.py": "public edges",
 }

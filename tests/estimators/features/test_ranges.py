@@ -12,6 +12,7 @@ import graphveil as gv
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
 from graphveil.core.release import Release
+from graphveil.core.view import unwrapped
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.ranges import MAX_COLUMNS, magnitude_cells, noisy_range, numeric_columns
 from tests.estimators.gnn.modules import Mean, Records
@@ -115,7 +116,7 @@ def test_a_record_is_counted_once_in_each_column_and_test_records_are_not_read(
         session = gv.MLP(**BUDGET)._session(lambda *_: None)
         session.plan, session.guarantee, _ = ready.preview
         ready.with_learned_ranges(session)
-        columns = seen.pop().cells.T.to(torch.int64)
+        columns = unwrapped(seen.pop().cells).T.to(torch.int64)
         return torch.stack([torch.bincount(column + 1, minlength=3073)[1:] for column in columns]).double()
 
     before, filled = counts(with_record(X, train, [40, 9, 2])), counts(with_record(X, train, [1e9, -3, -7]))

@@ -114,7 +114,7 @@ def test_released_accuracies_depend_on_the_counts_only():
     masks[0, :2], masks[1, 2:6], masks[2, 6:] = True, True, True
     graph = Graph.from_edges(torch.eye(10), y, [0], [1], directed=False, num_classes=2).with_split(*masks)
     release = GivenAnswers((7.5, 2.5), (-3.0, 1.0))
-    found = release_accuracies(release, torch.zeros(10, dtype=torch.int64), graph)  # type: ignore[arg-type]
+    found = release_accuracies(release, torch.eye(2)[[0] * 10], graph)  # type: ignore[arg-type]
     assert release.counts == [(1, 1), (2, 2)]  # nodes without a label are neither correct nor wrong
     assert found == {"val": 1.0, "test": 0.0}
     assert accuracy_from_counts(torch.tensor([2.0, 1.0]), 4) == pytest.approx(2 / 3)
