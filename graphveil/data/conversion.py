@@ -80,12 +80,18 @@ def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None
     return class_codes(pa.table({"y": pa.array(values, pa.large_string())}), "y", None)
 
 
+def _as_tensor(given: Any, problem: str, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor, an array or a list as a tensor on the CPU that shares no memory with an array."""
+    try:
+        made = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+        return made.to(dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):  # text, or lists of different lengths
+        raise GraphError(problem) from None
+
+
 def as_label_sets(given: Any, nodes: int) -> Tensor:
     """Return label sets as a bool matrix of one row per node."""
-    try:
-        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
-    except (TypeError, ValueError):  # text, or lists of different lengths
-        raise GraphError("Label sets must be a matrix of 0 and 1 with one row per node.") from None
+    sets = _as_tensor(given, "Label sets must be a matrix of 0 and 1 with one row per node.")
     if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
         raise GraphError(
             f"Label sets have shape {tuple(sets.shape)}. They must be a matrix with one row for each "
@@ -99,11 +105,7 @@ def as_label_sets(given: Any, nodes: int) -> Tensor:
 def as_targets(given: Any) -> Tensor:
     """Return numbers to predict as float64 (N), NaN for missing; one column counts as a vector."""
     no_vector = "targets must be a vector with one number per node, NaN where there is none"
-    try:
-        values = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
-        targets = values.to(torch.float64)
-    except (TypeError, ValueError, RuntimeError):  # text, or lists of different lengths
-        raise GraphError(no_vector) from None
+    targets = _as_tensor(given, no_vector, torch.float64)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim == 2:
@@ -122,12 +124,8 @@ def as_targets(given: Any) -> Tensor:
 
 def as_labels(y: Any) -> Tensor:
     """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
-    try:
-        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
-    except (TypeError, ValueError):  # text or lists of different lengths
-        raise GraphError(
-            f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
-        ) from None
+    no_vector = f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
+    labels = _as_tensor(y, no_vector)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.numel() == 0:
@@ -138,7 +136,7 @@ def as_labels(y: Any) -> Tensor:
             "classes, pass targets= (task='regression')."
         )
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise GraphError(f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}")
+        raise GraphError(no_vector)
     return labels.long()
 
 
