@@ -119,15 +119,10 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
     [True]
     """
     folders = dataset_folders(root)
+    shown = ("name", "nodes", "features", "classes", "where")
     return [
-        {
-            "name": entry.name,
-            "nodes": entry.nodes,
-            "features": entry.features,
-            "classes": entry.classes,
-            "where": entry.where,
-            "local": any(entry.lies_under(folder) for folder in folders),
-        }
+        {name: getattr(entry, name) for name in shown}
+        | {"local": any(entry.lies_under(folder) for folder in folders)}
         for entry in CATALOG.values()
     ]
 
