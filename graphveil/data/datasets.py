@@ -44,6 +44,7 @@ from graphveil.data.synthetic_graphs import PRESETS, synthetic
 from graphveil.errors import ConfigError, GraphError, GraphveilError
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"
+_SYNTHETIC = "synthetic/"
 Reader: TypeAlias = Callable[[Path, str], Fields]
 _SCHOOL = re.compile(r"facebook100/[A-Za-z]+\d+")  # the publishers number every school
 
@@ -177,8 +178,8 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     """Return an unmodified dataset."""
     entry = entry_of(name)
-    if entry.preset:
-        return synthetic(entry.preset)
+    if name.startswith(_SYNTHETIC):
+        return synthetic(name.removeprefix(_SYNTHETIC))
     fields = read_or_fetch(entry, dataset_folders(root))
     # The published number of classes, which may exceed the largest label in the files.
     fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
@@ -233,7 +234,6 @@ class Dataset:
         files: Files that must be under the root for reading from there.
         read: Reader of those files; None without a local layout.
         fetch: Reader of the public copy; None without a download.
-        preset: Preset of a synthetic graph.
         remedy: Fix if the dataset is missing, other than to put ``files`` under the root.
     """
 
@@ -246,13 +246,12 @@ class Dataset:
     files: tuple[str, ...] = ()
     read: Reader | None = None
     fetch: Reader | None = None
-    preset: str = ""
     remedy: str = ""
 
     def lies_under(self, root: Path) -> bool:
         """Return whether the data are available without a download."""
         if self.read is None:
-            return bool(self.preset)
+            return self.name.startswith(_SYNTHETIC)
         return all((root / file).is_file() for file in self.files)
 
 
@@ -402,9 +401,8 @@ _OTHERS = (
 )
 _GENERATED = (
     Dataset(
-        *(f"synthetic/{preset}", shape.nodes, shape.features, shape.classes),
+        *(_SYNTHETIC + preset, shape.nodes, shape.features, shape.classes),
         where="generated here: degree-corrected block model",
-        preset=preset,
     )
     for preset, shape in PRESETS.items()
 )

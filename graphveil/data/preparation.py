@@ -516,17 +516,13 @@ class EdgeTables:
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         """Return the query of the two ends in one file, by its own columns and their types."""
-        names, ends = (
-            column_names(file, [self.source, self.target], self.csv_format),
-            [self.source, self.target],
-        )
+        ends = [self.source, self.target]
+        names = column_names(file, ends, self.csv_format)
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
         table = f"read_parquet({path}, hive_partitioning = false)"
         if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names
-            kinds, ends = (
-                ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names))),
-                [f"c{names.index(end)}" for end in ends],
-            )
+            kinds = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names)))
+            ends = [f"c{names.index(end)}" for end in ends]
             delimiter = _quoted(self.csv_format.delimiter, "'")
             table = (
                 f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
