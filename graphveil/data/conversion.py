@@ -169,21 +169,18 @@ def networkx_tables(
 
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx needs a networkx graph, but a {type(graph).__name__} was given.")
-    ids, attributes = [], dict[str, dict[int, Any]]()
-    for place, (node, own) in enumerate(graph.nodes(data=True)):
-        ids.append(node)
-        for name, value in own.items():
-            attributes.setdefault(str(name), {})[place] = value
-    if not ids:
+    held = [(node, {str(name): own[name] for name in own}) for node, own in graph.nodes(data=True)]
+    if not held:
         raise GraphError("The networkx graph has no nodes. Give at least one.")
+    attributes = dict.fromkeys(name for _, own in held for name in own)
     if NODE in attributes:
         raise GraphError(
             f"A node attribute is called {NODE!r}, which is the name of the column of node ids. "
             "Rename the attribute."
         )
     columns = {}
-    for name, values in attributes.items():
-        listed = [values.get(place) for place in range(len(ids))]
+    for name in attributes:
+        listed = [own.get(name) for _, own in held]
         plain = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
         try:
             columns[name] = pa.array(plain, from_pandas=True)
@@ -199,7 +196,7 @@ def networkx_tables(
     else:
         carried = {str(name) for *_, own in pairs for name, value in own.items() if value != 1}
         tables.reject_weights(sorted(carried), "edge attribute", dropped)
-    return {NODE: _node_id_column(ids), **columns}, ends
+    return {NODE: _node_id_column([node for node, _ in held]), **columns}, ends
 
 
 def _node_id_column(ids: list[Any]) -> Any:
@@ -405,21 +402,15 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
             raise GraphError(
                 "split must be a mapping with node indices under 'train', 'valid' (or 'val') and 'test'."
             )
-        named = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
-        unknown = set(named) - set(_MASKS)
-        if unknown:
+        parts = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
+        if not set(parts) <= set(_MASKS):
             raise GraphError(
                 "split has parts other than 'train', 'valid' (or 'val') and 'test'. Remove the other parts."
             )
-        given = {
-            name: _mask(name, _tensor(index, f"split[{name!r}]"), count) for name, index in named.items()
-        }
     else:
-        given = {
-            name: _mask(name, _tensor(mask, name), count)
-            for name in _MASKS
-            if (mask := getattr(data, name, None)) is not None
-        }
+        parts = {name: mask for name in _MASKS if (mask := getattr(data, name, None)) is not None}
+    titles = {name: name if split is None else f"split[{name!r}]" for name in parts}
+    given = {name: _mask(name, _tensor(mask, titles[name]), count) for name, mask in parts.items()}
     empty = torch.zeros(count, dtype=torch.bool)
     return {name: given.get(name, empty) for name in _MASKS} if given else {}
 
