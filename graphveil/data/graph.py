@@ -413,9 +413,9 @@ class Graph:
         keep = as_mask(keep)
         adjacency = self.adjacency.subgraph(keep)
         public = None if self.public is None else self.public.subgraph(keep)
-        return self.replace(adjacency=adjacency, public=public, **self._nodes(keep))
+        return self.replace(adjacency=adjacency, public=public, **self._node_fields(keep))
 
-    def _nodes(self, keep: Tensor) -> dict[str, Any]:
+    def _node_fields(self, keep: Tensor) -> dict[str, Any]:
         """Return the fields with one row per node, for the nodes of a mask or of these numbers."""
         given = {name: getattr(self, name) for name in ("y", "label_sets", "targets")} | self.masks
         rows = {name: None if value is None else value[keep] for name, value in given.items()}
@@ -880,4 +880,4 @@ def batches(graph: Graph) -> Iterator[Batch]:
     after = [*(step.base for step in steps), graph.adjacency.version][1:]
     for step, version in zip(steps, after, strict=True):
         present = torch.arange(step.added.num_nodes)  # later steps added the other nodes
-        yield Batch(step, version, graph.replace(adjacency=step.added, **graph._nodes(present)))
+        yield Batch(step, version, graph.replace(adjacency=step.added, **graph._node_fields(present)))
