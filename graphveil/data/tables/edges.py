@@ -280,6 +280,12 @@ def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
         )
 
 
+def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
+    """Return each column of the table with the part that it plays."""
+    part = dict(zip(columns, ("source", "target", "weight"), strict=False))
+    return [(name, part.get(name, "ignored")) for name in names]
+
+
 def _problem(
     end: References, read: Column, places: NodePositions, *, any_left: bool, alone: bool
 ) -> tuple[str, bool]:

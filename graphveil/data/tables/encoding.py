@@ -139,12 +139,14 @@ class EncodingOptions:
             checks.one_of((ERROR, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
         _ = self.constant
         checks.one_of(UNKNOWN_IDS, unknown_ids=self.unknown_ids)
-        encoded = [category.name for category in self.categories]
-        chosen = (("features", self.features or ()), ("drop", self.drop), ("categories", encoded))
-        for what, names in chosen:
+        for what, names in (
+            ("features", self.features or ()),
+            ("drop", self.drop),
+            ("categories", [category.name for category in self.categories]),
+        ):
             if len(set(names)) < len(names):
                 raise ConfigError(f"{what} names a column twice. Name each column once.")
-        both = [name for name in self.drop if name in (*(self.features or ()), *encoded)]
+        both = [name for name in self.drop if name in {*(self.features or ()), *self._encoded}]
         if both:
             raise ConfigError(
                 f"column {both[0]!r} is listed both in the features and in the columns to drop. Remove it "
@@ -207,27 +209,27 @@ class EncodingOptions:
             )
         return value
 
-    def _given(self) -> dict[str, Any]:
-        """Return the options that are not the default ones by keyword, several columns as a tuple."""
-        found = {
-            "features": self.features,
-            "drop": self.drop,
-            "categories": tuple(map(str, self.categories)),
-            "missing": "" if self.missing == ERROR else self.missing,
-            "unknown_ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
-            "delimiter": self.delimiter,
-            "decimal": self.decimal,
-            "null_values": None if self.null_values is None else self.null_values or ("",),
-        }
-        return {name: value for name, value in found.items() if value}
+    @property
+    def _encoded(self) -> dict[str, Category]:
+        return {category.name: category for category in self.categories}
+
+    def category(self, name: str) -> Category | None:
+        """Return how a column is encoded, if it is one of categories."""
+        return self._encoded.get(name)
 
     def flags(self) -> list[str]:
         """Return the equivalent command-line flags."""
-        words = []
-        for name, value in self._given().items():
-            text = ",".join(value) if isinstance(value, tuple) else DELIMITERS.get(value, value)
-            words += [f"--{name.replace('_', '-')}", text]
-        return words
+        words = {
+            "--features": None if self.features is None else ",".join(self.features),
+            "--drop": ",".join(self.drop),
+            "--categories": ",".join(map(str, self.categories)),
+            "--missing": "" if self.missing == ERROR else self.missing,
+            "--unknown-ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
+            "--delimiter": self.delimiter and DELIMITERS.get(self.delimiter, self.delimiter),
+            "--decimal": self.decimal,
+        }
+        given = [word for flag, value in words.items() if value for word in (flag, value)]
+        return given if self.null_values is None else [*given, "--null-values", ",".join(self.null_values)]
 
     def keywords(self) -> str:
         """Return the equivalent keywords of ``read_graph``.
@@ -235,8 +237,18 @@ class EncodingOptions:
         >>> EncodingOptions.from_arguments(drop="a", missing="indicator").keywords()
         "drop=['a'], missing='indicator'"
         """
-        plain = {name: list(one) if isinstance(one, tuple) else one for name, one in self._given().items()}
-        return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+        words: dict[str, object] = {
+            "features": None if self.features is None else list(self.features),
+            "drop": list(self.drop),
+            "categories": list(map(str, self.categories)),
+            "missing": "" if self.missing == ERROR else self.missing,
+            "unknown_ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
+            "delimiter": self.delimiter,
+            "decimal": self.decimal,
+        }
+        if self.null_values is not None:
+            words["null_values"] = [*self.null_values] or [""]
+        return ", ".join(f"{name}={value!r}" for name, value in words.items() if value)
 
 
 def _delimiter(given: object) -> str:

@@ -112,7 +112,7 @@ class FeatureRuleBuilder:
                 known = self._filled(self._given[name], column)
                 known.write(column, np.empty((len(column), known.columns), dtype=np.float32))
                 return known
-            category = next((one for one in self._choices.categories if one.name == name), None)
+            category = self._choices.category(name)
             return self._numeric(column, name) if category is None else self._category(column, category)
         except GraphError as error:
             problems.append(str(error))

@@ -263,8 +263,9 @@ def inspect_tables(
             name = next(one for one in unread if repr(one) in found.problems[-1])
             features.ignore(name)
     _inspect_nodes(found, nodes, names, roles, features, classes, listed)
-    becomes = dict(zip(roles.of_edges, ("source", "target", "weight"), strict=False))
-    found.columns += [ColumnFact("edges", name, "", becomes.get(name, "ignored")) for name in edge_names]
+    found.columns += [
+        ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
+    ]
     if private_edges and listed is None and choices.unknown_ids == ADD:
         found.problems.append(ADD_NEEDS_PUBLIC_IDS_MESSAGE)
         features.drop_unknown()
