@@ -211,7 +211,7 @@ def read_topology(
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),
-        adjacency=_edges_between(ids, id, edges, source, target, directed, csv_format),
+        adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
         num_classes=2,
         name=node_path.name.partition(".")[0],
         ids=tables.id_array(ids),
@@ -239,7 +239,8 @@ def read_edges(
     Raises:
         GraphError: File or column that is missing or unusable, or an id of no node.
     """
-    return _edges_between(_as_column(ids), None, edges, source, target, directed, csv_format)
+    ends = source, target
+    return _edges(edges, _as_column(ids), None, ends, directed=directed, csv_format=csv_format)
 
 
 def read_ids(
@@ -264,20 +265,21 @@ def _as_column(ids: npt.NDArray[Any]) -> Column:
     return tables.keys(pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids), "ids")
 
 
-def _edges_between(
+def _edges(
+    edges: Path,
     ids: Column,
     id: str | None,
-    edges: str | PathLike[str],
-    source: str,
-    target: str,
+    ends: tuple[str, str],
+    *,
     directed: bool,
     csv_format: CsvFormat,
 ) -> Adjacency:
     """Return a table's edges between nodes of these ids."""
-    path, ends = edges_file(Path(edges)), (source, target)
-    check_columns(path, ends, csv_format)
+    path = edges_file(edges)
+    check_columns(path, [*ends], csv_format)
     table = tables.read(path, ends, tables.id_types(path, ends), csv_format=csv_format)
-    tail, head = (_positions(table, end, ids, id, written=tables.is_csv(path)) for end in ends)
+    written = tables.is_csv(path)
+    tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
     origin = EdgeSet(released=tables.released(path))
     return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 
