@@ -45,17 +45,7 @@ from graphveil.data.stored_graph import (
     write_arrays,
 )
 from graphveil.data.tables.encoding import DROP, ERROR, Categories, EncodingOptions, Named
-from graphveil.data.tables.files import (
-    COMMAS,
-    CSV,
-    PARQUET,
-    Column,
-    CsvFormat,
-    FileSource,
-    FrameSource,
-    column_names,
-)
-from graphveil.data.tables.ids import has_blanks
+from graphveil.data.tables.files import FileSource, FrameSource
 from graphveil.data.tables.inspect_tables import Roles, inspect_tables
 from graphveil.errors import ConfigError, GraphError
 
@@ -433,13 +423,13 @@ class EdgeTables:
     files: tuple[Path, ...]
     source: str
     target: str
-    ids: Column
+    ids: tables.Column
     directed: bool
     drop_unknown: bool
     memory: str
     threads: int
     scratch: Path
-    csv_format: CsvFormat = COMMAS
+    csv_format: tables.files.CsvFormat = tables.files.COMMAS
 
     def sorted_from(self, row: int) -> Iterator[Keys]:
         """Yield the edges into rows from ``row`` on, ascending, with repeats and without self-loops.
@@ -517,7 +507,7 @@ class EdgeTables:
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         """Return the query of the two ends in one file, by its own columns and their types."""
         ends = [self.source, self.target]
-        names = column_names(file, ends, self.csv_format)
+        names = tables.column_names(file, ends, self.csv_format)
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
         table = f"read_parquet({path}, hive_partitioning = false)"
         if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names
@@ -565,7 +555,7 @@ class EdgeTables:
                 "the two columns."
             )
         if not whole:
-            return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
+            return f"trim({column}, {_SPACES})" if written and not tables.ids.has_blanks(self.ids) else column
         number = f"trim({column}, {_SPACES})"
         return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
 
@@ -597,17 +587,17 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     kinds = {_kind(path) for path in found}
     if len(kinds) != 1 or None in kinds:
         raise GraphError(
-            f"All edge tables must have the same format: Parquet ({', '.join(PARQUET)}) or CSV "
-            f"({', '.join(CSV)}). "
+            f"All edge tables must have the same format: Parquet ({', '.join(tables.files.PARQUET)}) or CSV "
+            f"({', '.join(tables.files.CSV)}). "
             "The format is determined by the suffix."
         )
     return tuple(sorted(found))
 
 
 def _kind(path: Path) -> str | None:
-    if path.name.endswith(PARQUET):
+    if path.name.endswith(tables.files.PARQUET):
         return "parquet"
-    return "csv" if path.name.endswith(CSV) else None
+    return "csv" if path.name.endswith(tables.files.CSV) else None
 
 
 def _quoted(text: str, mark: str) -> str:
