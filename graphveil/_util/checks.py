@@ -31,34 +31,26 @@ def positive(**named: float) -> None:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: epsilon=0 must be a finite number above 0
     """
-    for name, value in named.items():
-        if not _is_finite(value) or value <= 0:
-            raise ConfigError(f"{name}={_shown(value)} must be a finite number above 0", parameters=(name,))
+    _require(named, lambda value: _is_finite(value) and value > 0, "be a finite number above 0")
 
 
 def non_negative(**named: float) -> None:
     """Require finite numbers of at least zero."""
-    for name, value in named.items():
-        if not _is_finite(value) or value < 0:
-            raise ConfigError(
-                f"{name}={_shown(value)} must be a finite number of at least 0", parameters=(name,)
-            )
+    _require(named, lambda value: _is_finite(value) and value >= 0, "be a finite number of at least 0")
 
 
 def within(low: float, high: float, **named: float) -> None:
     """Require numbers in the closed interval [low, high]."""
-    for name, value in named.items():
-        if not _is_number(value) or not low <= value <= high:
-            raise ConfigError(f"{name}={_shown(value)} must lie between {low} and {high}", parameters=(name,))
+    _require(named, lambda value: _is_number(value) and low <= value <= high, f"lie between {low} and {high}")
 
 
 def integer_at_least(minimum: int, **named: int) -> None:
     """Require integers of at least ``minimum``."""
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ConfigError(
-                f"{name}={_shown(value)} must be a whole number of at least {minimum}", parameters=(name,)
-            )
+    _require(
+        named,
+        lambda value: _is_number(value) and isinstance(value, int) and value >= minimum,
+        f"be a whole number of at least {minimum}",
+    )
 
 
 def depth(**named: int) -> None:
@@ -78,13 +70,8 @@ def width(**named: int) -> None:
     _at_most(MAX_WIDTH, "a layer has as many weights as the square of it", named)
 
 
-def _at_most(most: int, why: str, named: dict[str, int]) -> None:
-    for name, value in named.items():
-        if value > most:
-            raise ConfigError(
-                f"{name}={_shown(value)} must be at most {most:,}: {why}. Use a smaller value.",
-                parameters=(name,),
-            )
+def _at_most(most: int, why: str, named: Mapping[str, int]) -> None:
+    _require(named, lambda value: value <= most, f"be at most {most:,}: {why}. Use a smaller value.")
 
 
 def switch(**named: bool) -> None:
@@ -94,9 +81,14 @@ def switch(**named: bool) -> None:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: replace_one='no' must be True or False
     """
+    _require(named, lambda value: isinstance(value, bool), "be True or False")
+
+
+def _require(named: Mapping[str, Any], accepts: Callable[[Any], bool], words: str) -> None:
+    """Raise an error for the first value that is not accepted; ``words`` are what it must do."""
     for name, value in named.items():
-        if not isinstance(value, bool):
-            raise ConfigError(f"{name}={value!r} must be True or False", parameters=(name,))
+        if not accepts(value):
+            raise ConfigError(f"{name}={_shown(value)} must {words}", parameters=(name,))
 
 
 _LISTED = 8  # choices in a message, the nearest first if there are more

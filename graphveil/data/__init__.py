@@ -7,65 +7,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil.core.edges.adjacency import Adjacency, EdgeSet
-    from graphveil.core.edges.node_pairs import PublicPart
-    from graphveil.core.features import Features, rows, to_dense
-    from graphveil.data.datasets import dataset_info, list_datasets, load_dataset
-    from graphveil.data.graph import Graph, Split
-    from graphveil.data.graph_files import read_graph
-    from graphveil.data.interactions import Interactions
-    from graphveil.data.preparation import prepare
-    from graphveil.data.recipes import RECIPES, DatasetRecipe, hash_split, random_split, split
-    from graphveil.data.stored_graph import open_graph
-    from graphveil.data.synthetic_graphs import synthetic
+    from graphveil.core.edges.adjacency import Adjacency as Adjacency
+    from graphveil.core.edges.adjacency import EdgeSet as EdgeSet
+    from graphveil.core.edges.node_pairs import PublicPart as PublicPart
+    from graphveil.core.features import Features as Features
+    from graphveil.core.features import rows as rows
+    from graphveil.core.features import to_dense as to_dense
+    from graphveil.data.datasets import dataset_info as dataset_info
+    from graphveil.data.datasets import list_datasets as list_datasets
+    from graphveil.data.datasets import load_dataset as load_dataset
+    from graphveil.data.graph import Graph as Graph
+    from graphveil.data.graph import Split as Split
+    from graphveil.data.graph_files import read_graph as read_graph
+    from graphveil.data.interactions import Interactions as Interactions
+    from graphveil.data.preparation import prepare as prepare
+    from graphveil.data.recipes import RECIPES as RECIPES
+    from graphveil.data.recipes import DatasetRecipe as DatasetRecipe
+    from graphveil.data.recipes import hash_split as hash_split
+    from graphveil.data.recipes import random_split as random_split
+    from graphveil.data.recipes import split as split
+    from graphveil.data.stored_graph import open_graph as open_graph
+    from graphveil.data.synthetic_graphs import synthetic as synthetic
 
-_HOMES = {
-    "Adjacency": "graphveil.core.edges.adjacency",
-    "DatasetRecipe": "graphveil.data.recipes",
-    "EdgeSet": "graphveil.core.edges.adjacency",
-    "Features": "graphveil.core.features",
-    "Graph": "graphveil.data.graph",
-    "Interactions": "graphveil.data.interactions",
-    "PublicPart": "graphveil.core.edges.node_pairs",
-    "RECIPES": "graphveil.data.recipes",
-    "Split": "graphveil.data.graph",
-    "dataset_info": "graphveil.data.datasets",
-    "hash_split": "graphveil.data.recipes",
-    "list_datasets": "graphveil.data.datasets",
-    "load_dataset": "graphveil.data.datasets",
-    "open_graph": "graphveil.data.stored_graph",
-    "prepare": "graphveil.data.preparation",
-    "random_split": "graphveil.data.recipes",
-    "read_graph": "graphveil.data.graph_files",
-    "rows": "graphveil.core.features",
-    "split": "graphveil.data.recipes",
-    "synthetic": "graphveil.data.synthetic_graphs",
-    "to_dense": "graphveil.core.features",
+_MODULES = {
+    "graphveil.core.edges.adjacency": ("Adjacency", "EdgeSet"),
+    "graphveil.core.edges.node_pairs": ("PublicPart",),
+    "graphveil.core.features": ("Features", "rows", "to_dense"),
+    "graphveil.data.datasets": ("dataset_info", "list_datasets", "load_dataset"),
+    "graphveil.data.graph": ("Graph", "Split"),
+    "graphveil.data.graph_files": ("read_graph",),
+    "graphveil.data.interactions": ("Interactions",),
+    "graphveil.data.preparation": ("prepare",),
+    "graphveil.data.recipes": ("RECIPES", "DatasetRecipe", "hash_split", "random_split", "split"),
+    "graphveil.data.stored_graph": ("open_graph",),
+    "graphveil.data.synthetic_graphs": ("synthetic",),
 }
-
-__all__ = [
-    "RECIPES",
-    "Adjacency",
-    "DatasetRecipe",
-    "EdgeSet",
-    "Features",
-    "Graph",
-    "Interactions",
-    "PublicPart",
-    "Split",
-    "dataset_info",
-    "hash_split",
-    "list_datasets",
-    "load_dataset",
-    "open_graph",
-    "prepare",
-    "random_split",
-    "read_graph",
-    "rows",
-    "split",
-    "synthetic",
-    "to_dense",
-]
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -80,12 +80,18 @@ def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None
     return class_codes(pa.table({"y": pa.array(values, pa.large_string())}), "y", None)
 
 
+def _as_tensor(given: Any, problem: str, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor, an array or a list as a tensor on the CPU that shares no memory with an array."""
+    try:
+        made = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+        return made.to(dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):  # text, or lists of different lengths
+        raise GraphError(problem) from None
+
+
 def as_label_sets(given: Any, nodes: int) -> Tensor:
     """Return label sets as a bool matrix of one row per node."""
-    try:
-        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
-    except (TypeError, ValueError):  # text, or lists of different lengths
-        raise GraphError("Label sets must be a matrix of 0 and 1 with one row per node.") from None
+    sets = _as_tensor(given, "Label sets must be a matrix of 0 and 1 with one row per node.")
     if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
         raise GraphError(
             f"Label sets have shape {tuple(sets.shape)}. They must be a matrix with one row for each "
@@ -99,11 +105,7 @@ def as_label_sets(given: Any, nodes: int) -> Tensor:
 def as_targets(given: Any) -> Tensor:
     """Return numbers to predict as float64 (N), NaN for missing; one column counts as a vector."""
     no_vector = "targets must be a vector with one number per node, NaN where there is none"
-    try:
-        values = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
-        targets = values.to(torch.float64)
-    except (TypeError, ValueError, RuntimeError):  # text, or lists of different lengths
-        raise GraphError(no_vector) from None
+    targets = _as_tensor(given, no_vector, torch.float64)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim == 2:
@@ -122,12 +124,8 @@ def as_targets(given: Any) -> Tensor:
 
 def as_labels(y: Any) -> Tensor:
     """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
-    try:
-        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
-    except (TypeError, ValueError):  # text or lists of different lengths
-        raise GraphError(
-            f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
-        ) from None
+    no_vector = f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
+    labels = _as_tensor(y, no_vector)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.numel() == 0:
@@ -138,7 +136,7 @@ def as_labels(y: Any) -> Tensor:
             "classes, pass targets= (task='regression')."
         )
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise GraphError(f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}")
+        raise GraphError(no_vector)
     return labels.long()
 
 
@@ -171,21 +169,18 @@ def networkx_tables(
 
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx needs a networkx graph, but a {type(graph).__name__} was given.")
-    ids, attributes = [], dict[str, dict[int, Any]]()
-    for place, (node, own) in enumerate(graph.nodes(data=True)):
-        ids.append(node)
-        for name, value in own.items():
-            attributes.setdefault(str(name), {})[place] = value
-    if not ids:
+    held = [(node, {str(name): own[name] for name in own}) for node, own in graph.nodes(data=True)]
+    if not held:
         raise GraphError("The networkx graph has no nodes. Give at least one.")
+    attributes = dict.fromkeys(name for _, own in held for name in own)
     if NODE in attributes:
         raise GraphError(
             f"A node attribute is called {NODE!r}, which is the name of the column of node ids. "
             "Rename the attribute."
         )
     columns = {}
-    for name, values in attributes.items():
-        listed = [values.get(place) for place in range(len(ids))]
+    for name in attributes:
+        listed = [own.get(name) for _, own in held]
         plain = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
         try:
             columns[name] = pa.array(plain, from_pandas=True)
@@ -201,7 +196,7 @@ def networkx_tables(
     else:
         carried = {str(name) for *_, own in pairs for name, value in own.items() if value != 1}
         tables.reject_weights(sorted(carried), "edge attribute", dropped)
-    return {NODE: _node_id_column(ids), **columns}, ends
+    return {NODE: _node_id_column([node for node, _ in held]), **columns}, ends
 
 
 def _node_id_column(ids: list[Any]) -> Any:
@@ -407,21 +402,15 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
             raise GraphError(
                 "split must be a mapping with node indices under 'train', 'valid' (or 'val') and 'test'."
             )
-        named = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
-        unknown = set(named) - set(_MASKS)
-        if unknown:
+        parts = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
+        if not set(parts) <= set(_MASKS):
             raise GraphError(
                 "split has parts other than 'train', 'valid' (or 'val') and 'test'. Remove the other parts."
             )
-        given = {
-            name: _mask(name, _tensor(index, f"split[{name!r}]"), count) for name, index in named.items()
-        }
     else:
-        given = {
-            name: _mask(name, _tensor(mask, name), count)
-            for name in _MASKS
-            if (mask := getattr(data, name, None)) is not None
-        }
+        parts = {name: mask for name in _MASKS if (mask := getattr(data, name, None)) is not None}
+    titles = {name: name if split is None else f"split[{name!r}]" for name in parts}
+    given = {name: _mask(name, _tensor(mask, titles[name]), count) for name, mask in parts.items()}
     empty = torch.zeros(count, dtype=torch.bool)
     return {name: given.get(name, empty) for name in _MASKS} if given else {}
 

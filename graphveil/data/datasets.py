@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -44,8 +44,9 @@ from graphveil.data.synthetic_graphs import PRESETS, synthetic
 from graphveil.errors import ConfigError, GraphError, GraphveilError
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"
+_SYNTHETIC = "synthetic/"
 Reader: TypeAlias = Callable[[Path, str], Fields]
-_SCHOOL = re.compile(r"facebook100/([A-Za-z]+\d+)")  # the publishers number every school
+_SCHOOL = re.compile(r"facebook100/[A-Za-z]+\d+")  # the publishers number every school
 
 
 def load_dataset(
@@ -119,15 +120,10 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
     [True]
     """
     folders = dataset_folders(root)
+    shown = ("name", "nodes", "features", "classes", "where")
     return [
-        {
-            "name": entry.name,
-            "nodes": entry.nodes,
-            "features": entry.features,
-            "classes": entry.classes,
-            "where": entry.where,
-            "local": any(entry.lies_under(folder) for folder in folders),
-        }
+        {name: getattr(entry, name) for name in shown}
+        | {"local": any(entry.lies_under(folder) for folder in folders)}
         for entry in CATALOG.values()
     ]
 
@@ -182,8 +178,8 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     """Return an unmodified dataset."""
     entry = entry_of(name)
-    if entry.preset:
-        return synthetic(entry.preset)
+    if name.startswith(_SYNTHETIC):
+        return synthetic(name.removeprefix(_SYNTHETIC))
     fields = read_or_fetch(entry, dataset_folders(root))
     # The published number of classes, which may exceed the largest label in the files.
     fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
@@ -227,7 +223,7 @@ def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: s
 # -- the catalog ----
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Dataset:
     """One dataset of the catalog.
 
@@ -238,25 +234,24 @@ class Dataset:
         files: Files that must be under the root for reading from there.
         read: Reader of those files; None without a local layout.
         fetch: Reader of the public copy; None without a download.
-        preset: Preset of a synthetic graph.
         remedy: Fix if the dataset is missing, other than to put ``files`` under the root.
     """
 
     name: str
-    nodes: int | None = None
-    features: int | None = None
-    classes: int | None = None
+    nodes: int | None
+    features: int | None
+    classes: int | None
+    _: KW_ONLY
     where: str
     files: tuple[str, ...] = ()
     read: Reader | None = None
     fetch: Reader | None = None
-    preset: str = ""
     remedy: str = ""
 
     def lies_under(self, root: Path) -> bool:
         """Return whether the data are available without a download."""
         if self.read is None:
-            return bool(self.preset)
+            return self.name.startswith(_SYNTHETIC)
         return all((root / file).is_file() for file in self.files)
 
 
@@ -271,111 +266,99 @@ def entry_of(name: str) -> Dataset:
     """
     if name in CATALOG:
         return CATALOG[name]
-    school = _SCHOOL.fullmatch(name)
-    if school is None:
+    if _SCHOOL.fullmatch(name) is None:
         near = suggestion(name, CATALOG) or "; `graphveil datasets` lists them"
         raise ConfigError(f"name={name!r} is not the name of a data set{near}")
-    return _facebook100(school[1])
-
-
-def _facebook100(school: str, nodes: int | None = None, features: int | None = None) -> Dataset:
-    return Dataset(
-        name=f"facebook100/{school}",
-        nodes=nodes,
-        features=features,
-        classes=6,
-        where="Facebook100 (Traud et al. 2011), class years 2004 to 2009",
-        files=(f"facebook100/{school}.mat",),
-        read=read_facebook100,
-        fetch=fetch_facebook100,
-    )
-
-
-def _amazon(name: str, nodes: int, features: int, classes: int) -> Dataset:
-    return Dataset(
-        name=f"amazon/{name}",
-        nodes=nodes,
-        features=features,
-        classes=classes,
-        where="Amazon co-purchases (Shchur et al. 2018)",
-        files=(f"amazon/{name}.npz",),
-        read=read_amazon,
-        fetch=pyg_reader("Amazon"),
-    )
-
-
-def _planetoid(name: str, nodes: int, features: int, classes: int) -> Dataset:
-    return Dataset(
-        name=name,
-        nodes=nodes,
-        features=features,
-        classes=classes,
-        where="Planetoid citations (Yang et al. 2016), with the public split",
-        files=(f"planetoid/{name}.npz",),
-        read=read_planetoid,
-        fetch=fetch_planetoid,
-    )
+    return _member(name, None, None, 6)
 
 
 def _musae(folder: str, stem: str) -> tuple[str, ...]:
     return f"{folder}/{stem}_edges.csv", f"{folder}/{stem}.json", f"{folder}/{stem}_target.csv"
 
 
-def _twitch(country: str, nodes: int) -> Dataset:
-    return Dataset(
-        name=f"twitch/{country}",
-        nodes=nodes,
-        features=3_170,
-        classes=2,
-        where="MUSAE Twitch social networks (Rozemberczki et al. 2021); the download has 128 dense features",
-        files=_musae(f"twitch/{country}", country),
-        read=read_twitch,
-        fetch=pyg_reader("Twitch"),
-    )
+_FAMILIES: Mapping[str, tuple[str, tuple[str, ...], Reader, Reader]] = {
+    # Origin, files of a member {}, their reader, and that of the public copy.
+    "facebook100": (
+        "Facebook100 (Traud et al. 2011), class years 2004 to 2009",
+        ("facebook100/{}.mat",),
+        read_facebook100,
+        fetch_facebook100,
+    ),
+    "amazon": (
+        "Amazon co-purchases (Shchur et al. 2018)",
+        ("amazon/{}.npz",),
+        read_amazon,
+        pyg_reader("Amazon"),
+    ),
+    "planetoid": (
+        "Planetoid citations (Yang et al. 2016), with the public split",
+        ("planetoid/{}.npz",),
+        read_planetoid,
+        fetch_planetoid,
+    ),
+    "twitch": (
+        "MUSAE Twitch social networks (Rozemberczki et al. 2021); the download has 128 dense features",
+        _musae("twitch/{0}", "{0}"),
+        read_twitch,
+        pyg_reader("Twitch"),
+    ),
+    "wikipedia": (
+        "MUSAE Wikipedia links (Rozemberczki et al. 2021); label: fifth of the traffic",
+        _musae("wikipedia/{0}", "{0}"),
+        read_wikipedia,
+        fetch_wikipedia,
+    ),
+    "heterophilous": (
+        "heterophilous graphs (Platonov et al. 2023)",
+        ("heterophilous/{}.npz",),
+        read_heterophilous,
+        fetch_heterophilous,
+    ),
+}
 
 
-def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
-    return Dataset(
-        name=f"wikipedia/{topic}",
-        nodes=nodes,
-        features=features,
-        classes=5,
-        where="MUSAE Wikipedia links (Rozemberczki et al. 2021); label: fifth of the traffic",
-        files=_musae(f"wikipedia/{topic}", topic),
-        read=read_wikipedia,
-        fetch=fetch_wikipedia,
-    )
+def _member(name: str, nodes: int | None, features: int | None, classes: int) -> Dataset:
+    """Return the entry of a graph in a family; those of Planetoid are named without it."""
+    family, _, member = name.partition("/")
+    where, files, read, fetch = _FAMILIES[family]
+    own = tuple(file.format(member) for file in files)
+    called = name.removeprefix("planetoid/")
+    return Dataset(called, nodes, features, classes, where=where, files=own, read=read, fetch=fetch)
 
 
-def _heterophilous(topic: str, nodes: int, features: int, classes: int) -> Dataset:
-    return Dataset(
-        name=f"heterophilous/{topic}",
-        nodes=nodes,
-        features=features,
-        classes=classes,
-        where="heterophilous graphs (Platonov et al. 2023)",
-        files=(f"heterophilous/{topic}.npz",),
-        read=read_heterophilous,
-        fetch=fetch_heterophilous,
-    )
-
-
+_MEMBERS = (  # name, nodes, features and classes
+    ("facebook100/Berkeley13", 22_937, 437, 6),
+    ("facebook100/Wisconsin87", 23_842, 613, 6),
+    ("facebook100/Rutgers89", 24_580, 376, 6),
+    ("facebook100/Reed98", 962, 117, 6),
+    ("facebook100/UIllinois20", None, None, 6),
+    ("amazon/computers", 13_752, 767, 10),
+    ("amazon/photo", 7_650, 745, 8),
+    ("planetoid/cora", 2_708, 1_433, 7),
+    ("planetoid/citeseer", 3_327, 3_703, 6),
+    ("planetoid/pubmed", 19_717, 500, 3),
+    ("twitch/DE", 9_498, 3_170, 2),
+    ("twitch/EN", 7_126, 3_170, 2),
+    ("twitch/ES", 4_648, 3_170, 2),
+    ("twitch/FR", 6_551, 3_170, 2),
+    ("twitch/PT", 1_912, 3_170, 2),
+    ("twitch/RU", 4_385, 3_170, 2),
+    ("wikipedia/chameleon", 2_277, 3_132, 5),
+    ("wikipedia/squirrel", 5_201, 3_148, 5),
+    ("heterophilous/minesweeper", 10_000, 7, 2),
+    ("heterophilous/squirrel_filtered", 2_223, 2_089, 5),
+    ("heterophilous/tolokers", 11_758, 10, 2),
+)
 _OTHERS = (
     Dataset(
-        name="facebook_pages",
-        nodes=22_470,
-        features=4_714,
-        classes=4,
+        *("facebook_pages", 22_470, 4_714, 4),
         where="MUSAE page-page links (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae("facebook_pages", "facebook"),
         read=read_facebook_pages,
         fetch=pyg_reader("FacebookPagePage"),
     ),
     Dataset(
-        name="lastfm_asia",
-        nodes=7_624,
-        features=1,
-        classes=18,
+        *("lastfm_asia", 7_624, 1, 18),
         where="LastFM Asia (Rozemberczki and Sarkar 2020); no features locally, 128 in the download",
         files=(
             "lastfm_asia_structure/lastfm_asia_edges.csv",
@@ -385,42 +368,30 @@ _OTHERS = (
         fetch=pyg_reader("LastFMAsia"),
     ),
     Dataset(
-        name="reddit",
-        nodes=232_965,
-        features=602,
-        classes=41,
+        *("reddit", 232_965, 602, 41),
         where="GraphSAGE Reddit (Hamilton et al. 2017), by download only",
         fetch=pyg_reader("Reddit"),
     ),
     Dataset(
-        name="ogbn_products",
-        nodes=2_449_029,
-        features=100,
-        classes=47,
+        *("ogbn_products", 2_449_029, 100, 47),
         where="Open Graph Benchmark (Hu et al. 2020)",
         files=tuple(f"ogbn_products/{file}" for file in OGB_FILES),
         read=read_ogbn_products,
         remedy="unpack https://snap.stanford.edu/ogb/data/nodeproppred/products.zip as ROOT/ogbn_products",
     ),
     Dataset(
-        name="ppi",
-        nodes=56_944,
-        features=50,
-        classes=2,
+        *("ppi", 56_944, 50, 2),
         where="GraphSAGE PPI (Hamilton et al. 2017), 121 labels a node, the first of which is its class; by "
         "download only",
         fetch=fetch_ppi,
     ),
     Dataset(
-        name="flickr_mir",
+        *("flickr_mir", None, None, None),
         where="images from the MIR Flickr collection, whose features were never published as a graph",
         remedy="make a table of nodes and one of edges, and read them with read_graph (--nodes, --edges)",
     ),
     Dataset(
-        name="karate",
-        nodes=34,
-        features=34,
-        classes=4,
+        *("karate", 34, 34, 4),
         where="Zachary's karate club (1977), one feature per member; where the file is not, the copy in "
         "torch_geometric, whose labels are four other communities",
         files=("karate/karate.npz",),
@@ -428,43 +399,13 @@ _OTHERS = (
         fetch=fetch_karate,
     ),
 )
+_GENERATED = (
+    Dataset(
+        *(_SYNTHETIC + preset, shape.nodes, shape.features, shape.classes),
+        where="generated here: degree-corrected block model",
+    )
+    for preset, shape in PRESETS.items()
+)
 CATALOG: Mapping[str, Dataset] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            _facebook100("Berkeley13", 22_937, 437),
-            _facebook100("Wisconsin87", 23_842, 613),
-            _facebook100("Rutgers89", 24_580, 376),
-            _facebook100("Reed98", 962, 117),
-            _facebook100("UIllinois20"),
-            _amazon("computers", 13_752, 767, 10),
-            _amazon("photo", 7_650, 745, 8),
-            _planetoid("cora", 2_708, 1_433, 7),
-            _planetoid("citeseer", 3_327, 3_703, 6),
-            _planetoid("pubmed", 19_717, 500, 3),
-            _twitch("DE", 9_498),
-            _twitch("EN", 7_126),
-            _twitch("ES", 4_648),
-            _twitch("FR", 6_551),
-            _twitch("PT", 1_912),
-            _twitch("RU", 4_385),
-            _wikipedia("chameleon", 2_277, 3_132),
-            _wikipedia("squirrel", 5_201, 3_148),
-            _heterophilous("minesweeper", 10_000, 7, 2),
-            _heterophilous("squirrel_filtered", 2_223, 2_089, 5),
-            _heterophilous("tolokers", 11_758, 10, 2),
-            *_OTHERS,
-            *(
-                Dataset(
-                    name=f"synthetic/{preset}",
-                    nodes=shape.nodes,
-                    features=shape.features,
-                    classes=shape.classes,
-                    where="generated here: degree-corrected block model",
-                    preset=preset,
-                )
-                for preset, shape in PRESETS.items()
-            ),
-        )
-    }
+    {entry.name: entry for entry in (*(_member(*sizes) for sizes in _MEMBERS), *_OTHERS, *_GENERATED)}
 )

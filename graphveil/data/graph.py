@@ -435,14 +435,15 @@ class Graph:
         """
         keep = as_mask(keep)
         adjacency = self.adjacency.subgraph(keep)
-        split = {name: mask[keep] for name, mask in self.masks.items()}
-        ids = None if self.ids is None else self.ids[keep.numpy()]
-        x = features.rows(self.x, keep)
         public = None if self.public is None else self.public.subgraph(keep)
-        sets = None if self.label_sets is None else self.label_sets[keep]
-        targets = None if self.targets is None else self.targets[keep]
-        more = {"label_sets": sets, "targets": targets, **split}
-        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, **more)
+        return self.replace(adjacency=adjacency, public=public, **self._node_fields(keep))
+
+    def _node_fields(self, keep: Tensor) -> dict[str, Any]:
+        """Return the fields with one row per node, for the nodes of a mask or of these numbers."""
+        given = {name: getattr(self, name) for name in ("y", "label_sets", "targets")} | self.masks
+        rows = {name: None if value is None else value[keep] for name, value in given.items()}
+        ids = None if self.ids is None else self.ids[keep.numpy()]
+        return {"x": features.rows(self.x, keep), "ids": ids, **rows}
 
     def grow(
         self,
@@ -526,7 +527,7 @@ class Graph:
             targets=targets,
             adjacency=adjacency,
             ids=_joined_ids(self.ids, ids, count),
-            **_masks_over(self.masks, total),
+            **{name: pad(mask, (0, count), value=False) for name, mask in self.masks.items()},
         )
 
     @classmethod
@@ -875,13 +876,6 @@ def _joined_ids(
     return both
 
 
-def _masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
-    """Extend the split to ``count`` nodes; nodes beyond the masks are in no part."""
-    return {
-        name: pad(mask[:count], (0, max(0, count - len(mask))), value=False) for name, mask in masks.items()
-    }
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """One step of growth as a graph: all nodes up to this step, and only the edges that the step added.
@@ -908,13 +902,5 @@ def batches(graph: Graph) -> Iterator[Batch]:
     steps = graph.adjacency.history
     after = [*(step.base for step in steps), graph.adjacency.version][1:]
     for step, version in zip(steps, after, strict=True):
-        count = step.added.num_nodes  # later steps added the other nodes
-        until = graph.replace(
-            x=features.rows(graph.x, torch.arange(count)),
-            y=graph.y[:count],
-            targets=None if graph.targets is None else graph.targets[:count],
-            adjacency=step.added,
-            ids=None if graph.ids is None else graph.ids[:count],
-            **_masks_over(graph.masks, count),
-        )
-        yield Batch(step, version, until)
+        present = torch.arange(step.added.num_nodes)  # later steps added the other nodes
+        yield Batch(step, version, graph.replace(adjacency=step.added, **graph._node_fields(present)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -116,14 +115,14 @@ class Interactions:
                 "users and items have different lengths. Pass one item for each user, row by row."
             )
         public = _occurring(sources) if user_ids is None else as_column("user_ids", user_ids)
+        people = _known_ids("user_ids", public, "user_ids")
+        catalog = _known_ids("item_ids", as_column("item_ids", item_ids), "item_ids")
         return cls.from_tables(
-            [sources, targets],
-            _known_ids("user_ids", public, "user_ids"),
-            _known_ids("item_ids", as_column("item_ids", item_ids), "item_ids"),
+            References(sources, "users", "users", people, written=False),
+            References(targets, "items", "items", catalog, written=False),
             ratings=None if ratings is None else as_column("ratings", ratings),
             min_rating=min_rating,
             unknown_ids=unknown_ids,
-            titles=("users", "items"),
             edge_set=edge_set,
             notes=() if user_ids is not None else (USERS_OCCUR,),
         )
@@ -131,27 +130,21 @@ class Interactions:
     @classmethod
     def from_tables(
         cls,
-        ends: Sequence[Column],
-        people: KnownIds,
-        catalog: KnownIds,
+        users: References,
+        items: References,
         *,
         ratings: Column | None,
         min_rating: float | None,
         unknown_ids: str,
-        titles: Sequence[str],
-        written: bool = False,
         edge_set: EdgeSet | None = None,
         notes: tuple[str, ...] = (),
     ) -> Interactions:
-        """Build a table from two Arrow columns of user ids and item ids.
+        """Build a table from two Arrow columns of references to public ids.
 
         Args:
-            ends: Columns of users and of items.
-            people, catalog: Public ids.
+            users, items: In each row, a user and an item of that user.
             ratings, min_rating: As for ``from_columns``.
             unknown_ids: ``"error"`` or ``"drop"``.
-            titles: Names of both columns in messages.
-            written: Whether the columns come from a CSV.
             edge_set: Identity of the table for its budget.
             notes: Notes on the table.
 
@@ -167,17 +160,13 @@ class Interactions:
         import pyarrow as pa
 
         checks.one_of(get_args(Unknown), unknown_ids=unknown_ids)
-        liked = _liked(ratings, min_rating, len(ends[0]))
+        ends = [users, items]
+        liked = _liked(ratings, min_rating, len(users.values))
         if liked is not None:
-            ends = [column.filter(pa.array(liked)) for column in ends]
-        codes = ("users", "items") if titles[0] == "users" else [f"table[{one!r}]" for one in titles]
-        references = [
-            References(column, title, code, known, written)
-            for column, title, code, known in zip(ends, titles, codes, (people, catalog), strict=True)
-        ]
-        (rows, columns), _ = match_ids(references, unknown_ids)
+            ends = [replace(end, values=end.values.filter(pa.array(liked))) for end in ends]
+        (rows, columns), _ = match_ids(ends, unknown_ids)
         kept = (rows >= 0) & (columns >= 0)
-        ids = id_array(people.ids), id_array(catalog.ids)
+        ids = id_array(users.known.ids), id_array(items.known.ids)
         return cls._build(rows[kept], columns[kept], *ids, edge_set, notes)
 
     @classmethod

@@ -69,13 +69,13 @@ def categorical(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
     return one_hot(codes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Preset:
     """Statistics of a synthetic graph.
 
     Args:
-        nodes, edges, classes: Exact numbers; ``edges`` counts every undirected edge once.
-        features: Number of feature columns.
+        nodes, edges: Exact numbers; ``edges`` counts every undirected edge once.
+        features, classes: Numbers of feature columns and of classes.
         median_degree: Median of the expected degrees; the mean is 2 edges / nodes.
         homophily: Share of edges inside a class, as drawn. In a dense graph the redrawing of repeats
             moves both a little: reddit ends at a median of 209 and a homophily of 0.75.
@@ -94,67 +94,13 @@ class Preset:
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "facebook": Preset(
-            nodes=26_406,
-            edges=1_058_962,
-            features=501,
-            classes=6,
-            median_degree=62,
-            homophily=0.5,
-            signal=0.8,
-            make_features=categorical,
-        ),
-        "reddit": Preset(
-            nodes=116_713,
-            edges=23_116_690,
-            features=602,
-            classes=8,
-            median_degree=194,
-            homophily=0.77,
-            signal=2.5,
-            make_features=gaussian,
-        ),
-        "amazon": Preset(
-            nodes=1_790_731,
-            edges=40_483_416,
-            features=100,
-            classes=10,
-            median_degree=22,
-            homophily=0.8,
-            signal=2.1,
-            make_features=gaussian,
-        ),
-        "large": Preset(
-            nodes=2_000_000,
-            edges=20_000_000,
-            features=100,
-            classes=10,
-            median_degree=12,
-            homophily=0.8,
-            signal=2.1,
-            make_features=gaussian,
-        ),
-        "demo": Preset(
-            nodes=3_000,
-            edges=37_500,
-            features=64,
-            classes=5,
-            median_degree=18,
-            homophily=0.61,
-            signal=0.5,
-            make_features=binary,
-        ),
-        "tiny": Preset(
-            nodes=300,
-            edges=1_500,
-            features=16,
-            classes=3,
-            median_degree=8,
-            homophily=0.72,
-            signal=0.7,
-            make_features=binary,
-        ),
+    {  # nodes, edges, features, classes, median degree, homophily, signal, function that draws the features
+        "facebook": Preset(26_406, 1_058_962, 501, 6, 62, 0.5, 0.8, categorical),
+        "reddit": Preset(116_713, 23_116_690, 602, 8, 194, 0.77, 2.5, gaussian),
+        "amazon": Preset(1_790_731, 40_483_416, 100, 10, 22, 0.8, 2.1, gaussian),
+        "large": Preset(2_000_000, 20_000_000, 100, 10, 12, 0.8, 2.1, gaussian),
+        "demo": Preset(3_000, 37_500, 64, 5, 18, 0.61, 0.5, binary),
+        "tiny": Preset(300, 1_500, 16, 3, 8, 0.72, 0.7, binary),
     }
 )
 

@@ -20,6 +20,7 @@ from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.data.interactions import RATING_NAMES, known_ids
+from graphveil.data.tables.edges import References
 from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.training.private_metrics import Interval
@@ -176,18 +177,20 @@ def read_interactions(
     wanted = ends if rating is None else [*ends, rating]
     tables.column_names(path, wanted, how)
     lists = tables.read(path, wanted, tables.id_types(path, ends), csv_format=how)
-    people, catalog = (
-        known_ids(table, name, how) for table, name in ((source.nodes, source.id), (items, source.target))
+    known = (known_ids(source.nodes, source.id, how), known_ids(items, source.target, how))
+    references = (
+        References(
+            *(tables.column(lists, name), f"column {name!r} of {path.name}", f"table[{name!r}]"),
+            known=ids,
+            written=tables.is_csv(path),
+        )
+        for name, ids in zip(ends, known, strict=True)
     )
     return Interactions.from_tables(
-        [tables.column(lists, name) for name in ends],
-        people,
-        catalog,
+        *references,
         ratings=None if rating is None else tables.column(lists, rating),
         min_rating=min_rating,
         unknown_ids=source.unknown_ids or "error",
-        titles=[f"column {name!r} of {path.name}" for name in ends],
-        written=tables.is_csv(path),
     )
 
 

@@ -3,57 +3,24 @@
 Nothing here imports torch, so that a table is validated within a second.
 """
 
-from graphveil.data.tables.edges import reject_weights
-from graphveil.data.tables.encoding import matrix
-from graphveil.data.tables.files import (
-    AS_WRITTEN,
-    CSV,
-    NULL_VALUES,
-    PARQUET,
-    RELEASED,
-    WRITTEN,
-    Column,
-    Table,
-    check_output,
-    column,
-    column_names,
-    encode,
-    has_rows,
-    is_csv,
-    read,
-    released,
-    with_record,
-    without_formulas,
-    write,
-)
-from graphveil.data.tables.ids import MAX_ID_BYTES, id_array, id_types, keys, keys_like, too_long
-
-__all__ = [
-    "AS_WRITTEN",
-    "CSV",
-    "MAX_ID_BYTES",
-    "NULL_VALUES",
-    "PARQUET",
-    "RELEASED",
-    "WRITTEN",
-    "Column",
-    "Table",
-    "check_output",
-    "column",
-    "column_names",
-    "encode",
-    "has_rows",
-    "id_array",
-    "id_types",
-    "is_csv",
-    "keys",
-    "keys_like",
-    "matrix",
-    "read",
-    "reject_weights",
-    "released",
-    "too_long",
-    "with_record",
-    "without_formulas",
-    "write",
-]
+from graphveil.data.tables.edges import reject_weights as reject_weights
+from graphveil.data.tables.encoding import matrix as matrix
+from graphveil.data.tables.files import NULL_VALUES as NULL_VALUES
+from graphveil.data.tables.files import RELEASED as RELEASED
+from graphveil.data.tables.files import Column as Column
+from graphveil.data.tables.files import Table as Table
+from graphveil.data.tables.files import check_output as check_output
+from graphveil.data.tables.files import column as column
+from graphveil.data.tables.files import column_names as column_names
+from graphveil.data.tables.files import encode as encode
+from graphveil.data.tables.files import has_rows as has_rows
+from graphveil.data.tables.files import is_csv as is_csv
+from graphveil.data.tables.files import read as read
+from graphveil.data.tables.files import released as released
+from graphveil.data.tables.files import with_record as with_record
+from graphveil.data.tables.files import without_formulas as without_formulas
+from graphveil.data.tables.files import write as write
+from graphveil.data.tables.ids import id_array as id_array
+from graphveil.data.tables.ids import id_types as id_types
+from graphveil.data.tables.ids import keys as keys
+from graphveil.data.tables.ids import too_long as too_long

@@ -55,6 +55,8 @@ class FeatureRuleBuilder:
         self._written = written
         self._choices, self.private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
+        categories = choices.categories if rules is None else [one for one in rules if one.kind == "category"]
+        self._categories: dict[str, Category | ColumnRule] = {one.name: one for one in categories}
         self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
         self._missing: str | None = None
         self._decimal: str | None = None
@@ -95,15 +97,11 @@ class FeatureRuleBuilder:
 
     def as_written(self, chosen: Sequence[str]) -> list[str]:
         """Return the columns whose values are read as text: categories."""
-        if self._given is not None:
-            return [name for name in chosen if self._given[name].kind == "category"]
-        return [name for name in chosen if self._choices.category(name) is not None]
+        return [name for name in chosen if name in self._categories]
 
     def named_values(self, name: str) -> tuple[str, ...]:
         """Return the category values that the caller listed for a column."""
-        if self._given is not None:
-            return self._given[name].values or ()
-        category = self._choices.category(name)
+        category = self._categories.get(name)
         return () if category is None else category.values or ()
 
     def rule(self, table: Table, name: str, problems: list[str]) -> ColumnRule | None:

@@ -212,38 +212,31 @@ def column(table: Table, name: str) -> Column:
     """Return one column as a single array, dictionaries decoded and text in its 64-bit form."""
     import pyarrow as pa
 
-    chunks = table.column(name)
-    coded = chunks.type.value_type if pa.types.is_dictionary(chunks.type) else chunks.type
+    chunks, types = table.column(name), pa.types
+    coded = chunks.type.value_type if types.is_dictionary(chunks.type) else chunks.type
+    as_text = f"write them as text: table[{name!r}] = table[{name!r}].astype(str)"
     if "interval" in str(getattr(coded, "extension_name", "")):  # of pandas.cut and pandas.qcut
         raise GraphError(
-            f"column {name!r} holds intervals (pandas.cut), which are no categories yet; write them as text: "
-            f"table[{name!r}] = table[{name!r}].astype(str)"
+            f"column {name!r} holds intervals (pandas.cut), which are no categories yet; {as_text}"
         )
     if isinstance(chunks.type, pa.BaseExtensionType):
         chunks = pa.chunked_array([part.storage for part in chunks.chunks], chunks.type.storage_type)
-    if pa.types.is_dictionary(chunks.type) and pa.types.is_string_view(chunks.type.value_type):
+    if types.is_dictionary(chunks.type) and types.is_string_view(chunks.type.value_type):
         # Arrow cannot decode dictionaries of string views.
-        parts = [
-            pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
-            for part in chunks.chunks
-        ]
-        chunks = pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
-    elif pa.types.is_dictionary(chunks.type):
+        texts = (part.dictionary.cast(pa.large_string()).take(part.indices) for part in chunks.chunks)
+        chunks = pa.chunked_array(texts, pa.large_string())
+    elif types.is_dictionary(chunks.type):
         if isinstance(chunks.type.value_type, pa.BaseExtensionType):
-            raise GraphError(
-                f"column {name!r} holds categories of type {chunks.type.value_type}; write them as text: "
-                f"table[{name!r}] = table[{name!r}].astype(str)"
-            )
+            raise GraphError(f"column {name!r} holds categories of type {chunks.type.value_type}; {as_text}")
         try:
             chunks = chunks.cast(chunks.type.value_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise GraphError(
-                f"column {name!r} holds categories that are no text or numbers; write them as text: "
-                f"table[{name!r}] = table[{name!r}].astype(str)"
+                f"column {name!r} holds categories that are no text or numbers; {as_text}"
             ) from None
-    if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
+    if types.is_string(chunks.type) or types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
-    kind, types = chunks.type, pa.types
+    kind = chunks.type
     variable = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
     # Bytes may be text, except 16 of a fixed width, which are a UUID.
     if variable or (types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES):

@@ -1,6 +1,5 @@
 """How faithful a released graph is to the true one. Everything here reads true edges, and is internal."""
 
-from graphveil.lab.fidelity.communities import communities, modularity
 from graphveil.lab.fidelity.comparison import (
     HEAD,
     StructuralComparison,
@@ -18,9 +17,11 @@ from graphveil.lab.fidelity.structure import (
     assortativity,
     average_degree,
     clustering,
+    communities,
     degree_counts,
     degree_variance,
     eigenvector_centrality,
+    modularity,
     path_lengths,
     sample_sources,
 )

@@ -14,7 +14,6 @@ from graphveil._util.checks import checked
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import GraphError
-from graphveil.lab.fidelity.communities import communities, modularity
 from graphveil.lab.fidelity.structure import (
     Clustering,
     Floats,
@@ -24,9 +23,11 @@ from graphveil.lab.fidelity.structure import (
     assortativity,
     average_degree,
     clustering,
+    communities,
     degree_counts,
     degree_variance,
     eigenvector_centrality,
+    modularity,
     path_lengths,
     sample_sources,
 )
@@ -112,7 +113,7 @@ def compare(
     Args:
         graph: The true graph.
         released: A graph over the same nodes, such as a result of ``gv.perturb``.
-        seed: Seed of sampling, and of the order in which communities are found; the same for both graphs.
+        seed: Seed of sampling, the same for both graphs.
         sources: Number of source nodes of shortest paths; by default all of up to 4,096 nodes, else 512.
 
     Returns:
@@ -148,7 +149,7 @@ def compare(
     true, noisy = (
         profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
     )
-    notes = [f"communities were found, and everything sampled was drawn, with seed {seed}"]
+    notes = [f"everything sampled was drawn with seed {seed}"]
     if not true.paths.complete:
         notes.append(
             f"paths are those from {len(start):,} of {true.nodes:,} nodes, the same of both graphs; a "
@@ -193,9 +194,9 @@ def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicSt
     Args:
         graph: The graph.
         sources: Source nodes of shortest paths.
-        streams: Public randomness, for wedges and for the order in which nodes change communities.
+        streams: Public randomness, for wedges.
     """
-    found = communities(graph, rng=streams.numpy("communities"))
+    found = communities(graph)
     return Profile(
         nodes=graph.nodes,
         edges=graph.edges,

@@ -1,7 +1,8 @@
 """Structural statistics of one graph, read as an undirected graph without weights.
 
-Degrees, centrality, shortest paths from all or from sampled nodes, and triangles, which are exact if that is
-affordable and otherwise estimated from sampled wedges. All read the exact edges, so they are internal.
+Degrees, centrality, communities, shortest paths from all or from sampled nodes, and triangles, which are
+exact if that is affordable and otherwise estimated from sampled wedges. All read the exact edges, so they are
+internal.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.local.structure.public_edges import louvain
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -350,3 +352,49 @@ def _share_closed(graph: SimpleGraph, centers: npt.NDArray[np.intp], rng: np.ran
     wanted = tail.astype(np.int64) * graph.nodes + head
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return float((keys[place] == wanted).mean())
+
+
+# -- communities -------------------------------------------------------------------------------------------
+
+
+def communities(graph: SimpleGraph) -> Integers:
+    """Return the community of each node, numbered from 0 without gaps.
+
+    The Louvain method (Blondel et al., Fast unfolding of communities in large networks, 2008), which depends
+    only on the edges and the order of nodes.
+
+    Args:
+        graph: Graph.
+
+    Returns:
+        The community of each node (N).
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+
+    >>> from graphveil.data import Adjacency
+    >>> two = Adjacency.from_edges([0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5], num_nodes=6, directed=False)
+    >>> communities(SimpleGraph.from_adjacency(two))
+    array([0, 0, 0, 1, 1, 1])
+    """
+    return louvain(graph.matrix())
+
+
+def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
+    """Return Q = sum_c (m_c / m - (D_c / 2 m)^2): m_c edges inside community c, D_c the sum of its degrees.
+
+    Args:
+        graph: Graph.
+        labels: Community of each node (N).
+
+    Returns:
+        Q; None without edges.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+    """
+    if not graph.edges:
+        return None
+    inside = np.count_nonzero(labels[graph.rows] == labels[graph.indices])
+    shares = np.bincount(labels, weights=graph.degrees) / (2 * graph.edges)
+    return float(inside / (2 * graph.edges) - np.square(shares).sum())

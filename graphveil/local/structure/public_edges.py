@@ -160,19 +160,23 @@ def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
     checks.positive(resolution=resolution)
     kept = _CACHE.setdefault(require_public_edges(edges).adjacency.version, {})
     if resolution not in kept:
-        graph, found = undirected(edges), np.arange(edges.num_nodes)
-        while True:
-            moved = _local_moves(graph, resolution)
-            count = int(moved.max(initial=-1)) + 1
-            if count == graph.shape[0]:
-                break
-            found = moved[found]
-            # Communities become nodes; the weights within one become its self-loop.
-            cells = (np.ones(len(moved)), (np.arange(len(moved)), moved))
-            into = sparse.csr_array(cells, shape=(len(moved), count))
-            graph = (into.T @ graph @ into).tocsr()
-        kept[resolution] = found
+        kept[resolution] = louvain(undirected(edges), resolution)
     return kept[resolution]
+
+
+def louvain(graph: Matrix, resolution: float = 1.0) -> Integers:
+    """Return the community of each node of a symmetric ``csr_array``, as ``communities`` finds them."""
+    found = np.arange(graph.shape[0])
+    while True:
+        moved = _local_moves(graph, resolution)
+        count = int(moved.max(initial=-1)) + 1
+        if count == graph.shape[0]:
+            return found
+        found = moved[found]
+        # Communities become nodes; the weights within one become its self-loop.
+        cells = (np.ones(len(moved)), (np.arange(len(moved)), moved))
+        into = sparse.csr_array(cells, shape=(len(moved), count))
+        graph = (into.T @ graph @ into).tocsr()
 
 
 def _local_moves(graph: Matrix, resolution: float) -> Integers:

@@ -19,11 +19,11 @@ import torch
 
 from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import Graph, open_graph, prepare, read_graph, synthetic
-from graphveil.data.edge_sorting import found_files
 from graphveil.data.preparation import (
     complete_manifest,
     create_manifest,
     describe_inputs,
+    found_files,
     lock_folder,
     write_blocks,
 )
