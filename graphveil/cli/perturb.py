@@ -68,7 +68,7 @@ def perturb(
     """Release a noisy version of a private graph."""
     from graphveil._util import checks
     from graphveil._util.figures import counted
-    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.core.unit import parse_unit
     from graphveil.ledger.accounts import RunAccount
@@ -89,7 +89,7 @@ def perturb(
     chosen = kind(**given, **read_settings(set or [], own, mechanism))
     check_not_existing(out, "Choose another --out.")  # before a budget is spent on it
     graph = columns.load(dataset, root)
-    backend_for(backend_chosen, graph.adjacency)  # which may raise an error, before anything is spent
+    graph.check_backend(backend_chosen)  # which may raise an error, before anything is spent
     release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
     flags = public.flags()
     flags.check(unit)

@@ -112,7 +112,7 @@ def predict(
     """Predict nodes of a run's graph or of a new graph, or links."""
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
-    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
@@ -144,7 +144,7 @@ def predict(
         _deliver(model, table, out, screen, privacy_cost=None)
         return
     graph = _other_graph(run, model, chosen_columns, directed, flags)
-    backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is spent
+    graph.check_backend(chosen)  # which may raise an error, before anything is spent
     assumptions: dict[str, Any] = {
         "assume_disjoint_edges": assume_disjoint_edges,
         "assume_disjoint_nodes": assume_disjoint_nodes,

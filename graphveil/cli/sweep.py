@@ -87,7 +87,7 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid of methods, budgets and settings on one dataset."""
-    from graphveil.core.backends import backend_by_name, backend_for
+    from graphveil.core.backends import backend_by_name
     from graphveil.runs.parameters import parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
@@ -136,7 +136,7 @@ def sweep(
     with screen.spinner(f"reading {source.name}"):
         plan = plan_sweep(grid)
         for graph in {*plan.graphs}:
-            backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is written
+            graph.check_backend(chosen)  # which may raise an error, before anything is written
         synthetic = (source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if synthetic or dry_run else account_of(plan, ledger)
     screen.print_facts(

@@ -216,7 +216,6 @@ def _train(
     dry_run: bool = False,
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
-    from graphveil.core.backends import backend_for
     from graphveil.core.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.preview import preview
@@ -240,7 +239,7 @@ def _train(
     with screen.spinner(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
-        backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
+        graph.check_backend(backend)  # which may raise an error, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
         # Synthetic graphs protect nobody, and a released graph was charged when it was released.
         synthetic = (experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None

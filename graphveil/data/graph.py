@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from graphveil._util.checks import plain
 from graphveil.core import features
+from graphveil.core.backends import AggregationBackend, backend_for
 from graphveil.core.edges.adjacency import (
     Adjacency,
     AdjacencyVersion,
@@ -215,6 +216,18 @@ class Graph:
     def edge_set(self) -> EdgeSet:
         """The identity of the edges, shared by every graph derived from this one."""
         return self.adjacency.edge_set
+
+    def check_backend(self, backend: AggregationBackend | str | None) -> None:
+        """Check that an aggregation backend can read the edges, before budget is spent on them.
+
+        Args:
+            backend: Backend, its name, or None for the default one.
+
+        Raises:
+            ConfigError: No backend has this name, or it cannot read these edges.
+            GraphError: The edges are mapped from files that have changed.
+        """
+        backend_for(backend, self.adjacency)
 
     @property
     def labeled(self) -> Tensor:
