@@ -19,15 +19,14 @@ from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.edges import KnownIds, References, match_ids, reject_two_kinds
-from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named, names
+from graphveil.data.tables.encoding import ERROR, Categories, Encoding, Named
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.data.tables.inspect_tables import (
     EDGES_FILE,
-    Roles,
+    TableFiles,
     TableInspection,
     edges_file,
-    inspect_table_files,
 )
 from graphveil.data.tables.labels import Task
 from graphveil.errors import ConfigError, GraphError
@@ -128,62 +127,30 @@ def read_graph(
     """
     if label is None and classes is None:
         reject_unlabeled()
-    node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
-    roles = Roles(
-        id=id,
-        source=source,
-        target=target,
-        label=label,
-        split=split,
-        weight=weight,
-        aside=names(aside, "aside"),
-        task=task,
-    )
-    roles.check(classes)
+    nodes, edges = as_path(nodes, "nodes"), as_path(edges, "edges")
+    node_ids = None if node_ids is None else as_path(node_ids, "node_ids")
+    options = TableFiles.from_keywords(locals())
+    _ = options.roles  # checks them
     checks.switch(directed=directed)
     if encoding is not None and not isinstance(encoding, Encoding):
         raise ConfigError(
             "encoding must be the encoding of another graph (graph.encoding). CSV files are read as UTF-8.",
             parameters=("encoding",),
         )
-    found = inspect_table_files(
-        node_path,
-        edge_path,
-        roles,
-        EncodingOptions.from_arguments(
-            features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal
-        ),
-        classes=classes,
-        encoding=encoding,
-        node_ids=None if node_ids is None else as_path(node_ids, "node_ids"),
-    )
+    found = options.inspect()
     found.raise_problems()
-    return graph_of(
-        found,
-        edge_path,
-        name=node_path.name.partition(".")[0],
-        directed=directed,
-        max_weight=max_weight,
-        classes_given=classes is not None,
-    )
+    return graph_of(found, options, name=nodes.name.partition(".")[0])
 
 
-def graph_of(
-    found: TableInspection,
-    edges: Path,
-    *,
-    name: str,
-    directed: bool,
-    max_weight: float | None,
-    classes_given: bool,
-) -> Graph:
+def graph_of(found: TableInspection, files: TableFiles, *, name: str) -> Graph:
     """Return the graph of two inspected files without errors."""
+    assert files.edges is not None
     return Graph.from_edges(
-        directed=directed,
-        max_weight=max_weight,
-        edge_set=EdgeSet(released=tables.released(edges_file(edges))),
+        directed=files.directed,
+        max_weight=files.max_weight,
+        edge_set=EdgeSet(released=tables.released(edges_file(files.edges))),
         name=name,
-        **fields_from_tables(found, classes_given=classes_given),
+        **fields_from_tables(found, classes_given=files.classes is not None),
     )
 
 
