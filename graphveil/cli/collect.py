@@ -23,6 +23,7 @@ from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure, words_of
 from graphveil.cli.options import check_not_existing
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
+from graphveil.runs.collection import ProtocolBuilder
 
 if TYPE_CHECKING:
     from graphveil.auto import AutoClassifier
@@ -39,68 +40,19 @@ if TYPE_CHECKING:
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
 
-def protocol(
-    *,
-    out: Path,
-    eps_x: float | None = None,
-    columns: str | None = None,
-    dim: int | None = None,
-    low: str = "0",
-    high: str = "1",
-    mechanism: Literal["multi-bit", "feature-rr"] = "multi-bit",
-    theta: Path | None = None,
-    set: list[str] | None = None,
-    eps_y: float | None = None,
-    classes: str | None = None,
-    label_mechanism: Literal["rr", "subset", "hashing"] = "rr",
-    purpose: str = "",
-    json: bool = False,
-) -> None:
+def protocol(*, out: Path, flags: ProtocolBuilder, json: bool = False) -> None:
     """Write a collection protocol.
 
     Files:
         out (FILE): Protocol file to write (JSON).
-
-    Privacy:
-        eps_x: Privacy budget epsilon of all features of a record.
-        mechanism: Mechanism that randomizes features.
-        theta (FILE): JSON file with one public weight per feature, which sum to 1. For feature-rr.
-        set (NAME=VALUE): Parameter of the mechanism: m of multi-bit; k, mode and decode of feature-rr.
-            Repeatable.
-        eps_y: Privacy budget epsilon of a record's label, or inf for no protection.
-        label_mechanism: Mechanism that randomizes the label: rr (randomized response), subset (subset
-            selection), or hashing (local hashing).
-
-    Collection:
-        columns (NAME,...): Comma-separated feature names.
-        dim: Number of features, instead of --columns.
-        low (NUMBER,...): Public lower bound of features: one number for all, or a comma-separated list.
-            Lower values are clipped.
-        high (NUMBER,...): Public upper bound of features: one number for all, or a comma-separated list.
-        classes (NAME,...): Comma-separated class labels, or the number of classes.
-        purpose: Purpose of the collection, shown to clients.
 
     Examples:
         graphveil collect protocol --columns age,visits --high 100 --eps-x 2 --out survey.json
         graphveil collect protocol --dim 8 --classes yes,no --eps-x 2 --eps-y 1 --out survey.json
     """
     from graphveil.local.collect.encoded_report import report_bytes
-    from graphveil.runs.collection import ProtocolBuilder
 
-    loaded_protocol = ProtocolBuilder(
-        eps_x=eps_x,
-        eps_y=eps_y,
-        columns=columns,
-        dim=dim,
-        low=low,
-        high=high,
-        classes=classes,
-        mechanism=mechanism,
-        label_mechanism=label_mechanism,
-        theta=theta,
-        purpose=purpose,
-        settings=set or (),
-    ).protocol()
+    loaded_protocol = flags.protocol()
     check_not_existing(out, "LDP reports belong to one protocol. Choose another --out.")
     screen = Screen(as_json=json)
     _write(out, loaded_protocol.to_json(), private=False)
@@ -434,15 +386,13 @@ def learn(
     from graphveil._util.figures import counted
     from graphveil.data.tables import id_array
     from graphveil.runs.collection import receive_on_edges
-    from graphveil.runs.parameters import method_class, parse_settings
+    from graphveil.runs.parameters import method_class, parse_parameters
     from graphveil.runs.results import SAME_REPORTS, choice_text
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     check_not_existing(out, "Choose another --out.")
     cls = cast("type[LocalModel]", method_class(method))
-    parameters = parse_settings(cls, set or [])
-    if "seed" in parameters:
-        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    parameters = parse_parameters(method, {}, set or ())
     if method == "auto" and loaded_protocol.features is None and nodes is None:
         parameters.setdefault("eps_x", 0.0)  # only labels are available
     model = cls.from_protocol(loaded_protocol, seed=seed, **parameters)

@@ -101,18 +101,14 @@ def calibrate(
         graphveil calibrate gap --unit undirected-edge --epsilon 1 --delta 1e-6
         graphveil calibrate gap --unit undirected-edge --noise-std 4 --delta 1e-6
     """
-    from graphveil.cli.links import link_parameters
-    from graphveil.cli.train import configuration, load_custom_module
     from graphveil.core.unit import parse_unit
     from graphveil.runs import calibration
+    from graphveil.runs.parameters import load_custom_module, parse_parameters
 
     parse_unit(privacy.unit, max_degree=privacy.max_degree)
     own = None if module is None else load_custom_module(module)
     flags = {"epsilon": epsilon, "module": own, **privacy.keywords()}
-    if method in options.LINK_METHODS:
-        config = link_parameters(method, flags, set or [])
-    else:
-        config = configuration(method, flags, set or [], privacy.theta)
+    config = parse_parameters(method, flags, set or (), privacy.theta)
     found = calibration.calibrate(
         method,
         noise_std=noise_std,

@@ -1,8 +1,7 @@
 """``train links`` and ``train recommender``, and the predictions of their runs."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
@@ -189,6 +188,7 @@ def link_experiment(
     """
     from graphveil.core.unit import NoUnit, parse_unit
     from graphveil.runs.link_run import LinkExperiment
+    from graphveil.runs.parameters import parse_parameters
 
     if parse_unit(flags.get("unit"), max_degree=1).name == NoUnit.name:
         raise UnitError(
@@ -204,29 +204,7 @@ def link_experiment(
         items=items,
         rating=rating,
         min_rating=min_rating,
-        parameters=link_parameters(method, flags, settings),
+        parameters=parse_parameters(method, flags, settings),
         seed=seed,
         runs=runs,
     )
-
-
-def link_parameters(method: str, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """Return constructor keywords, except ``seed``, from flags and ``--set`` texts.
-
-    Raises:
-        ConfigError: If an option is no parameter of the method, or is given twice.
-    """
-    from graphveil.links import link_model_class
-    from graphveil.runs.parameters import parse_value, read_settings
-
-    cls = link_model_class(method)
-    hints = get_type_hints(cls)
-    known = {one.name: hints[one.name] for one in fields(cls) if one.init and one.name != "seed"}
-    parameters = read_settings(settings, known, method)
-    for name, value in flags.items():
-        if value is None:
-            continue
-        if name in parameters:
-            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
-        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return parameters

@@ -54,21 +54,6 @@ def _as_typed(text: str | None) -> str | None:
     return os.fsencode(text).decode("utf-8", "surrogateescape") if text and unknown else text
 
 
-def items(flag: str, text: str | None) -> list[str]:
-    """Return the items of a list a,b,c; an empty list if the option is not given.
-
-    Raises:
-        ConfigError: An item is empty.
-
-    >>> items("--at", "0.5, 4"), items("--at", None)
-    (['0.5', '4'], [])
-    """
-    found = [] if text is None else [item.strip() for item in text.split(",")]
-    if "" in found:
-        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items: a,b,c.")
-    return found
-
-
 def check_not_existing(path: Path, why: str) -> None:
     """Raise an error if an output exists or cannot be created, before a budget is spent on it."""
     from graphveil._util.files import can_create

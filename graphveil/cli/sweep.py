@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
-from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
-from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
+from graphveil.cli.train import HETERO, SYNTHETIC
 from graphveil.errors import ConfigError
 from graphveil.runs.source import PublicFlags
 
@@ -68,14 +67,14 @@ def sweep(
             --out sweep
     """
     from graphveil.core.backends import backend_by_name
-    from graphveil.runs.parameters import parse_value, read_theta
+    from graphveil.runs.parameters import items, load_custom_module, parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
     from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
     names, own = (
-        tuple(options.items("METHOD", methods)),
+        tuple(items("METHOD", methods)),
         None if module is None else load_custom_module(module),
     )
     linked = bool({*names} & {*LINK_METHODS})
@@ -100,7 +99,7 @@ def sweep(
     grid = Sweep(
         methods=names,
         source=source,
-        epsilons=tuple(parse_value("epsilon", text, float) for text in options.items("--epsilon", epsilon)),
+        epsilons=tuple(parse_value("epsilon", text, float) for text in items("--epsilon", epsilon)),
         settings=tried | settings,
         parameters=parameters,
         public=public,
@@ -143,7 +142,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.parameters import model_class, parse_value
+    from graphveil.runs.parameters import items, model_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(model_class(name)).items()
@@ -159,7 +158,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
             )
         if key in parsed:
             raise ConfigError(f"--set {key} is given twice. Write --set {key}=a,b,c.")
-        texts = [text] if get_origin(known[key]) is tuple else options.items(f"--set {key}", text)
+        texts = [text] if get_origin(known[key]) is tuple else items(f"--set {key}", text)
         parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
     return parsed
 

@@ -16,6 +16,7 @@ from graphveil.cli.summary import plan_facts, show_demo, show_summary
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
+from graphveil.runs.parameters import load_custom_module, parse_parameters
 from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
@@ -126,9 +127,7 @@ def train(
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
 
-    parameters = configuration(method, keywords, set or [], privacy.theta)
-    if "seed" in parameters:
-        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    parameters = parse_parameters(method, keywords, set or (), privacy.theta)
     compare = trains_baseline(privacy.unit, baseline)
     experiment = Experiment(method, source, parameters, recipe, runs, seed, compare=compare, public=public)
     _train(
@@ -154,38 +153,6 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
     (True, False, True)
     """
     return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline
-
-
-def load_custom_module(text: str) -> str | None:
-    """Return the name of an architecture, or of the module in a file that is run; None for a method."""
-    from graphveil.estimators.base import Estimator
-    from graphveil.estimators.own.code import ARCHITECTURES, factory_name
-    from graphveil.runs.parameters import load_custom_code
-
-    if text in ARCHITECTURES:
-        return text
-    found = load_custom_code(text)
-    return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
-
-
-def configuration(
-    method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
-) -> dict[str, Any]:
-    """Return constructor keywords from the given flags, ``--set`` texts and a file of weights."""
-    from graphveil.runs.parameters import check_names, method_class, parse_settings, parse_value, read_theta
-
-    cls = method_class(method)
-    parameters = parse_settings(cls, settings)
-    if theta is not None:
-        flags = {**flags, "theta": read_theta(theta).theta}
-    for name, value in flags.items():
-        if value is None:
-            continue
-        if name in parameters:
-            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
-        check_names(cls, [name])
-        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return parameters
 
 
 def _train(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -585,6 +585,7 @@ def _type(table: Table, name: str) -> str:
 
 
 # -- unnamed roles ----
+Options = TypeVar("Options", bound=TableOptions)
 _IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
 _ENDS = (
     ("source", "target"),
@@ -599,9 +600,7 @@ _LABELS = ("label", "class", "target", "y", "segment", "category")
 _SPLITS = ("split", "fold")
 
 
-def guess_roles(
-    nodes: TableSource, edges: TableSource, options: TableOptions
-) -> tuple[TableOptions, list[str]]:
+def guess_roles(nodes: TableSource, edges: TableSource, options: Options) -> tuple[Options, list[str]]:
     """Return options with a guessed column for each role that has none, and the guesses as text.
 
     Raises:
