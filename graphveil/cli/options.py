@@ -300,6 +300,9 @@ def given(group: Any) -> dict[str, Any]:
 # -- signatures ------------------------------------------------------------------------------------------
 
 
+_SHARED = descriptions_of(DataOptions, PANELS) | descriptions_of(PrivacyOptions) | described(SharedOptions)
+
+
 def with_options(command: Callable[..., Result]) -> Callable[..., Result]:
     """Return a command with the signature that Typer reads: one annotated parameter for each option.
 
@@ -310,9 +313,8 @@ def with_options(command: Callable[..., Result]) -> Callable[..., Result]:
     'none'
     """
     signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
-    own = descriptions_of(DataOptions, PANELS) | descriptions_of(PrivacyOptions) | described(SharedOptions)
-    own |= described(inspect.getmodule(command)) | described(command)
-    groups, flat = dict[str, tuple[type, list[str]]](), list[inspect.Parameter]()
+    own = _SHARED | described(inspect.getmodule(command)) | described(command)
+    groups, flat = dict[str, tuple[Any, list[str]]](), list[inspect.Parameter]()
     for name, parameter in signature.parameters.items():
         kind, *chosen = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
         if is_dataclass(kind):

@@ -94,34 +94,21 @@ def _names(*groups: type) -> Names:
 
 # -- methods -------------------------------------------------------------------------------------------------
 
-_DATA = DATA | {"items", "rating", "min_rating"}
+_LISTS = frozenset({"items", "rating", "min_rating"})
+_DATA = DATA | _LISTS
 _KEYWORDS = _names(PrivacyOptions) | {"epsilon"}  # options that are parameters of methods, if these have them
 _RUN = frozenset({"set", "seed", "runs", "out", "ledger", "resume", "dry_run", "json"})
 _OF_ALL_METHODS = frozenset({"unit", "epsilon", "delta", "max_units"})
 _OF_CLASSIFIERS = (
-    (_DATA - {"items", "rating", "min_rating"})
+    DATA
     | _names(PublicFlags)
     | _RUN
     | {"recipe", "expect_edges", "backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
 )
-_TABLES_OF_USERS = frozenset(
-    (
-        "nodes",
-        "edges",
-        "items",
-        "rating",
-        "min_rating",
-        "unknown_ids",
-        "id",
-        "source",
-        "target",
-        "null_values",
-        "delimiter",
-        "decimal",
-    )
-)
+_TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | _LISTS
+_TABLES_OF_USERS |= {"unknown_ids", "null_values", "delimiter", "decimal"}
 _OF_PAIRS: dict[str, Names] = {
-    "links": (_DATA - {"items", "rating", "min_rating", "split", "classes", "task"}) | _RUN | {"jobs"},
+    "links": DATA.difference(LABELS) | _RUN | {"jobs"},
     "recommender": _TABLES_OF_USERS | _RUN | {"jobs"},
 }
 _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledger"})

@@ -88,14 +88,14 @@ def reproduce(
     from graphveil.lab.papers.outputs import Results
     from graphveil.lab.papers.target import ReproductionOptions
     from graphveil.lab.papers.targets import target_named
-    from graphveil.runs.parameters import items
+    from graphveil.runs.parameters import list_items
     from graphveil.runs.run_folder import RunFolder
 
-    names = items("--datasets", datasets)
+    names = list_items("--datasets", datasets)
     for name in names:
         entry_of(name)  # raises an error for an unknown dataset
     try:
-        points = tuple(float(x) for x in items("--at", at))
+        points = tuple(float(x) for x in list_items("--at", at))
     except ValueError:
         raise ConfigError(f"--at {at!r} is not a list of numbers. Write, for example, --at 0.5,4.") from None
     named = target_named(target).on(tuple(dict.fromkeys(names))).at(points)

@@ -67,16 +67,13 @@ def sweep(
             --out sweep
     """
     from graphveil.core.backends import backend_by_name
-    from graphveil.runs.parameters import items, load_custom_module, parse_value, read_theta
+    from graphveil.runs.parameters import list_items, load_custom_module, parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
     from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
-    names, own = (
-        tuple(items("METHOD", methods)),
-        None if module is None else load_custom_module(module),
-    )
+    names, own = list_items("METHOD", methods), None if module is None else load_custom_module(module)
     linked = bool({*names} & {*LINK_METHODS})
     source = data.graph_source(to_predict=linked and data.label is None)
     # Before anything heavy is imported. A finished sweep is shown again without its tables.
@@ -99,7 +96,7 @@ def sweep(
     grid = Sweep(
         methods=names,
         source=source,
-        epsilons=tuple(parse_value("epsilon", text, float) for text in items("--epsilon", epsilon)),
+        epsilons=tuple(parse_value("epsilon", text, float) for text in list_items("--epsilon", epsilon)),
         settings=tried | settings,
         parameters=parameters,
         public=public,
@@ -142,7 +139,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.parameters import items, model_class, parse_value
+    from graphveil.runs.parameters import list_items, model_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(model_class(name)).items()
@@ -158,7 +155,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
             )
         if key in parsed:
             raise ConfigError(f"--set {key} is given twice. Write --set {key}=a,b,c.")
-        texts = [text] if get_origin(known[key]) is tuple else items(f"--set {key}", text)
+        texts = [text] if get_origin(known[key]) is tuple else list_items(f"--set {key}", text)
         parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
     return parsed
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.runs.parameters import items, parse_value, read_settings, read_theta
+from graphveil.runs.parameters import list_items, parse_value, read_settings, read_theta
 
 if TYPE_CHECKING:
     from graphveil.core.edges.adjacency import Adjacency
@@ -74,7 +74,7 @@ class ProtocolBuilder:
         from graphveil.local.collect import CollectionProtocol
         from graphveil.local.collect.protocol import LABELS
 
-        columns, names = tuple(items("--columns", self.columns)), tuple(items("--classes", self.classes))
+        columns, names = list_items("--columns", self.columns), list_items("--classes", self.classes)
         if columns and self.dim is not None:
             raise ConfigError("--columns already determines the number of features. Remove --dim.")
         dim = len(columns) or self.dim

@@ -142,16 +142,16 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
     return parsed
 
 
-def items(flag: str, text: str | None) -> list[str]:
-    """Return the items of a list a,b,c; an empty list if the option is not given.
+def list_items(flag: str, text: str | None) -> tuple[str, ...]:
+    """Return the items of a list a,b,c; none if the option is not given.
 
     Raises:
         ConfigError: An item is empty.
 
-    >>> items("--at", "0.5, 4"), items("--at", None)
-    (['0.5', '4'], [])
+    >>> list_items("--at", "0.5, 4"), list_items("--at", None)
+    (('0.5', '4'), ())
     """
-    found = [] if text is None else [item.strip() for item in text.split(",")]
+    found = () if text is None else tuple(item.strip() for item in text.split(","))
     if "" in found:
         raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items: a,b,c.")
     return found
