@@ -57,10 +57,8 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     if data.nodes is None or data.edges is None:
         raise ConfigError("check needs two tables. Add --nodes FILE and --edges FILE.")
     choices, private = data.choices, (unit or "").startswith("node-")
-    nodes, edges = (
-        FileSource(data.nodes, choices.csv_format),
-        FileSource(edges_file(data.edges), choices.csv_format),
-    )
+    paths = data.nodes, edges_file(data.edges)
+    nodes, edges = (FileSource(path, choices.csv_format) for path in paths)
     columns, guessed = guess_roles(nodes, edges, replace(data, classes=data.class_names))
     found, unlabeled = inspect_tables(nodes, edges, columns, private_records=private), ""
     if not columns.label and not columns.classes:

@@ -202,7 +202,7 @@ class DataOptions(TableFiles):
                 "A graph needs --dataset NAME, or two tables and the names of their columns. Add "
                 f"{', '.join(missing)}."
             )
-        return read_topology(**columns, csv_format=self.csv_format)
+        return read_topology(self)
 
 
 EDGE_LIST = ("nodes", "edges", "id", "source", "target", "directed")
@@ -212,9 +212,8 @@ DATA = frozenset(descriptions_of(DataOptions, PANELS))
 # What commands that do not read all of a graph's data read of them.
 Tables = Annotated[DataOptions, DATA.difference(NO_TABLES)]
 TablesToPredict = Annotated[DataOptions, DATA.difference(NO_TABLES, LABELS)]
-TablesToPrepare = Annotated[
-    DataOptions, DATA.difference(NO_TABLES, ("edges", "node_ids", "weight", "max_weight"))
-]
+PREPARED = DATA.difference(NO_TABLES, ("edges", "node_ids", "weight", "max_weight"))
+TablesToPrepare = Annotated[DataOptions, PREPARED]
 EdgeList = Annotated[DataOptions, frozenset(("dataset", "root", *EDGE_LIST))]
 MovedData = Annotated[DataOptions, frozenset(("root", "nodes", "edges"))]
 

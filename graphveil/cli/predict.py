@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import report_charge_on_failure, report_output_failure
-from graphveil.cli.links import predict_links
+from graphveil.cli.failures import report_charge_on_failure
+from graphveil.cli.links import deliver, predict_links
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.cli.reads import Declaration, check_choice
 from graphveil.data.tables.labels import REGRESSION
@@ -246,23 +246,11 @@ def _deliver(
 ) -> None:
     from graphveil._util.figures import format_count_with_verb
     from graphveil.artifacts.release_folder import NODE, PREDICTION
-    from graphveil.data import tables
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()
     record |= {"ledger": None, "training_ledger": None} if accounts is None else accounts.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
-    if out is not None:
-        tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
-        record["out"] = str(out)
-    with report_output_failure(out):
-        if out is not None:
-            screen.print_line(f"{format_count_with_verb(table.num_rows, 'prediction')} in {out}")
-        elif screen.as_json:
-            record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
-        else:
-            screen.write(
-                tables.encode(tables.without_formulas(table.select([NODE, PREDICTION])), ".csv").decode()
-            )
-        screen.emit_json(record)
+    count = format_count_with_verb(table.num_rows, "prediction")
+    deliver(table, out, screen, record, count=count, key="predictions", shown=(NODE, PREDICTION))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from graphveil.cli.console import Screen
-from graphveil.cli.options import TablesToPrepare, given
+from graphveil.cli.options import PREPARED, TablesToPrepare
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError
 
@@ -47,10 +47,9 @@ def prepare(
             "prepare writes graphs with classes. Train with --task regression on the tables themselves."
         )
     screen, start = Screen(as_json=json), time.perf_counter()
-    columns = given(data) | {"classes": data.class_names, "edges": edges}
-    unread = ("dataset", "root", "graph", "node_ids", "weight", "max_weight", "task", "encoding", "aside")
-    columns = {name: value for name, value in columns.items() if name not in unread and value is not None}
-    made = prepared(out=out, memory=memory, **columns)
+    columns = {name: getattr(data, name) for name in PREPARED - {"task"}} | {"classes": data.class_names}
+    columns = {name: value for name, value in columns.items() if value is not None}
+    made = prepared(edges=edges, out=out, memory=memory, **columns)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     size = f"{counted(made.nodes, 'node')}, {counted(made.edges, 'edge')}"

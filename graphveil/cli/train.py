@@ -10,11 +10,11 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.links import link_experiment, train_link_model
+from graphveil.cli.links import link_experiment, print_plan, run_folder, train_link_model
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
 from graphveil.cli.summary import plan_facts, show_demo, show_summary
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import load_custom_module, parse_parameters
 from graphveil.runs.source import PublicFlags
@@ -173,13 +173,10 @@ def _train(
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.preview import preview
     from graphveil.runs.run import run
-    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
+    from graphveil.runs.run_folder import read_json
     from graphveil.runs.tracking import PublicRecord
 
-    if resume and out is None:
-        raise ConfigError("--resume needs the run folder. Add --out with it.")
-    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
-    folder.check(experiment.as_dict(), resume=resume)
+    folder = run_folder(experiment, out, resume=resume)
     if resume and folder.complete and not dry_run:
         try:
             show_summary(read_json(folder.metrics), folder, screen)
@@ -201,10 +198,7 @@ def _train(
             account = RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    title = "Plan (no privacy budget has been spent)"
-    if resume:
-        title = "Plan of the resumed run (finished queries are not charged again)"
-    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))
+    print_plan(screen, plan_facts(plan, folder, account, resumed=resume), resume=resume)
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return

@@ -154,33 +154,26 @@ def graph_of(found: TableInspection, files: TableFiles, *, name: str) -> Graph:
     )
 
 
-def read_topology(
-    nodes: str | PathLike[str],
-    edges: str | PathLike[str],
-    *,
-    id: str,
-    source: str,
-    target: str,
-    directed: bool,
-    csv_format: CsvFormat = COMMAS,
-) -> Graph:
+def read_topology(files: TableFiles) -> Graph:
     """Read an unlabeled graph from edges and node ids alone.
 
-    Every node has the one feature 1 and no label. Arguments and errors as for ``read_graph``.
+    Every node has the one feature 1 and no label. Errors as for ``read_graph``.
     """
-    node_path = Path(nodes)
-    reject_two_kinds(id, node_path.name, source, target)
-    check_columns(node_path, [id], csv_format)
-    table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
-    ids = distinct_ids(table, id)
+    roles, csv_format, nodes, edges = files.roles, files.csv_format, files.nodes, files.edges
+    assert nodes is not None and edges is not None
+    reject_two_kinds(roles.id, nodes.name, roles.source, roles.target)
+    check_columns(nodes, [roles.id], csv_format)
+    table = tables.read(nodes, [roles.id], tables.id_types(nodes, [roles.id]), csv_format=csv_format)
+    ids = distinct_ids(table, roles.id)
     if not len(ids):
-        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes. Give at least one row.")
+        raise GraphError(f"{nodes.name} has no rows, so the graph has no nodes. Give at least one row.")
+    ends = roles.source, roles.target
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),
-        adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
+        adjacency=_edges(edges, ids, roles.id, ends, directed=files.directed, csv_format=csv_format),
         num_classes=2,
-        name=node_path.name.partition(".")[0],
+        name=nodes.name.partition(".")[0],
         ids=tables.id_array(ids),
     )
 
