@@ -15,9 +15,10 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from graphveil.cli.failures import begin_command
-from graphveil.cli.options import LINK_METHODS, PANELS, descriptions_of
+from graphveil.cli.options import LINK_METHODS, PANELS, PrivacyOptions, descriptions_of
 from graphveil.cli.reads import check_options
 from graphveil.estimators import METHODS
+from graphveil.runs.parameters import model_class
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
 _REQUIRED = {
@@ -167,20 +168,9 @@ class Command(TyperCommand):
 
 # -- the parameters of a method --------------------------------------------------------------------------
 
-# Keywords that have a flag of their own.
-_FLAGS = {
-    *("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree", "backend"),
-    *(
-        "replace_one",
-        "private_metrics",
-        "unsafe_noise_seed",
-        "perturb",
-        "max_edges",
-        "metric",
-        "class_weight",
-        "positive",
-    ),
-}
+# Keywords that have a flag of their own, and are not listed.
+_FLAGS = {part.name for part in dataclasses.fields(PrivacyOptions)} - {"theta", "target_range"}
+_FLAGS |= {"epsilon", "seed", "backend"}
 
 
 def parameters(method: str) -> dict[str, str]:
@@ -189,13 +179,7 @@ def parameters(method: str) -> dict[str, str]:
     >>> parameters("gap")["hops=2"]
     'K, the number of aggregations.'
     """
-    cls: Any
-    if method in LINK_METHODS:
-        from graphveil.links import link_model_class
-
-        cls = link_model_class(method)
-    else:
-        cls = METHODS[method]
+    cls = model_class(method)
     descriptions = descriptions_of(cls, ("Args",))
     listed = dict[str, str]()
     for part in dataclasses.fields(cls):
