@@ -7,7 +7,6 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -121,7 +120,7 @@ def test_help_documentation_and_public_names_have_every_backend() -> None:
     from graphveil.cli import options
 
     table, documented = "BACKENDS in graphveil/_util/backend_names.py", gv.backends.__doc__
-    (text,) = (part.help for part in get_args(options.AggregationBackend) if hasattr(part, "help"))
+    text = options.described(options.SharedOptions)["backend"].text
     homes = {
         f"{kind.__module__}:{kind.__name__}" for kind in vars(gv.backends).values() if isinstance(kind, type)
     }

@@ -144,7 +144,7 @@ def options(name: str, command: Any, level: int) -> list[str]:
         lines += ["", f"{'#' * level} {panel}", ""]
         for parameter in parameters:
             lines += [heading(parameter), f":   {details(parameter)}", ""]
-    examples = examples_text(name).rstrip().removeprefix("Examples:\n").splitlines()
+    examples = examples_text(command).rstrip().removeprefix("Examples:\n").splitlines()
     shown = [re.sub(r"^  (?=graphveil )", "$ ", line) for line in examples]
     return [*lines, f"{'#' * level} Examples", "", "```console", *shown, "```"]
 

@@ -35,6 +35,7 @@ from graphveil.cli import (
 )
 from graphveil.cli.failures import ClosedOutput, run_guarded
 from graphveil.cli.help import Command, Group
+from graphveil.cli.options import with_options
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
@@ -56,11 +57,21 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
-        "Attack a finished run.",
+        """Attack a finished run.
+
+        Examples:
+            graphveil attack linkteller runs/first
+            graphveil attack membership runs/first --shadows 8
+        """,
         (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
     ),
     "ledger": (
-        "Manage the privacy ledger.",
+        """Manage the privacy ledger.
+
+        Examples:
+            graphveil ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6
+            graphveil ledger list
+        """,
         (
             ledger.init,
             ledger.list_,
@@ -75,7 +86,14 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
         ),
     ),
     "collect": (
-        "Collect data with local differential privacy.",
+        """Collect data with local differential privacy.
+
+        Examples:
+            graphveil collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 2 --eps-y 1
+                --out survey.json
+            graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan
+                --out reports.csv
+        """,
         (collect.protocol, collect.show, collect.randomize, collect.decode, collect.learn),
     ),
 }
@@ -91,11 +109,12 @@ app = typer.Typer(
     epilog="`graphveil COMMAND --help` shows the options and examples of a command.",
 )
 for _command in _COMMANDS:
-    app.command(cls=Command)(_command)
+    app.command(cls=Command)(with_options(_command))
 for _name, (_help, _members) in _GROUPS.items():
     _group = typer.Typer(cls=Group, no_args_is_help=True, help=_help)
     for _command in _members:
-        _group.command(_command.__name__.removesuffix("_").replace("_", "-"), cls=Command)(_command)
+        _words = _command.__name__.removesuffix("_").replace("_", "-")
+        _group.command(_words, cls=Command)(with_options(_command))
     app.add_typer(_group, name=_name)
 
 
@@ -114,7 +133,12 @@ def graphveil(
         ),
     ] = False,
 ) -> None:
-    """Graph machine learning with differential privacy."""
+    """Graph machine learning with differential privacy.
+
+    Examples:
+        graphveil demo
+        graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1
+    """
 
 
 def _prepare_streams() -> None:

@@ -1,19 +1,25 @@
-"""``attack``: measure what an attacker infers from a finished run. All results are internal."""
+"""``attack``: measure what an attacker infers from a finished run. All results are internal.
+
+Args:
+    run (RUN): Run folder with release/ and internal/.
+
+Attack:
+    seed: Random seed of the sampling.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from graphveil.cli import options
+from annotated_types import Ge, Interval
+
 from graphveil.cli.console import Screen
-from graphveil.cli.options import flag, given, grouped
+from graphveil.cli.options import MovedData
 
 if TYPE_CHECKING:
     from graphveil.lab.attack_target import AttackTarget
     from graphveil.lab.attacks import LinkSettings, RocCurve
 
-_ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR@0.1%FPR", "TPR@1%FPR", "F1@k")
 _RIGHT = (1, 2, 3, 4, 5)
 _BOUND_NOTE = (
@@ -22,56 +28,37 @@ _BOUND_NOTE = (
 )
 _NO_BOUND_NOTE = "There is no valid guarantee for {things}, and therefore no attack bound."
 
-Seed = Annotated[int, flag(_ATTACK, "--seed", "Random seed of the sampling.")]
 
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """Options with the paths of a run's data, if the files were moved."""
-
-    root: options.Root = None
-    nodes: options.Nodes = None
-    edges: options.Edges = None
-
-
-@grouped
 def linkteller(
-    run: options.WholeRunFolderArgument,
-    data: DataOptions,
-    count: Annotated[int, flag(_ATTACK, "--count", "Number of sampled nodes.", min=2)] = 500,
-    sampling: Annotated[
-        Literal["unbalanced", "balanced", "lo", "hi"],
-        flag(
-            _ATTACK,
-            "--sampling",
-            "Node pairs to attack: unbalanced (all pairs of the sampled nodes), balanced (as many non-edges "
-            "as edges), lo or hi (all pairs of sampled nodes with low or high degree).",
-        ),
-    ] = "unbalanced",
-    cutoff: Annotated[
-        int | None, flag(_ATTACK, "--cutoff", "Degree cutoff of lo and hi. Default: 5 and 10.")
-    ] = None,
-    step: Annotated[float, flag(_ATTACK, "--step", "Relative size of the feature perturbation.")] = 1e-4,
-    nudge: Annotated[
-        Literal["scale", "add", "either"],
-        flag(
-            _ATTACK,
-            "--nudge",
-            "Perturbation of a node's features: scaling, addition, or addition for zero rows only.",
-        ),
-    ] = "either",
-    direction: Annotated[
-        Literal["max", "later", "earlier", "mean"],
-        flag(_ATTACK, "--direction", "Influence score of a pair. The paper's code uses `later`."),
-    ] = "max",
-    supervised: Annotated[
-        bool,
-        flag(_ATTACK, "--supervised", "Also run attackers that know half of the pairs."),
-    ] = False,
-    seed: Seed = 0,
-    json: options.Json = False,
+    run: Path,
+    *,
+    data: MovedData,
+    count: Annotated[int, Ge(2)] = 500,
+    sampling: Literal["unbalanced", "balanced", "lo", "hi"] = "unbalanced",
+    cutoff: int | None = None,
+    step: float = 0.0001,
+    nudge: Literal["scale", "add", "either"] = "either",
+    direction: Literal["max", "later", "earlier", "mean"] = "max",
+    supervised: bool = False,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
-    """Infer edges from a run's predictions with LinkTeller and baselines."""
+    """Infer edges from a run's predictions with LinkTeller and baselines.
+
+    Attack:
+        count: Number of sampled nodes.
+        sampling: Node pairs to attack: unbalanced (all pairs of the sampled nodes), balanced (as many
+            non-edges as edges), lo or hi (all pairs of sampled nodes with low or high degree).
+        cutoff: Degree cutoff of lo and hi. Default: 5 and 10.
+        step: Relative size of the feature perturbation.
+        nudge: Perturbation of a node's features: scaling, addition, or addition for zero rows only.
+        direction: Influence score of a pair. The paper's code uses `later`.
+        supervised: Also run attackers that know half of the pairs.
+
+    Examples:
+        graphveil attack linkteller runs/first
+        graphveil attack linkteller runs/first --count 200 --sampling balanced
+    """
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
@@ -89,11 +76,13 @@ def linkteller(
     _attack_links("linkteller", attack_target, settings, screen)
 
 
-@grouped
-def topology(
-    run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
-) -> None:
-    """Infer all edges of a run's graph, also with half of the pairs known."""
+def topology(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -> None:
+    """Infer all edges of a run's graph, also with half of the pairs known.
+
+    Examples:
+        graphveil attack topology runs/first
+        graphveil attack topology runs/first --seed 1
+    """
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
@@ -102,43 +91,30 @@ def topology(
     _attack_links("topology", attack_target, settings, screen)
 
 
-@grouped
 def membership(
-    run: options.WholeRunFolderArgument,
-    data: DataOptions,
-    per_class: Annotated[
-        int | None,
-        flag(
-            _ATTACK,
-            "--per-class",
-            "Number of nodes per class in the shadow graph. Default: 1000, or half of the second largest "
-            "class if that is less.",
-            min=5,
-        ),
-    ] = None,
-    evaluate_on: Annotated[
-        Literal["target", "shadow"],
-        flag(
-            _ATTACK,
-            "--evaluate-on",
-            "Model to evaluate: the run, or the shadow model as in the paper's code.",
-        ),
-    ] = "target",
-    overlap: Annotated[
-        bool, flag(_ATTACK, "--overlap", "Also evaluate nodes of the shadow graph, as in the paper's code.")
-    ] = False,
-    shadows: Annotated[
-        int,
-        flag(
-            _ATTACK,
-            "--shadows",
-            "Number of shadow models of the whole graph for LiRA and the Bayes posterior, at least 4.",
-        ),
-    ] = 0,
-    seed: Seed = 0,
-    json: options.Json = False,
+    run: Path,
+    *,
+    data: MovedData,
+    per_class: Annotated[int, Ge(5)] | None = None,
+    evaluate_on: Literal["target", "shadow"] = "target",
+    overlap: bool = False,
+    shadows: int = 0,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
-    """Infer training membership with shadow models and LiRA."""
+    """Infer training membership with shadow models and LiRA.
+
+    Attack:
+        per_class: Number of nodes per class in the shadow graph. Default: 1000, or half of the second
+            largest class if that is less.
+        evaluate_on: Model to evaluate: the run, or the shadow model as in the paper's code.
+        overlap: Also evaluate nodes of the shadow graph, as in the paper's code.
+        shadows: Number of shadow models of the whole graph for LiRA and the Bayes posterior, at least 4.
+
+    Examples:
+        graphveil attack membership runs/first
+        graphveil attack membership runs/first --shadows 8
+    """
     from graphveil._util.figures import counted
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
@@ -160,11 +136,13 @@ def membership(
     _finish("membership", record, list(report.attackers.items()), attack_target, screen)
 
 
-@grouped
-def reconstruction(
-    run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
-) -> None:
-    """Reconstruct features from the LDP reports of a run."""
+def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -> None:
+    """Reconstruct features from the LDP reports of a run.
+
+    Examples:
+        graphveil attack reconstruction runs/local
+        graphveil attack reconstruction runs/local --seed 1
+    """
     from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
@@ -186,22 +164,27 @@ def reconstruction(
     _finish("reconstruction", record, (), attack_target, screen)
 
 
-@grouped
 def poisoning(
-    run: options.WholeRunFolderArgument,
-    data: DataOptions,
-    strategy: Annotated[
-        Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        flag(_ATTACK, "--strategy", "Strategy of malicious clients."),
-    ] = "random",
-    share: Annotated[float, flag(_ATTACK, "--share", "Fraction of malicious nodes.", min=0, max=0.5)] = 0.05,
-    hubs: Annotated[
-        bool, flag(_ATTACK, "--hubs", "Make the nodes with the most neighbors malicious.")
-    ] = False,
-    seed: Seed = 0,
-    json: options.Json = False,
+    run: Path,
+    *,
+    data: MovedData,
+    strategy: Literal["random", "label", "same", "deny", "feature", "unbounded"] = "random",
+    share: Annotated[float, Interval(ge=0, le=0.5)] = 0.05,
+    hubs: bool = False,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
-    """Fit an lpgnn run again with malicious clients (poisoning)."""
+    """Fit an lpgnn run again with malicious clients (poisoning).
+
+    Attack:
+        strategy: Strategy of malicious clients.
+        share: Fraction of malicious nodes.
+        hubs: Make the nodes with the most neighbors malicious.
+
+    Examples:
+        graphveil attack poisoning runs/local --share 0.05
+        graphveil attack poisoning runs/local --share 0.05 --hubs
+    """
     from graphveil.errors import ConfigError
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_collection
@@ -252,11 +235,11 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
     _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
 
 
-def _load_target(run: Path, data: DataOptions, screen: Screen) -> "AttackTarget":
+def _load_target(run: Path, data: MovedData, screen: Screen) -> "AttackTarget":
     from graphveil.lab.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
-        return load_attack_target(run, given(data))
+        return load_attack_target(run, {"root": data.root, "nodes": data.nodes, "edges": data.edges})
 
 
 def _finish(

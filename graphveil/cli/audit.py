@@ -1,6 +1,7 @@
 """``audit``: test the guarantee of a finished run with canaries and on neighboring graphs."""
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,17 +14,18 @@ if TYPE_CHECKING:
 _ANY = 100.0  # a certifiable epsilon above it is not printed
 
 
-def audit(
-    run: options.WholeRunFolderArgument,
-    pairs: Annotated[
-        int, typer.Option("--pairs", min=1, help="Number of pairs of neighboring datasets per query.")
-    ] = 200,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Random seed of pairs and canaries, never of the noise.")
-    ] = 0,
-    json: options.Json = False,
-) -> None:
-    """Certify a lower bound on a run's epsilon and test neighboring graphs."""
+def audit(run: Path, *, pairs: options.OneOrMore = 200, seed: int = 0, json: bool = False) -> None:
+    """Certify a lower bound on a run's epsilon and test neighboring graphs.
+
+    Args:
+        run (RUN): Run folder with release/ and internal/.
+        pairs: Number of pairs of neighboring datasets per query.
+        seed: Random seed of pairs and canaries, never of the noise.
+
+    Examples:
+        graphveil audit runs/first
+        graphveil audit runs/first --pairs 20
+    """
     from graphveil.runs.run_audit import audit_run
 
     screen = Screen(as_json=json)

@@ -3,20 +3,18 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
-from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options, suggested_command
-from graphveil.cli.options import ColumnOptions, TableOptions, grouped
+from graphveil.cli.options import Tables
 from graphveil.data.tables.labels import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     UNLABELED,
-    Task,
     empty_part_message,
     empty_parts,
     has_single_train_node,
@@ -26,7 +24,7 @@ from graphveil.errors import ConfigError, GraphError
 if TYPE_CHECKING:
     from graphveil.data.tables.encoding import EncodingOptions
     from graphveil.data.tables.files import TableSource
-    from graphveil.data.tables.inspect_tables import ColumnFact, Roles, TableInspection
+    from graphveil.data.tables.inspect_tables import ColumnFact, Roles, TableFiles, TableInspection
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
@@ -41,76 +39,56 @@ _MISSING_LABELS = re.compile(
 )
 
 
-@grouped
-def check(
-    tables: TableOptions, columns: ColumnOptions, unit: options.Unit = None, json: options.Json = False
-) -> None:
+def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     """Show how the columns of two tables are used, and all errors in them.
 
     Id and end columns that are not named are guessed, and the guess is printed.
+
+    Examples:
+        graphveil check --nodes nodes.csv --edges edges.csv --label plan
+        graphveil check --nodes nodes.csv --edges edges.csv --label plan --unit node-record
     """
     from graphveil.data.tables.edges import end_of_another_kind
-    from graphveil.data.tables.encoding import ERROR, Encoding, EncodingOptions
+    from graphveil.data.tables.encoding import Encoding
     from graphveil.data.tables.files import FileSource
-    from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables, listed_ids
+    from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables
 
-    screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
-    if nodes is None or edges is None:
+    screen = Screen(as_json=json)
+    if data.nodes is None or data.edges is None:
         raise ConfigError("check needs two tables. Add --nodes FILE and --edges FILE.")
-    choices = EncodingOptions.from_arguments(
-        columns.features,
-        columns.drop or (),
-        columns.categories or (),
-        columns.missing or ERROR,
-        columns.unknown_ids or ERROR,
-        columns.null_values,
-        columns.delimiter,
-        columns.decimal,
-    )
-    named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
-    node_source = FileSource(nodes, choices.csv_format)
-    edge_source = FileSource(edges_file(edges), choices.csv_format)
-    roles, guessed = guess_roles(node_source, edge_source, {**named, "weight": tables.weight})
-    roles = replace(roles, task=cast(Task | None, columns.task))
-    roles.check(columns.class_names)
-
-    def inspected(roles: "Roles") -> "TableInspection":
-        return inspect_tables(
-            node_source,
-            edge_source,
-            roles,
-            choices,
-            classes=columns.class_names,
-            listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
-            private_records=(unit or "").startswith("node-"),
-        )
-
-    found, unlabeled = inspected(roles), ""
-    if not roles.label and not columns.classes:
+    choices, private = data.choices, (unit or "").startswith("node-")
+    paths = data.nodes, edges_file(data.edges)
+    nodes, edges = (FileSource(path, choices.csv_format) for path in paths)
+    columns, guessed = guess_roles(nodes, edges, replace(data, classes=data.class_names))
+    found, unlabeled = inspect_tables(nodes, edges, columns, private_records=private), ""
+    if not columns.label and not columns.classes:
         unlabeled = "No label column is given. Set --label, and replace COLUMN in the suggested command."
-        likely = _likely_label(node_source, roles, choices)
-        if likely is not None and (retried := inspected(replace(roles, label=likely))).class_names:
-            found, roles = retried, replace(roles, label=likely)
-            unlabeled = (
-                f"No label column is given. The suggested command takes {likely!r}; set --label for another "
-                "column."
-            )
+        likely = _likely_label(nodes, columns.roles, choices)
+        if likely is not None:
+            labeled = replace(columns, label=likely)
+            retried = inspect_tables(nodes, edges, labeled, private_records=private)
+            if retried.class_names:
+                found, columns = retried, labeled
+                unlabeled = (
+                    f"No label column is given. The suggested command takes {likely!r}; set --label for "
+                    "another column."
+                )
+    roles = columns.roles
     problems = [*map(in_options, found.problems), *filter(None, [unlabeled])]
     unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None
     notes_on_labels = _missing_label_note(found.class_names, columns.classes is not None)
-    private = (unit or "").startswith("node-")
     if columns.classes is not None and private:
         notes_on_labels.append(
             "Labels that are spelled otherwise than in --classes count as missing. Unit "
             f"{unit!r} protects labels, so this is not reported."
         )
-    if end_of_another_kind(roles.id, node_source.title, roles.source, roles.target) is not None:
-        command = suggested_command(_recommender_words(tables, roles, edge_source.names()), [])
+    if end_of_another_kind(roles.id, nodes.title, roles.source, roles.target) is not None:
+        command = suggested_command(_recommender_words(columns, edges.names()), [])
     elif not unfit and (not found.problems or found.suggestion is not None):
         flags = (found.suggestion or choices).flags()
-        command = suggested_command(_training_words(tables, columns, roles, unit), flags)
+        command = suggested_command(_training_words(columns, data.classes, unit), flags)
     notes = (*notes_on_labels, *Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes)
     if not problems and (scaled := _scaled(found, private=private)):
         learned = " With enough training nodes a fit learns the ranges of columns instead." if private else ""
@@ -158,13 +136,13 @@ def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
     return [f"Label {odd[0]!r} is read as a class. If it means that the label is missing, add {how}."]
 
 
-def _recommender_words(tables: TableOptions, roles: "Roles", names: Sequence[str]) -> list[str]:
+def _recommender_words(columns: "TableFiles", names: Sequence[str]) -> list[str]:
     """Return the command that trains a recommender on the lists, as words."""
     from graphveil.data.interactions import RATING_NAMES
 
     rated = next((name for name in names if name.lower() in RATING_NAMES), None)
-    words = ["train", "recommender", "--nodes", str(tables.nodes), "--id", roles.id]
-    words += ["--edges", str(tables.edges), "--source", roles.source, "--target", roles.target]
+    words = ["train", "recommender", "--nodes", str(columns.nodes), "--id", str(columns.id)]
+    words += ["--edges", str(columns.edges), "--source", str(columns.source), "--target", str(columns.target)]
     words += ["--items", "ITEMS.csv", "--unit", "node-record", "--epsilon", "4"]
     return words + (["--rating", rated, "--min-rating", "4"] if rated else [])
 
@@ -194,27 +172,20 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     return [empty_part_message(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
-def _training_words(tables: TableOptions, columns: ColumnOptions, roles: Any, unit: str | None) -> list[str]:
-    """Return the command that trains on two tables with these roles of columns, as words."""
+def _training_words(columns: "TableFiles", classes: Any, unit: str | None) -> list[str]:
+    """Return the command that trains on two tables with these columns, as words."""
     unit = unit or _DEFAULT_UNIT
-    named = {
-        "--id": roles.id,
-        "--label": roles.label or "COLUMN",
-        "--task": roles.task,
-        "--source": roles.source,
-        "--target": roles.target,
-        "--split": roles.split,
-        "--weight": tables.weight,
-        "--max-weight": tables.max_weight,
-    }
-    method = "gap" if roles.task == REGRESSION else "gcn" if unit == "none" else "classcode"
+    named = ("id", "label", "task", "source", "target", "split", "weight", "max_weight")
+    given = {name: getattr(columns, name) for name in named} | {"label": columns.label or "COLUMN"}
+    method = "gap" if columns.task == REGRESSION else "gcn" if unit == "none" else "classcode"
     words = ["train", method]
-    words += ["--nodes", str(tables.nodes), "--edges", str(tables.edges)]
-    words += [word for flag, value in named.items() if value is not None for word in (flag, str(value))]
+    words += ["--nodes", str(columns.nodes), "--edges", str(columns.edges)]
+    for name, value in given.items():
+        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     words += ["--unit", unit, *_BUDGET.get(unit, ["--epsilon", "8"] if unit != "none" else [])]
     words += ["--directed"] * columns.directed
-    words += ["--classes", columns.classes] if columns.classes else []
-    words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
+    words += ["--classes", classes] if classes else []
+    words += ["--node-ids", str(columns.node_ids)] if columns.node_ids else []
     return words
 
 

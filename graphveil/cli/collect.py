@@ -1,20 +1,29 @@
-"""``collect``: collection protocols, randomization of records as LDP reports, and learning from these."""
+"""``collect``: collection protocols, randomization of records as LDP reports, and learning from these.
+
+Files:
+    protocol (FILE): Protocol file.
+    id (COLUMN): Column with node ids.
+    reports (FILE): Table of ids and LDP reports.
+    skip_bad: Skip and count invalid LDP reports.
+
+Privacy:
+    ledger (NAME|URL|URL#NAME): Ledger account of the people who reported, charged once per protocol. Default:
+        no account is charged.
+"""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from graphveil._util.escape import one_line
-from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure, words_of
-from graphveil.cli.options import check_not_existing, flag
+from graphveil.cli.options import check_not_existing
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
+from graphveil.runs.collection import ProtocolBuilder
 
 if TYPE_CHECKING:
     from graphveil.auto import AutoClassifier
@@ -28,214 +37,22 @@ if TYPE_CHECKING:
     LocalModel = LPGNN | SimGAT | LabelPosterior | AutoClassifier
     from graphveil.mechanisms import LocalDPClaim
 
-_SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # rejected rows that are printed one by one
 
-_BY_LIST = "one number for all, or a comma-separated list"
-EpsX = Annotated[
-    float | None, flag(_PRIVACY, "--eps-x", "Privacy budget epsilon of all features of a record.")
-]
-EpsY = Annotated[
-    float | None,
-    flag(_PRIVACY, "--eps-y", "Privacy budget epsilon of a record's label, or inf for no protection."),
-]
-Columns = Annotated[
-    str | None, flag(_SURVEY, "--columns", "Comma-separated feature names.", metavar="NAME,...")
-]
-Dim = Annotated[int | None, flag(_SURVEY, "--dim", "Number of features, instead of --columns.")]
-Low = Annotated[
-    str,
-    flag(
-        _SURVEY,
-        "--low",
-        f"Public lower bound of features: {_BY_LIST}. Lower values are clipped.",
-        metavar="NUMBER,...",
-    ),
-]
-High = Annotated[
-    str, flag(_SURVEY, "--high", f"Public upper bound of features: {_BY_LIST}.", metavar="NUMBER,...")
-]
-Classes = Annotated[
-    str | None,
-    flag(_SURVEY, "--classes", "Comma-separated class labels, or the number of classes.", metavar="NAME,..."),
-]
-Purpose = Annotated[str, flag(_SURVEY, "--purpose", "Purpose of the collection, shown to clients.")]
-Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "Mechanism that randomizes features.")
-]
-LabelMechanismName = Annotated[
-    Literal["rr", "subset", "hashing"],
-    flag(
-        _PRIVACY,
-        "--label-mechanism",
-        "Mechanism that randomizes the label: rr (randomized response), subset (subset selection), or "
-        "hashing (local hashing).",
-    ),
-]
-Theta = Annotated[
-    Path | None,
-    flag(
-        _PRIVACY,
-        "--theta",
-        "JSON file with one public weight per feature, which sum to 1. For feature-rr.",
-        metavar="FILE",
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    flag(
-        _PRIVACY,
-        "--set",
-        "Parameter of the mechanism: m of multi-bit; k, mode and decode of feature-rr. Repeatable.",
-        metavar="NAME=VALUE",
-    ),
-]
-ProtocolOut = Annotated[
-    Path, flag(_FILES, "--out", "Protocol file to write (JSON).", show_default=False, metavar="FILE")
-]
 
-ProtocolFile = Annotated[
-    Path, flag(_FILES, "--protocol", "Protocol file.", show_default=False, metavar="FILE")
-]
-Nodes = Annotated[Path, flag(_FILES, "--nodes", "Node table (private).", show_default=False, metavar="FILE")]
-Id = Annotated[str, flag(_FILES, "--id", "Column with node ids.", show_default=False, metavar="COLUMN")]
-ReportsOut = Annotated[
-    Path,
-    flag(
-        _FILES,
-        "--out",
-        "Table of LDP reports to write (.parquet or .csv).",
-        show_default=False,
-        metavar="FILE",
-    ),
-]
-Internal = Annotated[
-    Path | None,
-    flag(
-        _FILES,
-        "--internal",
-        "File for the numbers of clipped and missing values. Do not publish it.",
-        metavar="FILE",
-    ),
-]
-EncodedReports = Annotated[
-    Path, flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False, metavar="FILE")
-]
-NodesOut = Annotated[
-    Path, flag(_FILES, "--out", "Node table to write (.parquet or .csv).", show_default=False, metavar="FILE")
-]
-LabelOut = Annotated[str, flag(_FILES, "--label", "Name of the label column to write.", metavar="COLUMN")]
-SecretFile = Annotated[
-    Path | None,
-    flag(
-        _FILES,
-        "--secret",
-        "File with your secret key. Created if it does not exist. Default: in your state folder.",
-        metavar="FILE",
-    ),
-]
-MaxEps = Annotated[
-    float, flag(_PRIVACY, "--max-eps", "Maximum epsilon per record. A protocol that needs more is rejected.")
-]
-AllowUnprotectedLabel = Annotated[
-    bool,
-    flag(
-        _PRIVACY, "--allow-unprotected-label", "Send labels without protection if the protocol requires it."
-    ),
-]
-ProtocolArgument = Annotated[
-    Path, typer.Argument(help="Protocol file.", metavar="PROTOCOL", show_default=False)
-]
-SkipBad = Annotated[bool, flag(_FILES, "--skip-bad", "Skip and count invalid LDP reports.")]
+def protocol(*, out: Path, flags: ProtocolBuilder, json: bool = False) -> None:
+    """Write a collection protocol.
 
-ClientLedger = Annotated[
-    str | None,
-    flag(
-        _PRIVACY,
-        "--ledger",
-        "Ledger account of the people who reported, charged once per protocol. Default: no account is "
-        "charged.",
-        metavar="NAME|URL|URL#NAME",
-        show_default=False,
-    ),
-]
+    Files:
+        out (FILE): Protocol file to write (JSON).
 
-
-LearnEdges = Annotated[
-    Path,
-    flag(_DATA, "--edges", "Table of public edges (.parquet or .csv).", show_default=False, metavar="FILE"),
-]
-LearnNodes = Annotated[
-    Path | None,
-    flag(
-        _DATA,
-        "--nodes",
-        "Table of public features of all nodes, with the same ids. For a protocol without features.",
-        show_default=False,
-        metavar="FILE",
-    ),
-]
-LearnSource = Annotated[
-    str, flag(_DATA, "--source", "Column with source nodes.", show_default=False, metavar="COLUMN")
-]
-LearnTarget = Annotated[
-    str, flag(_DATA, "--target", "Column with target nodes.", show_default=False, metavar="COLUMN")
-]
-LearnOut = Annotated[
-    Path,
-    flag(
-        _RUN, "--out", "New folder for the model and its predictions.", show_default=False, metavar="FOLDER"
-    ),
-]
-LearnMethod = Annotated[
-    Literal["lpgnn", "simgat", "label-posterior", "auto"],
-    flag(_RUN, "--method", "Method to train; auto averages all by the likelihood of held-out LDP reports."),
-]
-
-NoBaseline = Annotated[
-    bool,
-    flag(
-        "Training",
-        "--no-baseline",
-        "Skip the no-graph baseline (mlp), which uses the same LDP reports and spends no additional budget.",
-    ),
-]
-
-
-def protocol(
-    out: ProtocolOut,
-    eps_x: EpsX = None,
-    columns: Columns = None,
-    dim: Dim = None,
-    low: Low = "0",
-    high: High = "1",
-    mechanism: Mechanism = "multi-bit",
-    theta: Theta = None,
-    set: Set = None,
-    eps_y: EpsY = None,
-    classes: Classes = None,
-    label_mechanism: LabelMechanismName = "rr",
-    purpose: Purpose = "",
-    json: options.Json = False,
-) -> None:
-    """Write a collection protocol."""
+    Examples:
+        graphveil collect protocol --columns age,visits --high 100 --eps-x 2 --out survey.json
+        graphveil collect protocol --dim 8 --classes yes,no --eps-x 2 --eps-y 1 --out survey.json
+    """
     from graphveil.local.collect.encoded_report import report_bytes
-    from graphveil.runs.collection import ProtocolBuilder
 
-    loaded_protocol = ProtocolBuilder(
-        eps_x=eps_x,
-        eps_y=eps_y,
-        columns=columns,
-        dim=dim,
-        low=low,
-        high=high,
-        classes=classes,
-        mechanism=mechanism,
-        label_mechanism=label_mechanism,
-        theta=theta,
-        purpose=purpose,
-        settings=set or (),
-    ).protocol()
+    loaded_protocol = flags.protocol()
     check_not_existing(out, "LDP reports belong to one protocol. Choose another --out.")
     screen = Screen(as_json=json)
     _write(out, loaded_protocol.to_json(), private=False)
@@ -248,8 +65,16 @@ def protocol(
     )
 
 
-def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
-    """Show a collection protocol and its guarantee."""
+def show(protocol: Path, *, json: bool = False) -> None:
+    """Show a collection protocol and its guarantee.
+
+    Args:
+        protocol (PROTOCOL): Protocol file.
+
+    Examples:
+        graphveil collect show survey.json
+        graphveil collect show survey.json --json
+    """
     from graphveil.local.collect import MAX_EPS
     from graphveil.local.collect.protocol import largest_share
 
@@ -271,19 +96,40 @@ def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
 
 
 def randomize(
-    protocol: ProtocolFile,
-    nodes: Nodes,
-    id: Id,
-    out: ReportsOut,
-    label: options.Label = None,
-    internal: Internal = None,
-    secret: SecretFile = None,
-    max_eps: MaxEps = 8.0,
-    allow_unprotected_label: AllowUnprotectedLabel = False,
-    ledger: options.Ledger = None,
-    json: options.Json = False,
+    *,
+    protocol: Path,
+    nodes: Path,
+    id: str,
+    out: Path,
+    label: str | None = None,
+    internal: Path | None = None,
+    secret: Path | None = None,
+    max_eps: float = 8.0,
+    allow_unprotected_label: bool = False,
+    ledger: str | None = None,
+    json: bool = False,
 ) -> None:
-    """Randomize each record of a table of nodes into an LDP report."""
+    """Randomize each record of a table of nodes into an LDP report.
+
+    Files:
+        nodes (FILE): Node table (private).
+        out (FILE): Table of LDP reports to write (.parquet or .csv).
+        internal (FILE): File for the numbers of clipped and missing values. Do not publish it.
+        secret (FILE): File with your secret key. Created if it does not exist. Default: in your state
+            folder.
+
+    Privacy:
+        ledger (NAME|URL|URL#NAME): Ledger account to charge: a name in your ledger, or a database URL and a
+            name. Default: the account of these data in your ledger.
+        max_eps: Maximum epsilon per record. A protocol that needs more is rejected.
+        allow_unprotected_label: Send labels without protection if the protocol requires it.
+
+    Examples:
+        graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan
+            --out reports.csv
+        graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan
+            --max-eps 3 --out reports.csv
+    """
     from graphveil._util.figures import counted
     from graphveil.data import tables
     from graphveil.ledger.accounts import CollectionAccount
@@ -330,23 +176,34 @@ def randomize(
 
 
 def decode(
-    protocol: ProtocolFile,
-    encoded_reports: EncodedReports,
-    id: Id,
-    out: NodesOut,
-    label: LabelOut = "label",
-    skip_bad: SkipBad = False,
-    ledger: ClientLedger = None,
-    json: options.Json = False,
+    *,
+    protocol: Path,
+    reports: Path,
+    id: str,
+    out: Path,
+    label: str = "label",
+    skip_bad: bool = False,
+    ledger: str | None = None,
+    json: bool = False,
 ) -> None:
-    """Estimate features from LDP reports and write a table of nodes."""
+    """Estimate features from LDP reports and write a table of nodes.
+
+    Files:
+        out (FILE): Node table to write (.parquet or .csv).
+        label (COLUMN): Name of the label column to write.
+
+    Examples:
+        graphveil collect decode --protocol survey.json --reports reports.csv --id user --out nodes.csv
+        graphveil collect decode --protocol survey.json --reports reports.csv --id user --skip-bad
+            --out nodes.csv
+    """
     from graphveil.data import tables
     from graphveil.local.collect.report_tables import read_reports, receive_reports
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     tables.check_output(out)
     check_not_existing(out, "Choose another --out.")
-    received = receive_reports(loaded_protocol, *read_reports(encoded_reports, id=id))
+    received = receive_reports(loaded_protocol, *read_reports(reports, id=id))
     if not (skip_bad and received.accepted):
         received.check()
     table = received.estimates(id, label)
@@ -485,43 +342,64 @@ def _write(path: Path, text: str, *, private: bool = True) -> None:
 
 
 def learn(
-    protocol: ProtocolFile,
-    encoded_reports: EncodedReports,
-    id: Id,
-    edges: LearnEdges,
-    source: LearnSource,
-    target: LearnTarget,
-    out: LearnOut,
-    nodes: LearnNodes = None,
-    directed: options.Directed = False,
-    method: LearnMethod = "lpgnn",
-    set: options.Set = None,
-    seed: options.Seed = 0,
-    skip_bad: SkipBad = False,
-    no_baseline: NoBaseline = False,
-    ledger: ClientLedger = None,
-    json: options.Json = False,
+    *,
+    protocol: Path,
+    reports: Path,
+    id: str,
+    edges: Path,
+    source: str,
+    target: str,
+    out: Path,
+    nodes: Path | None = None,
+    directed: bool = False,
+    method: Literal["lpgnn", "simgat", "label-posterior", "auto"] = "lpgnn",
+    set: list[str] | None = None,
+    seed: int = 0,
+    skip_bad: bool = False,
+    no_baseline: bool = False,
+    ledger: str | None = None,
+    json: bool = False,
 ) -> None:
-    """Train a model on LDP reports and public edges."""
+    """Train a model on LDP reports and public edges.
+
+    Data:
+        edges (FILE): Table of public edges (.parquet or .csv).
+        source (COLUMN): Column with source nodes.
+        target (COLUMN): Column with target nodes.
+        nodes (FILE): Table of public features of all nodes, with the same ids. For a protocol without
+            features.
+
+    Run:
+        out (FOLDER): New folder for the model and its predictions.
+        method: Method to train; auto averages all by the likelihood of held-out LDP reports.
+
+    Training:
+        no_baseline: Skip the no-graph baseline (mlp), which uses the same LDP reports and spends no
+            additional budget.
+
+    Examples:
+        graphveil collect learn --protocol survey.json --reports reports.csv --id user --edges edges.csv
+            --source a --target b --out model
+        graphveil collect learn --protocol survey.json --reports reports.csv --id user --edges edges.csv
+            --source a --target b --method simgat --out model
+    """
     from graphveil._util.figures import counted
     from graphveil.data.tables import id_array
     from graphveil.runs.collection import receive_on_edges
-    from graphveil.runs.parameters import method_class, parse_settings
+    from graphveil.runs.parameters import method_class, parse_parameters
     from graphveil.runs.results import SAME_REPORTS, choice_text
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     check_not_existing(out, "Choose another --out.")
     cls = cast("type[LocalModel]", method_class(method))
-    parameters = parse_settings(cls, set or [])
-    if "seed" in parameters:
-        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    parameters = parse_parameters(method, {}, set or ())
     if method == "auto" and loaded_protocol.features is None and nodes is None:
         parameters.setdefault("eps_x", 0.0)  # only labels are available
     model = cls.from_protocol(loaded_protocol, seed=seed, **parameters)
     columns = {"id": id, "source": source, "target": target}
     received, adjacency, public = receive_on_edges(
         loaded_protocol,
-        encoded_reports,
+        reports,
         edges,
         **columns,
         directed=directed,

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.options import EdgeListOptions, flag, grouped
+from graphveil.cli.options import EdgeList
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,42 +15,36 @@ if TYPE_CHECKING:
 _INTERNAL = "Internal: exact values of the true graph, without a privacy guarantee. Do not publish them."
 
 
-@grouped
 def compare(
-    graphs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GRAPH",
-            help="True graph (a dataset name, or an edge table if --nodes is set), then the released graph "
-            "(a folder written by `graphveil perturb`, or an edge table). Only the released graph if "
-            "--dataset or --edges names the true graph.",
-            show_default=False,
-        ),
-    ],
+    graphs: list[str],
     *,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    columns: EdgeListOptions,
-    sources: Annotated[
-        int | None,
-        flag(
-            "Run",
-            "--sources",
-            "Number of source nodes of shortest paths. Default: all for up to 4,096 nodes, else 512.",
-            min=1,
-        ),
-    ] = None,
-    seed: Annotated[int, flag("Run", "--seed", "Random seed of all sampling.")] = 0,
-    json: options.Json = False,
+    data: EdgeList,
+    sources: options.OneOrMore | None = None,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
-    """Compare the structure of a released graph with the true graph."""
+    """Compare the structure of a released graph with the true graph.
+
+    Args:
+        graphs (GRAPH): True graph (a dataset name, or an edge table if --nodes is set), then the released
+            graph (a folder written by `graphveil perturb`, or an edge table). Only the released graph if
+            --dataset or --edges names the true graph.
+
+    Run:
+        sources: Number of source nodes of shortest paths. Default: all for up to 4,096 nodes, else 512.
+        seed: Random seed of all sampling.
+
+    Examples:
+        graphveil compare synthetic/demo noisy
+        graphveil compare synthetic/demo noisy --sources 256
+    """
     from graphveil.data.graph_files import read_edges
     from graphveil.lab.fidelity import HEAD
     from graphveil.lab.fidelity import compare as compare_graphs
     from graphveil.runs.source import ids_of
 
     screen = Screen(as_json=json)
-    named = dataset is not None or columns.edges is not None
+    named = data.dataset is not None or data.edges is not None
     if len(graphs) != (1 if named else 2):
         raise ConfigError(
             "compare needs a true and a released graph, or only the released graph if --dataset or "
@@ -60,18 +52,18 @@ def compare(
             f"graph(s){' in addition to it' if named else ''}."
         )
     other = Path(graphs[-1])
-    if not named and columns.nodes is not None:
-        columns = replace(columns, edges=Path(graphs[0]))
+    if not named and data.nodes is not None:
+        data = replace(data, edges=Path(graphs[0]))
     elif not named and Path(graphs[0]).is_file():
         raise ConfigError(f"{graphs[0]} is an edge table. Add --nodes, --id, --source and --target.")
     elif not named:
-        dataset = graphs[0]
-    graph = columns.load(dataset, root)
+        data = replace(data, dataset=graphs[0])
+    graph = data.topology()
     edges = read_edges(
         other,
         ids_of(graph),
-        source=columns.source or "source",
-        target=columns.target or "target",
+        source=data.source or "source",
+        target=data.target or "target",
         directed=graph.directed,
     )
     released = graph.replace(adjacency=edges)

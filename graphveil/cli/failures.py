@@ -20,6 +20,7 @@ from graphveil._util import signals
 from graphveil._util.escape import one_line, without_password
 from graphveil._util.files import write_atomic
 from graphveil._util.memory import is_out_of_memory as memory_failed
+from graphveil.data.tables.inspect_tables import CHOICES
 from graphveil.errors import (
     GraphError,
     GraphveilError,
@@ -414,10 +415,7 @@ def _format_traceback(error: BaseException) -> Iterator[str]:
     yield f"{type(error).__module__}.{type(error).__qualname__}\n"
 
 
-CHOICE_FLAGS = (
-    *("--features", "--drop", "--categories", "--missing", "--unknown-ids", "--null-values"),
-    *("--delimiter", "--decimal"),
-)
+_CHOICE_FLAGS = tuple(f"--{name.replace('_', '-')}" for name in CHOICES)
 
 
 def suggested_command(arguments: Sequence[str], flags: Sequence[str]) -> str:
@@ -430,8 +428,8 @@ def suggested_command(arguments: Sequence[str], flags: Sequence[str]) -> str:
     for word in arguments:
         if skip:
             skip = False
-        elif word in CHOICE_FLAGS:
+        elif word in _CHOICE_FLAGS:
             skip = True
-        elif word.partition("=")[0] not in CHOICE_FLAGS:
+        elif word.partition("=")[0] not in _CHOICE_FLAGS:
             kept.append(word)
     return shlex.join(["graphveil", *kept, *flags])

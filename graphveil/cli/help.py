@@ -15,9 +15,10 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from graphveil.cli.failures import begin_command
-from graphveil.cli.options import LINK_METHODS
+from graphveil.cli.options import LINK_METHODS, PANELS, PrivacyOptions, descriptions_of
 from graphveil.cli.reads import check_options
 from graphveil.estimators import METHODS
+from graphveil.runs.parameters import model_class
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
 _REQUIRED = {
@@ -30,156 +31,20 @@ _REQUIRED = {
     "init": ("unit",),
     "raise": ("unit", "epsilon", "delta", "reason"),
 }
-_PANELS = (
-    *("Options", "Required", "Data", "Table columns", "Unit edge-subset", "Collection", "Files", "Privacy"),
-    *("Attack", "Server", "Training", "Run", "Output"),
-)
 _METAVARS = {"Path": "PATH", "int": "N", "float": "NUMBER", "str": "TEXT"}
 
-EXAMPLES: dict[str, tuple[str, str]] = {
-    "": (
-        "graphveil demo",
-        "graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1",
-    ),
-    "attack": (
-        "graphveil attack linkteller runs/first",
-        "graphveil attack membership runs/first --shadows 8",
-    ),
-    "ledger": (
-        "graphveil ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6",
-        "graphveil ledger list",
-    ),
-    "collect": (
-        "graphveil collect protocol --columns age,visits --high 100 --classes yes,no --eps-x 2 --eps-y 1 "
-        "--out survey.json",
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
-        "--out reports.csv",
-    ),
-    "demo": ("graphveil demo", "graphveil demo --epsilon 2 --out runs/demo"),
-    "datasets": ("graphveil datasets", "graphveil datasets synthetic/demo"),
-    "check": (
-        "graphveil check --nodes nodes.csv --edges edges.csv --label plan",
-        "graphveil check --nodes nodes.csv --edges edges.csv --label plan --unit node-record",
-    ),
-    "prepare": (
-        "graphveil prepare --nodes nodes.csv --edges edges.csv --id user --label plan --source a --target b "
-        "--out graph",
-        "graphveil prepare --nodes nodes.parquet --edges 'part-*.parquet' --id user --label plan --source a "
-        "--target b --memory 4GB --out graph",
-    ),
-    "train": (
-        "graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1",
-        "graphveil train gnn --module sage --dataset synthetic/demo --unit node-record --epsilon 8",
-    ),
-    "sweep": (
-        "graphveil sweep classcode,gap --dataset synthetic/demo --unit undirected-edge --epsilon 1,4 "
-        "--out sweep",
-        "graphveil sweep gap --dataset synthetic/demo --unit undirected-edge --epsilon 1 --set hops=1,2 "
-        "--out sweep",
-    ),
-    "report": ("graphveil report runs/first runs/second", "graphveil report runs/first --out first.html"),
-    "reproduce": ("graphveil reproduce list", "graphveil reproduce gap:table2 --quick"),
-    "predict": (
-        "graphveil predict runs/first --out predictions.parquet",
-        "graphveil predict runs/links --top-k 10 --out best.csv",
-    ),
-    "perturb": (
-        "graphveil perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",
-        "graphveil perturb lap-graph --dataset synthetic/demo --unit undirected-edge --epsilon 4 --out noisy",
-    ),
-    "compare": (
-        "graphveil compare synthetic/demo noisy",
-        "graphveil compare synthetic/demo noisy --sources 256",
-    ),
-    "calibrate": (
-        "graphveil calibrate gap --unit undirected-edge --epsilon 1 --delta 1e-6",
-        "graphveil calibrate gap --unit undirected-edge --noise-std 4 --delta 1e-6",
-    ),
-    "audit": ("graphveil audit runs/first", "graphveil audit runs/first --pairs 20"),
-    "explain": ("graphveil explain runs/first", "graphveil explain runs/first --json"),
-    "serve": ("graphveil serve runs/first", "graphveil serve runs/first --port 8080 --keys keys.json"),
-    "keys": ("graphveil keys keys.json", "graphveil keys keys.json --subject alice --subject bob"),
-    "attack linkteller": (
-        "graphveil attack linkteller runs/first",
-        "graphveil attack linkteller runs/first --count 200 --sampling balanced",
-    ),
-    "attack topology": (
-        "graphveil attack topology runs/first",
-        "graphveil attack topology runs/first --seed 1",
-    ),
-    "attack membership": (
-        "graphveil attack membership runs/first",
-        "graphveil attack membership runs/first --shadows 8",
-    ),
-    "attack reconstruction": (
-        "graphveil attack reconstruction runs/local",
-        "graphveil attack reconstruction runs/local --seed 1",
-    ),
-    "attack poisoning": (
-        "graphveil attack poisoning runs/local --share 0.05",
-        "graphveil attack poisoning runs/local --share 0.05 --hubs",
-    ),
-    "ledger init": (
-        "graphveil ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6",
-        "graphveil ledger init users --unit node-record --epsilon 8 --delta 1e-6",
-    ),
-    "ledger list": ("graphveil ledger list", "graphveil ledger list --json"),
-    "ledger show": ("graphveil ledger show users", "graphveil ledger show users --last 20"),
-    "ledger verify": ("graphveil ledger verify", "graphveil ledger verify users"),
-    "ledger check-runs": ("graphveil ledger check-runs runs", "graphveil ledger check-runs runs/first"),
-    "ledger export": (
-        "graphveil ledger export users --out users.jsonl",
-        "graphveil ledger export users --out users.jsonl --json",
-    ),
-    "ledger raise": (
-        "graphveil ledger raise users --unit undirected-edge --epsilon 6 --delta 1e-6 --reason approved",
-        "graphveil ledger raise users --unit node-record --epsilon 10 --delta 1e-6 --reason approved",
-    ),
-    "ledger unbind": ("graphveil ledger unbind users", "graphveil ledger unbind users --json"),
-    "ledger backup": (
-        "graphveil ledger backup backup.sqlite",
-        "graphveil ledger backup backup.sqlite --json",
-    ),
-    "ledger restore": (
-        "graphveil ledger restore backup.sqlite",
-        "graphveil ledger restore backup.sqlite --runs runs",
-    ),
-    "collect protocol": (
-        "graphveil collect protocol --columns age,visits --high 100 --eps-x 2 --out survey.json",
-        "graphveil collect protocol --dim 8 --classes yes,no --eps-x 2 --eps-y 1 --out survey.json",
-    ),
-    "collect show": ("graphveil collect show survey.json", "graphveil collect show survey.json --json"),
-    "collect randomize": (
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
-        "--out reports.csv",
-        "graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan "
-        "--max-eps 3 --out reports.csv",
-    ),
-    "collect decode": (
-        "graphveil collect decode --protocol survey.json --reports reports.csv --id user --out nodes.csv",
-        "graphveil collect decode --protocol survey.json --reports reports.csv --id user --skip-bad "
-        "--out nodes.csv",
-    ),
-    "collect learn": (
-        "graphveil collect learn --protocol survey.json --reports reports.csv --id user --edges edges.csv "
-        "--source a --target b --out model",
-        "graphveil collect learn --protocol survey.json --reports reports.csv --id user --edges edges.csv "
-        "--source a --target b --method simgat --out model",
-    ),
-}
 
-
-def examples_text(command: str) -> str:
+def examples_text(command: Any) -> str:
     """Return the examples of a command or a group as lines that can be pasted.
 
-    >>> print(examples_text("explain"))
+    >>> from types import SimpleNamespace
+    >>> print(examples_text(SimpleNamespace(examples=["graphveil explain runs/first"])))
     Examples:
       graphveil explain runs/first
-      graphveil explain runs/first --json
     <BLANKLINE>
     """
     shown = ["Examples:"]
-    for example in EXAMPLES[command]:
+    for example in command.examples:
         # Lines break before an option, never between an option and its value.
         kept = re.sub(r" (?!--)", "\0", example)
         lines = textwrap.wrap(kept, 74, break_long_words=False, break_on_hyphens=False)
@@ -187,8 +52,20 @@ def examples_text(command: str) -> str:
     return "\n".join([*shown, ""])
 
 
+def _split_docstring(text: str) -> tuple[str, list[str]]:
+    """Return the text before the first section of a docstring, and the commands in its examples."""
+    summary, *sections = re.split(r"\n\n(?=[A-Z][a-z -]*:\n    )", inspect.cleandoc(text))
+    examples = [part.partition(":\n")[2] for part in sections if part.startswith("Examples:")]
+    return summary, [" ".join(one.split()) for part in examples for one in re.split(r"\n    (?=\S)", part)]
+
+
 class Group(TyperGroup):
     """A group of commands, whose help ends with two examples."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Separate the examples from the help."""
+        settings["help"], self.examples = _split_docstring(settings["help"])
+        super().__init__(**settings)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help, without the name of a type."""
@@ -199,7 +76,7 @@ class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the commands, and the examples."""
         super().format_help(ctx, formatter)
-        typer.echo(f"\n{examples_text(ctx.command_path.partition(' ')[2])}")
+        typer.echo(f"\n{examples_text(self)}")
 
 
 class Command(TyperCommand):
@@ -211,7 +88,8 @@ class Command(TyperCommand):
     """
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **settings: Any) -> None:
-        """Assign each option to a panel, and sort the panels."""
+        """Separate the examples from the help, assign each option to a panel, and sort the panels."""
+        settings["help"], self.examples = _split_docstring(settings["help"])
         required, params = _REQUIRED.get(name or "", ()), params or []
         for one in params:
             if isinstance(one, TyperOption):
@@ -225,13 +103,13 @@ class Command(TyperCommand):
                     one.metavar = "" if one.is_flag else _METAVARS.get(kind, "VALUE")
         # Typer shows panels in the order of their first options; both sorts are stable.
         params.sort(key=lambda one: required.index(one.name) if one.name in required else len(required))
-        params.sort(key=lambda one: _PANELS.index(one.rich_help_panel or _PANELS[0]))
+        params.sort(key=lambda one: PANELS.index(one.rich_help_panel or PANELS[0]))
         super().__init__(name, params=params, **settings)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help, in the last panel."""
         option: Any = super().get_help_option(ctx)
-        option.rich_help_panel, option.metavar, option.help = _PANELS[-1], "", "Show this help."
+        option.rich_help_panel, option.metavar, option.help = PANELS[-1], "", "Show this help."
         return option
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -250,7 +128,7 @@ class Command(TyperCommand):
             else:
                 typer.echo("\nRun `graphveil train METHOD --help` for the parameters of a method (--set).")
         # Not as Typer's epilog, which would wrap a command into lines that cannot be pasted.
-        typer.echo(f"\n{examples_text(ctx.command_path.partition(' ')[2])}")
+        typer.echo(f"\n{examples_text(self)}")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, after counting each option."""
@@ -290,21 +168,9 @@ class Command(TyperCommand):
 
 # -- the parameters of a method --------------------------------------------------------------------------
 
-# Keywords that have a flag of their own.
-_FLAGS = {
-    *("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree", "backend"),
-    *(
-        "replace_one",
-        "private_metrics",
-        "unsafe_noise_seed",
-        "perturb",
-        "max_edges",
-        "metric",
-        "class_weight",
-        "positive",
-    ),
-}
-_ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
+# Keywords that have a flag of their own, and are not listed.
+_FLAGS = {part.name for part in dataclasses.fields(PrivacyOptions)} - {"theta", "target_range"}
+_FLAGS |= {"epsilon", "seed", "backend"}
 
 
 def parameters(method: str) -> dict[str, str]:
@@ -313,32 +179,12 @@ def parameters(method: str) -> dict[str, str]:
     >>> parameters("gap")["hops=2"]
     'K, the number of aggregations.'
     """
-    cls: Any
-    if method in LINK_METHODS:
-        from graphveil.links import link_model_class
-
-        cls = link_model_class(method)
-    else:
-        cls = METHODS[method]
-    descriptions = dict[str, str]()
-    for base in reversed(cls.__mro__):  # a class may describe an argument better than those it derives from
-        _, found, rest = inspect.cleandoc(base.__doc__ or "").partition("Args:\n")
-        names = list[str]()
-        for line in rest.splitlines() if found else ():
-            if line and not line.startswith(" "):
-                break
-            first = line.startswith("    ") and not line.startswith("     ")
-            entry = _ENTRY.match(line[4:]) if first else None
-            if entry is not None:
-                names = [name.strip() for name in entry[1].split(",")]
-                descriptions |= dict.fromkeys(names, entry[2])
-            elif names and line.strip():
-                descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
-            elif not line.strip():
-                names = []
+    cls = model_class(method)
+    descriptions = descriptions_of(cls, ("Args",))
     listed = dict[str, str]()
     for part in dataclasses.fields(cls):
         if part.init and part.name not in _FLAGS:
             default = "?" if part.default is dataclasses.MISSING else str(part.default).lower()
-            listed[f"{part.name}={default}"] = descriptions.get(part.name, "").replace("``", "")
+            text = descriptions[part.name].text if part.name in descriptions else ""
+            listed[f"{part.name}={default}"] = text.replace("``", "")
     return listed

@@ -3,16 +3,19 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from annotated_types import Ge
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.options import flag
 from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from graphveil.runs.calibration import Calibration
 
+_CALIBRATED = ("unit", "delta", "mode", "max_units", "out_degree_bound", "max_degree", "theta")
+CalibratedPrivacy = Annotated[
+    options.PrivacyOptions, frozenset((*_CALIBRATED, "replace_one", "private_metrics"))
+]
 _SIZES = {
     "nodes": ("nodes", "--nodes-count"),
     "classes": ("classes", "--classes-count"),
@@ -21,15 +24,16 @@ _SIZES = {
 }
 
 
-def datasets(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Dataset to describe. Default: list all.", show_default=False),
-    ] = None,
-    root: options.Root = None,
-    json: options.Json = False,
-) -> None:
-    """List the datasets, or show the statistics of one."""
+def datasets(name: str | None = None, *, root: options.Root = None, json: bool = False) -> None:
+    """List the datasets, or show the statistics of one.
+
+    Args:
+        name (NAME): Dataset to describe. Default: list all.
+
+    Examples:
+        graphveil datasets
+        graphveil datasets synthetic/demo
+    """
     from graphveil.data import dataset_info, list_datasets
 
     screen = Screen(as_json=json)
@@ -67,73 +71,44 @@ def _statistic(value: object) -> str:
 
 def calibrate(
     method: options.AnyMethod,
-    unit: options.Unit = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    noise_std: Annotated[
-        float | None,
-        flag("Privacy", "--noise-std", "Noise standard deviation, instead of --epsilon."),
-    ] = None,
-    mode: options.Mode = None,
-    max_units: options.MaxUnits = None,
-    out_degree_bound: options.OutDegreeBound = None,
-    max_degree: options.MaxDegree = None,
-    replace_one: options.ReplaceOne = False,
-    private_metrics: options.PrivateMetrics = False,
-    theta: options.Theta = None,
-    nodes_count: Annotated[
-        int | None, flag("Data", "--nodes-count", "Number of nodes, or of users.", min=1)
-    ] = None,
-    classes_count: Annotated[int | None, flag("Data", "--classes-count", "Number of classes.", min=2)] = None,
-    features_count: Annotated[
-        int | None, flag("Data", "--features-count", "Number of features.", min=1)
-    ] = None,
-    training_count: Annotated[
-        int | None,
-        flag(
-            "Data",
-            "--training-count",
-            "Number of training nodes, for node-level units. Default: three quarters of all nodes.",
-            min=1,
-        ),
-    ] = None,
-    labeled_count: Annotated[
-        int | None,
-        flag(
-            "Data",
-            "--labeled-count",
-            "Number of labeled nodes, for edge-level units. A small number changes the plan.",
-            min=1,
-        ),
-    ] = None,
-    module: options.Module = None,
-    set: options.Set = None,
-    json: options.Json = False,
+    *,
+    privacy: CalibratedPrivacy,
+    epsilon: float | None = None,
+    noise_std: float | None = None,
+    nodes_count: options.OneOrMore | None = None,
+    classes_count: Annotated[int, Ge(2)] | None = None,
+    features_count: options.OneOrMore | None = None,
+    training_count: options.OneOrMore | None = None,
+    labeled_count: options.OneOrMore | None = None,
+    module: str | None = None,
+    set: list[str] | None = None,
+    json: bool = False,
 ) -> None:
-    """Compute the noise for a privacy budget, or the budget for a noise."""
-    from graphveil.cli.links import link_parameters
-    from graphveil.cli.train import configuration, load_custom_module
+    """Compute the noise for a privacy budget, or the budget for a noise.
+
+    Privacy:
+        noise_std: Noise standard deviation, instead of --epsilon.
+
+    Data:
+        nodes_count: Number of nodes, or of users.
+        classes_count: Number of classes.
+        features_count: Number of features.
+        training_count: Number of training nodes, for node-level units. Default: three quarters of all
+            nodes.
+        labeled_count: Number of labeled nodes, for edge-level units. A small number changes the plan.
+
+    Examples:
+        graphveil calibrate gap --unit undirected-edge --epsilon 1 --delta 1e-6
+        graphveil calibrate gap --unit undirected-edge --noise-std 4 --delta 1e-6
+    """
     from graphveil.core.unit import parse_unit
     from graphveil.runs import calibration
+    from graphveil.runs.parameters import load_custom_module, parse_parameters
 
-    parse_unit(unit, max_degree=max_degree)
+    parse_unit(privacy.unit, max_degree=privacy.max_degree)
     own = None if module is None else load_custom_module(module)
-    flags = {
-        "unit": unit,
-        "epsilon": epsilon,
-        "delta": delta,
-        "mode": mode,
-        "max_units": max_units,
-        "out_degree_bound": out_degree_bound,
-        "max_degree": max_degree,
-        "module": own,
-        "replace_one": replace_one or None,
-        "private_metrics": private_metrics or None,
-    }
-    if method in options.LINK_METHODS:
-        config = link_parameters(method, flags, set or [])
-    else:
-        config = configuration(method, flags, set or [], theta)
+    flags = {"epsilon": epsilon, "module": own, **privacy.keywords()}
+    config = parse_parameters(method, flags, set or (), privacy.theta)
     found = calibration.calibrate(
         method,
         noise_std=noise_std,
@@ -191,8 +166,13 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
     screen.emit_json(found.as_dict())
 
 
-def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
-    """Explain the guarantee of a run."""
+def explain(run: Path, *, json: bool = False) -> None:
+    """Explain the guarantee of a run.
+
+    Examples:
+        graphveil explain runs/first
+        graphveil explain runs/first --json
+    """
     from graphveil._util.figures import format_delta, format_upper_bound
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
@@ -249,14 +229,20 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     )
 
 
-def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
-    out: Annotated[Path, flag("Run", "--out", "HTML file to write.", metavar="FILE")] = Path("report.html"),
-    json: options.Json = False,
-) -> None:
+def report(runs: list[Path], *, out: Path = Path("report.html"), json: bool = False) -> None:
     """Write an HTML report about several runs.
 
     This does not spend privacy budget. The page has no scripts and no external resources. It is internal.
+
+    Args:
+        runs (RUN): Run folders.
+
+    Run:
+        out (FILE): HTML file to write.
+
+    Examples:
+        graphveil report runs/first runs/second
+        graphveil report runs/first --out first.html
     """
     from datetime import UTC, datetime
 

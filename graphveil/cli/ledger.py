@@ -1,4 +1,16 @@
-"""``ledger``: releases of each dataset, remaining budgets, and verification of the ledger."""
+"""``ledger``: releases of each dataset, remaining budgets, and verification of the ledger.
+
+Args:
+    name (NAME): Name of the dataset.
+
+Privacy:
+    unit (UNIT): Privacy unit of the account: undirected-edge, directed-edge, node-record,
+        node-bounded-degree, local-attributes or edge-subset.
+    epsilon (NUMBER): Limit of epsilon for all releases together.
+    delta (NUMBER): Delta of the limit, for example 1e-6.
+    ledger (URL|FILE): Ledger file, or postgresql+psycopg://user@host/database. Default: your ledger in the
+        data folder.
+"""
 
 import json as json_text
 import os
@@ -9,18 +21,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from annotated_types import Ge
 
-from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.options import (
-    ColumnOptions,
-    EdgeListOptions,
-    SourceOptions,
-    TableOptions,
-    check_not_existing,
-    flag,
-    grouped,
-)
+from graphveil.cli.options import DataOptions, check_not_existing
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,60 +32,31 @@ if TYPE_CHECKING:
     from graphveil.ledger import Account, IntegrityViolation, Ledger
     from graphveil.ledger.verify import History, HistoryEntry
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.", show_default=False)]
-AnyName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Name of the dataset. Default: all.", show_default=False)
-]
-
 NO_LEDGER_MESSAGE = (
     "No dataset is registered. Register one with `graphveil ledger init NAME --unit UNIT --epsilon E "
     "--delta D`."
 )
 
-LedgerPlace = Annotated[
-    str | None,
-    flag(
-        "Privacy",
-        "--ledger",
-        "Ledger file, or postgresql+psycopg://user@host/database. Default: your ledger in the data folder.",
-        metavar="URL|FILE",
-        envvar="GRAPHVEIL_LEDGER",
-    ),
-]
-AccountUnit = Annotated[
-    str | None,
-    flag(
-        "Privacy",
-        "--unit",
-        "Privacy unit of the account: undirected-edge, directed-edge, node-record, node-bounded-degree, "
-        "local-attributes or edge-subset.",
-        metavar="UNIT",
-    ),
-]
-Limit = Annotated[
-    str | None,
-    flag("Privacy", "--epsilon", "Limit of epsilon for all releases together.", metavar="NUMBER"),
-]
-LimitDelta = Annotated[
-    str | None, flag("Privacy", "--delta", "Delta of the limit, for example 1e-6.", metavar="NUMBER")
-]
+LedgerPlace = Annotated[str | None, typer.Option(envvar="GRAPHVEIL_LEDGER")]
 
 
-@grouped
 def init(
-    name: Name,
-    tables: TableOptions,
-    columns: ColumnOptions,
-    origin: SourceOptions,
-    unit: AccountUnit = None,
-    epsilon: Limit = None,
-    delta: LimitDelta = None,
+    name: str,
+    *,
+    data: DataOptions,
+    unit: str | None = None,
+    epsilon: str | None = None,
+    delta: str | None = None,
     ledger: LedgerPlace = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Register a dataset with a privacy budget.
 
     Repeat the command with the tables of a later version of the data to charge it to the same budget.
+
+    Examples:
+        graphveil ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6
+        graphveil ledger init users --unit node-record --epsilon 8 --delta 1e-6
     """
     from graphveil.ledger import Ledger, unit_key
     from graphveil.ledger.tags import fingerprint_parts
@@ -91,8 +66,8 @@ def init(
     if (epsilon is None) != (delta is None):
         raise ConfigError("A limit needs both --epsilon and --delta. Set both, or neither for no limit.")
     opened_ledger, screen, tags = Ledger(ledger_location(ledger)), Screen(as_json=json), None
-    if any(given is not None for given in (tables.nodes, tables.edges, origin.dataset, origin.graph)):
-        tags = opened_ledger.fingerprints(fingerprint_parts(_read(tables, columns, origin)))
+    if any(given is not None for given in (data.nodes, data.edges, data.dataset, data.graph)):
+        tags = opened_ledger.fingerprints(fingerprint_parts(_read(data)))
     opened_ledger.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
     (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
     known = "it is bound to these data" if tags else "the first run that names it binds it to its data"
@@ -113,8 +88,13 @@ def init(
     )
 
 
-def list_(ledger: LedgerPlace = None, json: options.Json = False) -> None:
-    """List the registered datasets and their spent budgets."""
+def list_(*, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """List the registered datasets and their spent budgets.
+
+    Examples:
+        graphveil ledger list
+        graphveil ledger list --json
+    """
     from graphveil._util.figures import format_delta
 
     screen = Screen(as_json=json)
@@ -153,8 +133,16 @@ def list_(ledger: LedgerPlace = None, json: options.Json = False) -> None:
     )
 
 
-def verify(name: AnyName = None, ledger: LedgerPlace = None, json: options.Json = False) -> None:
-    """Verify all hashes and totals. Exits with 1 if one is wrong."""
+def verify(name: str | None = None, *, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """Verify all hashes and totals. Exits with 1 if one is wrong.
+
+    Args:
+        name (NAME): Name of the dataset. Default: all.
+
+    Examples:
+        graphveil ledger verify
+        graphveil ledger verify users
+    """
     from graphveil._util.figures import counted
 
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
@@ -181,14 +169,16 @@ def _print_breaks(screen: Screen, breaks: "Sequence[IntegrityViolation]") -> Non
         screen.print_line(f"{where}{found.why}")
 
 
-def check_runs(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER", help="Run folders, or folders that contain run folders.")
-    ],
-    ledger: LedgerPlace = None,
-    json: options.Json = False,
-) -> None:
-    """Verify that the ledger contains the releases of run folders."""
+def check_runs(folders: list[Path], *, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """Verify that the ledger contains the releases of run folders.
+
+    Args:
+        folders (FOLDER): Run folders, or folders that contain run folders.
+
+    Examples:
+        graphveil ledger check-runs runs
+        graphveil ledger check-runs runs/first
+    """
     from graphveil._util.figures import counted
     from graphveil.runs.charges import receipts_below
 
@@ -221,20 +211,29 @@ def check_runs(
         raise typer.Exit(1)
 
 
-def unbind(name: Name, ledger: LedgerPlace = None, json: options.Json = False) -> None:
-    """Unbind a dataset without releases from its data."""
+def unbind(name: str, *, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """Unbind a dataset without releases from its data.
+
+    Examples:
+        graphveil ledger unbind users
+        graphveil ledger unbind users --json
+    """
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.unbind(name)
     screen.print_line(f"{name} is not bound to data. The next run that names it binds it.")
     screen.emit_json({"name": name, "place": opened_ledger.location})
 
 
-def backup(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="New file for the copy.")],
-    ledger: LedgerPlace = None,
-    json: options.Json = False,
-) -> None:
-    """Copy a consistent snapshot of the ledger to a new file."""
+def backup(path: Path, *, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """Copy a consistent snapshot of the ledger to a new file.
+
+    Args:
+        path (PATH): New file for the copy.
+
+    Examples:
+        graphveil ledger backup backup.sqlite
+        graphveil ledger backup backup.sqlite --json
+    """
     check_not_existing(path, "Choose another PATH.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.backup(path)
@@ -243,26 +242,24 @@ def backup(
 
 
 def restore(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File written by `graphveil ledger backup`.")],
-    runs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--runs",
-            help="Run folder of this ledger, whose entries the backup must contain. Repeatable.",
-            metavar="FOLDER",
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Restore a backup that lacks releases of this ledger. They are then no longer counted.",
-        ),
-    ] = False,
+    path: Path,
+    *,
+    runs: list[Path] | None = None,
+    force: bool = False,
     ledger: LedgerPlace = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
-    """Verify a backup and replace the ledger with it."""
+    """Verify a backup and replace the ledger with it.
+
+    Args:
+        path (PATH): File written by `graphveil ledger backup`.
+        runs (FOLDER): Run folder of this ledger, whose entries the backup must contain. Repeatable.
+        force: Restore a backup that lacks releases of this ledger. They are then no longer counted.
+
+    Examples:
+        graphveil ledger restore backup.sqlite
+        graphveil ledger restore backup.sqlite --runs runs
+    """
     from graphveil.ledger import restore as restored
     from graphveil.runs.charges import receipts_below
 
@@ -273,15 +270,16 @@ def restore(
     screen.emit_json({"place": opened_ledger.location, "path": str(path), "data_sets": opened_ledger.names()})
 
 
-def export(
-    name: Name,
-    out: Annotated[
-        Path, typer.Option("--out", help="New file with one entry per line, as JSON.", metavar="FILE")
-    ],
-    ledger: LedgerPlace = None,
-    json: options.Json = False,
-) -> None:
-    """Export a dataset's entries and hashes for an auditor."""
+def export(name: str, *, out: Path, ledger: LedgerPlace = None, json: bool = False) -> None:
+    """Export a dataset's entries and hashes for an auditor.
+
+    Args:
+        out (FILE): New file with one entry per line, as JSON.
+
+    Examples:
+        graphveil ledger export users --out users.jsonl
+        graphveil ledger export users --out users.jsonl --json
+    """
     from graphveil._util.figures import counted
     from graphveil._util.files import write_atomic
 
@@ -294,17 +292,24 @@ def export(
 
 
 def raise_(
-    name: Name,
-    unit: AccountUnit = None,
-    epsilon: Limit = None,
-    delta: LimitDelta = None,
-    reason: Annotated[
-        str, flag("Privacy", "--reason", "Reason for the change, stored permanently in the ledger.")
-    ] = "",
+    name: str,
+    *,
+    unit: str | None = None,
+    epsilon: str | None = None,
+    delta: str | None = None,
+    reason: str = "",
     ledger: LedgerPlace = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
-    """Raise the privacy budget of a dataset."""
+    """Raise the privacy budget of a dataset.
+
+    Privacy:
+        reason: Reason for the change, stored permanently in the ledger.
+
+    Examples:
+        graphveil ledger raise users --unit undirected-edge --epsilon 6 --delta 1e-6 --reason approved
+        graphveil ledger raise users --unit node-record --epsilon 10 --delta 1e-6 --reason approved
+    """
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
@@ -350,22 +355,11 @@ def ledger_location(named: str | None) -> str | None:
     return split_name(named)[0]
 
 
-def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
+def _read(data: DataOptions) -> "Graph":
     """Read the data to register, with labels if they are named, else only edges and ids."""
-    from graphveil.data.tables.encoding import EncodingOptions
-
-    if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
-        return origin.source(tables, columns).load()
-    edge_list = EdgeListOptions(
-        nodes=tables.nodes,
-        edges=tables.edges,
-        id=columns.id,
-        source=columns.source,
-        target=columns.target,
-        directed=columns.directed,
-    )
-    choices = EncodingOptions.from_arguments(delimiter=columns.delimiter, decimal=columns.decimal)
-    return edge_list.load(csv_format=choices.csv_format)
+    if data.dataset is not None or data.graph is not None or data.label or data.classes:
+        return data.graph_source().load()
+    return data.topology()
 
 
 # -- accounts, in numbers and text -----------------------------------------------------------------------
@@ -447,20 +441,23 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def show(
-    name: AnyName = None,
-    unit: AccountUnit = None,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help=f"Number of latest releases per unit to list. Default: {_LAST}, and all with --json.",
-            show_default=False,
-        ),
-    ] = None,
+    name: str | None = None,
+    *,
+    unit: str | None = None,
+    last: Annotated[int, Ge(0)] | None = None,
     ledger: LedgerPlace = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
-    """Show the spent privacy budget of a dataset and its releases."""
+    """Show the spent privacy budget of a dataset and its releases.
+
+    Args:
+        name (NAME): Name of the dataset. Default: all.
+        last: Number of latest releases per unit to list. Default: 20, and all with --json.
+
+    Examples:
+        graphveil ledger show users
+        graphveil ledger show users --last 20
+    """
     from graphveil.ledger import unit_key
 
     screen = Screen(as_json=json)

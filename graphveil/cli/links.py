@@ -1,8 +1,8 @@
 """``train links`` and ``train recommender``, and the predictions of their runs."""
 
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
@@ -11,6 +11,7 @@ from graphveil.errors import ConfigError, UnitError
 if TYPE_CHECKING:
     from graphveil.data.tables import Table
     from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.experiment import Experiment
     from graphveil.runs.link_run import LinkExperiment, LinkPlan
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.source import Source
@@ -30,12 +31,9 @@ def train_link_model(
     from graphveil.core.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.link_run import LinkPlan, execute
-    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
+    from graphveil.runs.run_folder import read_json
 
-    if resume and out is None:
-        raise ConfigError("--resume needs the run folder. Add --out with it.")
-    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
-    folder.check(experiment.as_dict(), resume=resume)
+    folder = run_folder(experiment, out, resume=resume)
     if resume and folder.complete and not dry_run:
         _show(read_json(folder.metrics), folder, screen)
         return
@@ -46,10 +44,7 @@ def train_link_model(
             account = RunAccount.from_graph(plan.graph, guarantee, ledger)
             if not resume:
                 account.check_room(plan.guarantee_all_runs)
-    title = "Plan (no privacy budget has been spent)"
-    if resume:
-        title = "Plan of the resumed run (finished queries are not charged again)"
-    screen.print_facts(title, _facts(plan, folder, account, resume=resume))
+    print_plan(screen, _facts(plan, folder, account, resume=resume), resume=resume)
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return
@@ -58,6 +53,25 @@ def train_link_model(
             metrics = execute(plan, folder, account, resume=resume)
         with report_output_failure(folder.root, again=True):
             _show(metrics, folder, screen)
+
+
+def run_folder(experiment: "Experiment | LinkExperiment", out: Path | None, *, resume: bool) -> "RunFolder":
+    """Return the folder of a run, which is new, or to be resumed with the same configuration."""
+    from graphveil.runs.run_folder import RunFolder, default_folder
+
+    if resume and out is None:
+        raise ConfigError("--resume needs the run folder. Add --out with it.")
+    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
+    folder.check(experiment.as_dict(), resume=resume)
+    return folder
+
+
+def print_plan(screen: Screen, facts: list[tuple[str, str]], *, resume: bool) -> None:
+    """Print the plan of a run."""
+    title = "Plan (no privacy budget has been spent)"
+    if resume:
+        title = "Plan of the resumed run (finished queries are not charged again)"
+    screen.print_facts(title, facts)
 
 
 def _facts(
@@ -135,6 +149,7 @@ def predict_links(
         out: Table to write; printed if None.
         columns: Options that name tables and columns; those of the run by default.
     """
+    from graphveil._util.figures import counted
     from graphveil.runs.link_run import best_candidates, pair_scores, read_kind
 
     kind = read_kind(run)
@@ -149,24 +164,44 @@ def predict_links(
         assert top_k is not None
         table, note = best_candidates(run, top_k, columns)
     screen.note(note)
-    _deliver(kind, table, out, screen)
+    record: dict[str, Any] = {"method": kind, "rows": table.num_rows, "out": None, "charged": None}
+    deliver(table, out, screen, record, count=counted(table.num_rows, "row"), key="rows")
 
 
-def _deliver(kind: str, table: "Table", out: Path | None, screen: Screen) -> None:
-    from graphveil._util.figures import counted
+def deliver(
+    table: "Table",
+    out: Path | None,
+    screen: Screen,
+    record: dict[str, Any],
+    *,
+    count: str,
+    key: str,
+    shown: Sequence[str] | None = None,
+) -> None:
+    """Write a table of predictions to a file, or print it.
+
+    Args:
+        table: Table.
+        out: File to write; None to print.
+        screen: Consoles.
+        record: JSON object.
+        count: The number of rows as text.
+        key: Where the JSON object has the rows.
+        shown: Columns to print; None for all.
+    """
     from graphveil.data import tables
 
     if out is not None:
         tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
+        record["out"] = str(out)
+    part = table if shown is None else table.select(list(shown))
     with report_output_failure(out):
-        record: dict[str, Any] = {"method": kind, "rows": table.num_rows, "out": None, "charged": None}
         if out is not None:
-            screen.print_line(f"{counted(table.num_rows, 'row')} in {out}")
-            record["out"] = str(out)
+            screen.print_line(f"{count} in {out}")
         elif screen.as_json:
-            record["rows"] = table.to_pylist()
+            record[key] = part.to_pylist()
         else:
-            screen.write(tables.encode(tables.without_formulas(table), ".csv").decode())
+            screen.write(tables.encode(tables.without_formulas(part), ".csv").decode())
         screen.emit_json(record)
 
 
@@ -189,6 +224,7 @@ def link_experiment(
     """
     from graphveil.core.unit import NoUnit, parse_unit
     from graphveil.runs.link_run import LinkExperiment
+    from graphveil.runs.parameters import parse_parameters
 
     if parse_unit(flags.get("unit"), max_degree=1).name == NoUnit.name:
         raise UnitError(
@@ -204,29 +240,7 @@ def link_experiment(
         items=items,
         rating=rating,
         min_rating=min_rating,
-        parameters=link_parameters(method, flags, settings),
+        parameters=parse_parameters(method, flags, settings),
         seed=seed,
         runs=runs,
     )
-
-
-def link_parameters(method: str, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """Return constructor keywords, except ``seed``, from flags and ``--set`` texts.
-
-    Raises:
-        ConfigError: If an option is no parameter of the method, or is given twice.
-    """
-    from graphveil.links import link_model_class
-    from graphveil.runs.parameters import parse_value, read_settings
-
-    cls = link_model_class(method)
-    hints = get_type_hints(cls)
-    known = {one.name: hints[one.name] for one in fields(cls) if one.init and one.name != "seed"}
-    parameters = read_settings(settings, known, method)
-    for name, value in flags.items():
-        if value is None:
-            continue
-        if name in parameters:
-            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
-        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return parameters

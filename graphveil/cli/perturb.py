@@ -2,22 +2,14 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
-
-import typer
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
-from graphveil.cli.options import (
-    GRAPH_MECHANISMS,
-    EdgeListOptions,
-    PublicEdgeOptions,
-    check_not_existing,
-    flag,
-    grouped,
-)
+from graphveil.cli.options import EdgeList, check_not_existing
 from graphveil.errors import ConfigError
+from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
     from graphveil.core.edges.node_pairs import Domain
@@ -33,49 +25,50 @@ _ALL_DELTA = (
     "account's delta for other releases"
 )
 
-Mechanism = Annotated[
-    str,
-    typer.Argument(
-        metavar="MECHANISM", help=f"Graph mechanism: {', '.join(GRAPH_MECHANISMS)}.", show_default=False
-    ),
-]
 
-
-@grouped
 def perturb(
-    mechanism: Mechanism,
-    out: Annotated[
-        Path, flag("Run", "--out", "New folder for the released graph and its guarantee.", metavar="FOLDER")
-    ],
+    mechanism: str,
     *,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    columns: EdgeListOptions,
-    public: PublicEdgeOptions,
-    unit: options.Unit = None,
-    epsilon: options.Epsilon = None,
-    max_edges: options.MaxEdges = None,
-    mode: options.Mode = None,
-    unsafe_noise_seed: options.UnsafeNoiseSeed = None,
-    ledger: options.Ledger = None,
-    backend: options.AggregationBackend = None,
-    address: options.Address = None,
-    set: options.Set = None,
-    seed: Annotated[int, flag("Run", "--seed", "Random seed of --private-fraction, never of the noise.")] = 0,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    out: Path,
+    data: EdgeList,
+    public: PublicFlags,
+    unit: str | None = None,
+    epsilon: float | None = None,
+    max_edges: options.OneOrMore | None = None,
+    mode: options.Mode | None = None,
+    unsafe_noise_seed: int | None = None,
+    ledger: str | None = None,
+    backend: str | None = None,
+    address: str | None = None,
+    set: list[str] | None = None,
+    seed: int = 0,
+    dry_run: bool = False,
+    json: bool = False,
 ) -> None:
-    """Release a noisy version of a private graph."""
+    """Release a noisy version of a private graph.
+
+    Args:
+        mechanism (MECHANISM): Graph mechanism: edge-rand, lap-graph, arr, priv-hrg, edge-rr.
+
+    Run:
+        out (FOLDER): New folder for the released graph and its guarantee.
+        seed: Random seed of --private-fraction, never of the noise.
+
+    Examples:
+        graphveil perturb edge-rand --dataset synthetic/demo --unit undirected-edge --epsilon 4
+            --out noisy
+        graphveil perturb lap-graph --dataset synthetic/demo --unit undirected-edge --epsilon 4
+            --out noisy
+    """
     from graphveil._util import checks
     from graphveil._util.figures import counted
-    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.core.unit import parse_unit
     from graphveil.ledger.accounts import RunAccount
     from graphveil.perturb import MECHANISMS, mechanism_for_mode, release_graph
     from graphveil.perturb.mechanism import domain_of
     from graphveil.runs.parameters import read_settings
-    from graphveil.runs.source import GraphTableColumns
 
     backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
@@ -88,15 +81,11 @@ def perturb(
     own = {part.name: types[part.name] for part in fields(kind) if part.init and part.name not in _FLAGS}
     chosen = kind(**given, **read_settings(set or [], own, mechanism))
     check_not_existing(out, "Choose another --out.")  # before a budget is spent on it
-    graph = columns.load(dataset, root)
-    backend_for(backend_chosen, graph.adjacency)  # which may raise an error, before anything is spent
+    graph = data.topology()
+    graph.check_backend(backend_chosen)  # which may raise an error, before anything is spent
     release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
-    flags = public.flags()
-    flags.check(unit)
-    tables = GraphTableColumns(
-        nodes=columns.nodes, id=columns.id, source=columns.source, target=columns.target
-    )
-    part = flags.part(graph, tables, seed=seed)
+    public.check(unit)
+    part = public.part(graph, data, seed=seed)
     if part is not None:
         release_options |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
     parsed_unit = parse_unit(unit, max_degree=1)
@@ -116,7 +105,7 @@ def perturb(
     with report_charge_on_failure(ledger_of(graph.edge_set)):
         with using(backend_chosen):
             perturbed = release_graph(graph, chosen, **release_options)
-        perturbed.save(out, source=columns.source or "source", target=columns.target or "target")
+        perturbed.save(out, source=data.source or "source", target=data.target or "target")
         with report_output_failure(out):
             count = perturbed.num_edges
             screen.print_line(f"Released graph with {counted(count, 'edge')}, and its guarantee: {out}")

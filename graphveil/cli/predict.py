@@ -2,23 +2,16 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import report_charge_on_failure, report_output_failure
-from graphveil.cli.links import predict_links
-from graphveil.cli.options import (
-    InputColumnOptions,
-    PublicEdgeOptions,
-    TableOptions,
-    check_not_existing,
-    flag,
-    given,
-    grouped,
-)
+from graphveil.cli.failures import report_charge_on_failure
+from graphveil.cli.links import deliver, predict_links
+from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.cli.reads import Declaration, check_choice
 from graphveil.data.tables.labels import REGRESSION
+from graphveil.runs.source import PublicFlags, Source
 
 if TYPE_CHECKING:
     from graphveil.artifacts.release_folder import Table
@@ -26,7 +19,6 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
     from graphveil.runs.charges import PredictionAccounts
-    from graphveil.runs.source import PublicFlags
 
 _TOTAL_ADDS_UP = {
     "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
@@ -35,84 +27,51 @@ _TOTAL_ADDS_UP = {
 _WITHOUT_COST = Declaration("A prediction without privacy cost", frozenset())
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
-AssumeDisjointEdges = Annotated[
-    bool,
-    flag(
-        "Privacy",
-        "--assume-disjoint-edges",
-        "Assert that this graph shares no edge with the training graph and with earlier queries. The total "
-        "privacy loss is then the maximum instead of the sum.",
-    ),
-]
-AssumeDisjointNodes = Annotated[
-    bool,
-    flag(
-        "Privacy",
-        "--assume-disjoint-nodes",
-        "Assert that this graph shares no person with the training graph and with earlier queries. The "
-        "total privacy loss is then the maximum instead of the sum. For unit local-attributes.",
-    ),
-]
-AllowSpend = Annotated[
-    bool,
-    flag(
-        "Privacy",
-        "--allow-spend",
-        "Allow spending privacy budget if graphveil cannot determine whether this is the training graph.",
-    ),
-]
-Pairs = Annotated[
-    Path | None,
-    flag(
-        "Data",
-        "--pairs",
-        "Table of node pairs to score, with the columns --source and --target. For runs of links.",
-        metavar="FILE",
-    ),
-]
-TopK = Annotated[
-    int | None,
-    flag(
-        "Data",
-        "--top-k",
-        "Number of best candidates per node or user. For runs of links and recommender.",
-        min=1,
-        metavar="K",
-    ),
-]
-PredictionsOut = Annotated[
-    Path | None,
-    flag(
-        "Run",
-        "--out",
-        "Table of predictions and probabilities to write, .parquet or .csv. Default: print predictions.",
-        metavar="FILE",
-    ),
-]
 
-
-@grouped
 def predict(
-    run: options.RunFolderArgument,
-    files: TableOptions,
-    columns: InputColumnOptions,
-    public: PublicEdgeOptions,
-    assume_disjoint_edges: AssumeDisjointEdges = False,
-    assume_disjoint_nodes: AssumeDisjointNodes = False,
-    allow_spend: AllowSpend = False,
-    ledger: options.Ledger = None,
-    backend: options.AggregationBackend = None,
-    address: options.Address = None,
-    pairs: Pairs = None,
-    top_k: TopK = None,
-    items: options.Items = None,
-    out: PredictionsOut = None,
-    json: options.Json = False,
+    run: Path,
+    *,
+    data: TablesToPredict,
+    public: PublicFlags,
+    assume_disjoint_edges: bool = False,
+    assume_disjoint_nodes: bool = False,
+    allow_spend: bool = False,
+    ledger: str | None = None,
+    backend: str | None = None,
+    address: str | None = None,
+    pairs: Path | None = None,
+    top_k: options.OneOrMore | None = None,
+    items: Path | None = None,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
-    """Predict nodes of a run's graph or of a new graph, or links."""
+    """Predict nodes of a run's graph or of a new graph, or links.
+
+    Privacy:
+        assume_disjoint_edges: Assert that this graph shares no edge with the training graph and with
+            earlier queries. The total privacy loss is then the maximum instead of the sum.
+        assume_disjoint_nodes: Assert that this graph shares no person with the training graph and with
+            earlier queries. The total privacy loss is then the maximum instead of the sum. For unit
+            local-attributes.
+        allow_spend: Allow spending privacy budget if graphveil cannot determine whether this is the
+            training graph.
+
+    Data:
+        pairs (FILE): Table of node pairs to score, with the columns --source and --target. For runs of
+            links.
+        top_k (K): Number of best candidates per node or user. For runs of links and recommender.
+
+    Run:
+        out (FILE): Table of predictions and probabilities to write, .parquet or .csv. Default: print
+            predictions.
+
+    Examples:
+        graphveil predict runs/first --out predictions.parquet
+        graphveil predict runs/links --top-k 10 --out best.csv
+    """
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
-    from graphveil.core.backends import backend_by_name, backend_for, using
+    from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
@@ -127,15 +86,12 @@ def predict(
         tables.check_output(out)
         check_not_existing(out, "Choose another --out.")
     if find_link_folder(run) is not None:
-        tables_given = {**given(files), **given(columns), "items": items}
+        tables_given = given(data) | {"items": items}
         predict_links(run, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
         return
     model = load_model(run)
-    flags = public.flags()
-    flags.check(model.guarantee.unit)
-    chosen_columns = {**given(files), **given(columns)}
-    directed = chosen_columns.pop("directed")
-    if files.nodes is None and files.edges is None:
+    public.check(model.guarantee.unit)
+    if data.nodes is None and data.edges is None:
         restore_earlier_predictions(run, model)
         table = predictions_table(model.outputs(None), model.named_classes, model.ids_)
         withheld = withheld_files(model.guarantee.unit)
@@ -143,8 +99,8 @@ def predict(
         screen.note(f"Predictions stored in {run}. Reading them does not spend privacy budget.{audience}")
         _deliver(model, table, out, screen, privacy_cost=None)
         return
-    graph = _other_graph(run, model, chosen_columns, directed, flags)
-    backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is spent
+    graph = _other_graph(run, model, data, public)
+    graph.check_backend(chosen)  # which may raise an error, before anything is spent
     assumptions: dict[str, Any] = {
         "assume_disjoint_edges": assume_disjoint_edges,
         "assume_disjoint_nodes": assume_disjoint_nodes,
@@ -182,16 +138,13 @@ def predict(
         _deliver(model, table, out, screen, privacy_cost=privacy_cost, accounts=accounts)
 
 
-def _other_graph(
-    run: Path, model: "Estimator", flags: dict[str, Any], directed: bool, public: "PublicFlags"
-) -> "Graph":
+def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: PublicFlags) -> "Graph":
     """Read the other graph; unnamed columns default to those of the training.
 
     It needs no labels and no split. Columns that were not features in training are ignored.
     """
     from graphveil.data.tables.encoding import Encoding
     from graphveil.runs.run_folder import RunFolder, read_json
-    from graphveil.runs.source import GraphTableColumns, Source
 
     # Without the run's internal part nothing is known of the tables of the training.
     internal, known = RunFolder(run), dict[str, Any]()
@@ -201,30 +154,25 @@ def _other_graph(
         known = {role: configuration.get(f"data.{role}") for role in roles}
     encoding = None
     # Training decided on these, unless flags do.
-    if all(flags[name] is None for name in ("features", "drop", "categories")):
+    if data.features is None and data.drop is None and data.categories is None:
         trained = internal.columns.is_file()
         encoding = Encoding.from_plain(read_json(internal.columns)) if trained else model.encoding_
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
-    wanted = {name: known.get(name) for name in flags if name != "label"}
-    given = wanted | {name: value for name, value in flags.items() if value is not None}
+    named = {name: known.get(name) for name in ("id", "source", "target", "weight", "max_weight")}
+    named |= {name: value for name, value in given(data).items() if value is not None}
     numbers = not model.named_classes
     origin = Source(
-        **given,
-        directed=directed or bool(known.get("directed")),
-        to_predict=True,
-        task=REGRESSION if numbers else None,
-        aside=aside,
-        encoding=encoding,
+        **named
+        | {
+            "directed": data.directed or bool(known.get("directed")),
+            "to_predict": True,
+            "task": REGRESSION if numbers else None,
+            "aside": aside,
+            "encoding": encoding,
+        }
     )
     graph = origin.load() if numbers else origin.load(classes=model.named_classes)
-    columns = GraphTableColumns(
-        nodes=origin.nodes,
-        id=origin.id,
-        source=origin.source,
-        target=origin.target,
-        csv_format=origin.csv_format,
-    )
-    return graph.replace(public=public.part(graph, columns, seed=0))
+    return graph.replace(public=public.part(graph, origin, seed=0))
 
 
 def _facts(
@@ -298,23 +246,11 @@ def _deliver(
 ) -> None:
     from graphveil._util.figures import format_count_with_verb
     from graphveil.artifacts.release_folder import NODE, PREDICTION
-    from graphveil.data import tables
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()
     record |= {"ledger": None, "training_ledger": None} if accounts is None else accounts.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
-    if out is not None:
-        tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
-        record["out"] = str(out)
-    with report_output_failure(out):
-        if out is not None:
-            screen.print_line(f"{format_count_with_verb(table.num_rows, 'prediction')} in {out}")
-        elif screen.as_json:
-            record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
-        else:
-            screen.write(
-                tables.encode(tables.without_formulas(table.select([NODE, PREDICTION])), ".csv").decode()
-            )
-        screen.emit_json(record)
+    count = format_count_with_verb(table.num_rows, "prediction")
+    deliver(table, out, screen, record, count=count, key="predictions", shown=(NODE, PREDICTION))

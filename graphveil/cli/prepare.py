@@ -4,78 +4,52 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.options import ColumnOptions, grouped
+from graphveil.cli.options import PREPARED, TablesToPrepare
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these numbers are as private as the tables."
-Edges = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--edges",
-        help="Edge table, or a quoted pattern such as 'part-*.parquet'. Repeatable.",
-        metavar="FILE",
-    ),
-]
-Memory = Annotated[
-    str,
-    typer.Option("--memory", help="Maximum memory for sorting, for example 4GB.", metavar="SIZE"),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for the prepared graph.", metavar="FOLDER")]
 
 
-@grouped
 def prepare(
-    columns: ColumnOptions,
-    nodes: options.Nodes = None,
-    edges: Edges = None,
-    out: Out = None,
-    memory: Memory = "1GB",
-    json: options.Json = False,
+    *,
+    data: TablesToPrepare,
+    edges: list[str] | None = None,
+    out: Path | None = None,
+    memory: str = "1GB",
+    json: bool = False,
 ) -> None:
-    """Write a graph's sorted edges to disk, for graphs larger than memory."""
+    """Write a graph's sorted edges to disk, for graphs larger than memory.
+
+    Args:
+        edges (FILE): Edge table, or a quoted pattern such as 'part-*.parquet'. Repeatable.
+        out (FOLDER): Folder for the prepared graph.
+        memory (SIZE): Maximum memory for sorting, for example 4GB.
+
+    Examples:
+        graphveil prepare --nodes nodes.csv --edges edges.csv --id user --label plan --source a
+            --target b --out graph
+        graphveil prepare --nodes nodes.parquet --edges 'part-*.parquet' --id user --label plan
+            --source a --target b --memory 4GB --out graph
+    """
     from graphveil._util.figures import counted
     from graphveil.data import prepare as prepared
-    from graphveil.data.tables.encoding import ERROR
 
-    id, source, target = columns.id, columns.source, columns.target
-    if nodes is None or not edges or id is None or source is None or target is None or out is None:
+    if not edges or out is None or None in (data.nodes, data.id, data.source, data.target):
         raise ConfigError(
             "prepare needs --nodes, --edges, --id, --source, --target and --out, and --label or --classes. "
             "See `graphveil prepare --help`."
         )
-    if columns.task == REGRESSION:
+    if data.task == REGRESSION:
         raise ConfigError(
             "prepare writes graphs with classes. Train with --task regression on the tables themselves."
         )
     screen, start = Screen(as_json=json), time.perf_counter()
-    made = prepared(
-        nodes,
-        edges,
-        out,
-        id=id,
-        source=source,
-        target=target,
-        directed=columns.directed,
-        label=columns.label,
-        split=columns.split,
-        classes=columns.class_names,
-        features=columns.features,
-        drop=columns.drop or (),
-        categories=columns.categories or (),
-        missing=columns.missing or ERROR,
-        unknown_ids=columns.unknown_ids or ERROR,
-        null_values=columns.null_values,
-        delimiter=columns.delimiter,
-        decimal=columns.decimal,
-        memory=memory,
-    )
+    columns = {name: getattr(data, name) for name in PREPARED - {"task"}} | {"classes": data.class_names}
+    columns = {name: value for name, value in columns.items() if value is not None}
+    made = prepared(edges=edges, out=out, memory=memory, **columns)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     size = f"{counted(made.nodes, 'node')}, {counted(made.edges, 'edge')}"

@@ -13,16 +13,15 @@ from typing import Any
 from typer.core import TyperOption
 
 from graphveil.cli.options import (
+    DATA,
+    EDGE_LIST,
+    LABELS,
     LINK_METHODS,
-    ColumnOptions,
-    EdgeListOptions,
-    InputColumnOptions,
+    NO_TABLES,
     PrivacyOptions,
-    PublicEdgeOptions,
-    SourceOptions,
-    TableOptions,
 )
 from graphveil.errors import ConfigError
+from graphveil.runs.source import PublicFlags
 
 Values = Mapping[str, Any]
 Names = frozenset[str]
@@ -95,34 +94,21 @@ def _names(*groups: type) -> Names:
 
 # -- methods -------------------------------------------------------------------------------------------------
 
-_DATA = _names(SourceOptions, TableOptions, ColumnOptions) | {"items", "rating", "min_rating"}
+_LISTS = frozenset({"items", "rating", "min_rating"})
+_DATA = DATA | _LISTS
 _KEYWORDS = _names(PrivacyOptions) | {"epsilon"}  # options that are parameters of methods, if these have them
 _RUN = frozenset({"set", "seed", "runs", "out", "ledger", "resume", "dry_run", "json"})
 _OF_ALL_METHODS = frozenset({"unit", "epsilon", "delta", "max_units"})
 _OF_CLASSIFIERS = (
-    (_DATA - {"items", "rating", "min_rating"})
-    | _names(PublicEdgeOptions)
+    DATA
+    | _names(PublicFlags)
     | _RUN
     | {"recipe", "expect_edges", "backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
 )
-_TABLES_OF_USERS = frozenset(
-    (
-        "nodes",
-        "edges",
-        "items",
-        "rating",
-        "min_rating",
-        "unknown_ids",
-        "id",
-        "source",
-        "target",
-        "null_values",
-        "delimiter",
-        "decimal",
-    )
-)
+_TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | _LISTS
+_TABLES_OF_USERS |= {"unknown_ids", "null_values", "delimiter", "decimal"}
 _OF_PAIRS: dict[str, Names] = {
-    "links": (_DATA - {"items", "rating", "min_rating", "split", "classes", "task"}) | _RUN | {"jobs"},
+    "links": DATA.difference(LABELS) | _RUN | {"jobs"},
     "recommender": _TABLES_OF_USERS | _RUN | {"jobs"},
 }
 _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledger"})
@@ -205,7 +191,8 @@ def _calibrate(values: Values) -> Iterator[Declaration]:
 
 _PREDICTED = frozenset({"out", "json"})
 _OF_ANOTHER_GRAPH = (
-    _names(TableOptions, InputColumnOptions, PublicEdgeOptions)
+    DATA.difference(NO_TABLES, LABELS)
+    | _names(PublicFlags)
     | _PREDICTED
     | {"assume_disjoint_edges", "assume_disjoint_nodes", "allow_spend", "ledger", "backend", "address"}
 )
@@ -252,7 +239,7 @@ def _perturb(values: Values) -> Iterator[Declaration]:
 
 
 def _of_edges(values: Values) -> Iterator[Declaration]:
-    among = _names(EdgeListOptions) | {"dataset", "root"}
+    among = frozenset(EDGE_LIST) | {"dataset", "root"}
     if values["dataset"] is not None:
         yield Declaration("--dataset", frozenset({"dataset", "root"}), among)
     else:
@@ -271,7 +258,7 @@ def _ledger_init(values: Values) -> Iterator[Declaration]:
         return
     yield from _of_data(values)
     if values["nodes"] is not None and values["label"] is None and values["classes"] is None:
-        edge_list = _names(EdgeListOptions) | {"delimiter", "decimal"}
+        edge_list = frozenset(EDGE_LIST) | {"delimiter", "decimal"}
         yield Declaration("ledger init without --label and --classes", edge_list, _DATA)
 
 

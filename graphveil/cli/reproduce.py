@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from annotated_types import Interval
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,6 @@ from rich.text import Text
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.options import flag
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,80 +31,51 @@ _MODES = {
     "strict": "strict: one valid guarantee per cell; the data are public, and no ledger is charged",
 }
 
-TargetName = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET", help="Table or figure to reproduce, or `list` for all targets.", show_default=False
-    ),
-]
-Described = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Target to describe, after `list`.", show_default=False)
-]
-Datasets = Annotated[
-    str | None, flag("Data", "--datasets", "Comma-separated datasets to use.", metavar="NAME,...")
-]
-PaperFirst = Annotated[
-    str | None,
-    flag(
-        "Privacy",
-        "--mode",
-        "Privacy mode. paper (default, if the target has it): the paper's algorithm, accounting and search. "
-        "strict: valid guarantees and fixed settings.",
-        metavar="paper|strict",
-    ),
-]
-Repeats = Annotated[
-    int, flag("Run", "--runs", "Number of runs per setting, each with its own split.", min=1, max=100)
-]
-Quick = Annotated[bool, flag("Run", "--quick", "Use fewer points and a smaller search. Takes minutes.")]
-AxisValues = Annotated[
-    str | None,
-    flag("Run", "--at", "Points of the x-axis, as printed by `list TARGET`.", metavar="X,..."),
-]
-Jobs = Annotated[
-    int | None,
-    flag(
-        "Run",
-        "--jobs",
-        "Number of worker processes. Default: number of cores, at most 4.",
-        min=1,
-        max=256,
-    ),
-]
-GridOut = Annotated[
-    Path | None,
-    flag(
-        "Run",
-        "--out",
-        "Folder for tables, figures and cells. Default: reproduce/TARGET-MODE. The same command continues an "
-        "interrupted reproduction.",
-        metavar="FOLDER",
-    ),
-]
-SharedCells = Annotated[
-    Path | None,
-    flag("Run", "--cells", "Folder of finished cells to share between targets.", metavar="FOLDER"),
-]
-ResumeGrid = Annotated[bool, flag("Run", "--resume", "Finish the reproduction in --out.")]
-
 
 def reproduce(
-    target: TargetName,
-    described: Described = None,
-    datasets: Datasets = None,
+    target: str,
+    described: str | None = None,
+    *,
+    datasets: str | None = None,
     root: options.Root = None,
-    mode: PaperFirst = None,
-    runs: Repeats = 3,
-    seed: options.Seed = 0,
-    quick: Quick = False,
-    at: AxisValues = None,
-    jobs: Jobs = None,
-    out: GridOut = None,
-    cells: SharedCells = None,
-    resume: ResumeGrid = False,
-    json: options.Json = False,
+    mode: str | None = None,
+    runs: Annotated[int, Interval(ge=1, le=100)] = 3,
+    seed: int = 0,
+    quick: bool = False,
+    at: str | None = None,
+    jobs: Annotated[int, Interval(ge=1, le=256)] | None = None,
+    out: Path | None = None,
+    cells: Path | None = None,
+    resume: bool = False,
+    json: bool = False,
 ) -> None:
-    """Reproduce a table or figure of a paper on published datasets."""
+    """Reproduce a table or figure of a paper on published datasets.
+
+    Args:
+        target (TARGET): Table or figure to reproduce, or `list` for all targets.
+        described (NAME): Target to describe, after `list`.
+
+    Data:
+        datasets (NAME,...): Comma-separated datasets to use.
+
+    Privacy:
+        mode (paper|strict): Privacy mode. paper (default, if the target has it): the paper's algorithm,
+            accounting and search. strict: valid guarantees and fixed settings.
+
+    Run:
+        runs: Number of runs per setting, each with its own split.
+        quick: Use fewer points and a smaller search. Takes minutes.
+        at (X,...): Points of the x-axis, as printed by `list TARGET`.
+        jobs: Number of worker processes. Default: number of cores, at most 4.
+        out (FOLDER): Folder for tables, figures and cells. Default: reproduce/TARGET-MODE. The same
+            command continues an interrupted reproduction.
+        cells (FOLDER): Folder of finished cells to share between targets.
+        resume: Finish the reproduction in --out.
+
+    Examples:
+        graphveil reproduce list
+        graphveil reproduce gap:table2 --quick
+    """
     screen = Screen(as_json=json)
     if target == LIST:
         _list(described, root, screen)
@@ -118,13 +88,14 @@ def reproduce(
     from graphveil.lab.papers.outputs import Results
     from graphveil.lab.papers.target import ReproductionOptions
     from graphveil.lab.papers.targets import target_named
+    from graphveil.runs.parameters import list_items
     from graphveil.runs.run_folder import RunFolder
 
-    names = options.items("--datasets", datasets)
+    names = list_items("--datasets", datasets)
     for name in names:
         entry_of(name)  # raises an error for an unknown dataset
     try:
-        points = tuple(float(x) for x in options.items("--at", at))
+        points = tuple(float(x) for x in list_items("--at", at))
     except ValueError:
         raise ConfigError(f"--at {at!r} is not a list of numbers. Write, for example, --at 0.5,4.") from None
     named = target_named(target).on(tuple(dict.fromkeys(names))).at(points)

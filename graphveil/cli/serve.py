@@ -4,79 +4,51 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from annotated_types import Interval
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.options import flag
 from graphveil.errors import ConfigError
-
-_SERVER = "Server"
 
 
 def serve(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN", help="Run folders, or copies of their release/ folders.", show_default=False
-        ),
-    ],
-    keys: Annotated[
-        Path | None,
-        flag(
-            _SERVER,
-            "--keys",
-            "File of API keys. Required for node-level privacy units and for --allow-releases.",
-        ),
-    ] = None,
-    host: Annotated[str, flag(_SERVER, "--host", "Address of the server.")] = "127.0.0.1",
-    port: Annotated[
-        int, flag(_SERVER, "--port", "Port of the server. 0 selects a free port.", min=0, max=65535)
-    ] = 8000,
-    max_body: Annotated[
-        int, flag(_SERVER, "--max-body", "Maximum size of a request body in bytes.", min=1)
-    ] = 1 << 20,
-    max_under_way: Annotated[
-        int,
-        flag(
-            _SERVER,
-            "--max-under-way",
-            "Maximum number of concurrent requests per worker.",
-            min=1,
-        ),
-    ] = 64,
-    rate: Annotated[
-        float | None,
-        flag(_SERVER, "--rate", "Maximum number of requests per second and key. Default: no limit."),
-    ] = None,
-    burst: Annotated[
-        int,
-        flag(_SERVER, "--burst", "Maximum burst size under --rate, in requests.", min=1),
-    ] = 50,
-    workers: Annotated[int, flag(_SERVER, "--workers", "Number of worker processes.", min=1, max=256)] = 1,
-    allow_releases: Annotated[
-        str | None,
-        flag(
-            _SERVER,
-            "--allow-releases",
-            "Total epsilon for predictions of new records. Default: no such predictions. "
-            "Requires --ledger and --keys.",
-            metavar="EPSILON",
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        flag(
-            _SERVER,
-            "--ledger",
-            "Ledger account to charge for --allow-releases: a name in your ledger, or a database URL and a "
-            "name.",
-            metavar="NAME|URL|URL#NAME",
-        ),
-    ] = None,
-    json: options.Json = False,
+    runs: list[Path],
+    *,
+    keys: Path | None = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Interval(ge=0, le=65535)] = 8000,
+    max_body: options.OneOrMore = 1048576,
+    max_under_way: options.OneOrMore = 64,
+    rate: float | None = None,
+    burst: options.OneOrMore = 50,
+    workers: Annotated[int, Interval(ge=1, le=256)] = 1,
+    allow_releases: str | None = None,
+    ledger: str | None = None,
+    json: bool = False,
 ) -> None:
-    """Serve the released predictions of finished runs over HTTP."""
+    """Serve the released predictions of finished runs over HTTP.
+
+    Args:
+        runs (RUN): Run folders, or copies of their release/ folders.
+
+    Server:
+        keys: File of API keys. Required for node-level privacy units and for --allow-releases.
+        host: Address of the server.
+        port: Port of the server. 0 selects a free port.
+        max_body: Maximum size of a request body in bytes.
+        max_under_way: Maximum number of concurrent requests per worker.
+        rate: Maximum number of requests per second and key. Default: no limit.
+        burst: Maximum burst size under --rate, in requests.
+        workers: Number of worker processes.
+        allow_releases (EPSILON): Total epsilon for predictions of new records. Default: no such
+            predictions. Requires --ledger and --keys.
+        ledger (NAME|URL|URL#NAME): Ledger account to charge for --allow-releases: a name in your ledger,
+            or a database URL and a name.
+
+    Examples:
+        graphveil serve runs/first
+        graphveil serve runs/first --port 8080 --keys keys.json
+    """
     from graphveil.serve import Limits, ReleaseBudget, Service
     from graphveil.serve import serve as answer
 
@@ -105,25 +77,18 @@ def serve(
     answer(service, host, port, app=app, on_bound=lambda: screen.emit_json(served))
 
 
-def keys(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File of API keys. Created if it does not exist.")
-    ],
-    subject: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--subject",
-            help="Node id whose prediction the key may read, for node-level privacy units. Repeatable.",
-            metavar="ID",
-        ),
-    ] = None,
-    releases: Annotated[
-        bool,
-        typer.Option("--releases", help="Allow the key to make new releases, which spend privacy budget."),
-    ] = False,
-    json: options.Json = False,
-) -> None:
-    """Create an API key for `serve`, print it, and store its hash."""
+def keys(file: Path, *, subject: list[str] | None = None, releases: bool = False, json: bool = False) -> None:
+    """Create an API key for `serve`, print it, and store its hash.
+
+    Args:
+        file (FILE): File of API keys. Created if it does not exist.
+        subject (ID): Node id whose prediction the key may read, for node-level privacy units. Repeatable.
+        releases: Allow the key to make new releases, which spend privacy budget.
+
+    Examples:
+        graphveil keys keys.json
+        graphveil keys keys.json --subject alice --subject bob
+    """
     from graphveil.serve import Keys
 
     screen = Screen(as_json=json)

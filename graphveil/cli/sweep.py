@@ -1,26 +1,15 @@
 """``sweep``: a grid of experiments, its total privacy cost, one table and one figure."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
-from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.options import (
-    LINK_METHODS,
-    ColumnOptions,
-    PrivacyOptions,
-    PublicEdgeOptions,
-    SourceOptions,
-    TableOptions,
-    flag,
-    grouped,
-)
-from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
+from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
+from graphveil.cli.train import HETERO, SYNTHETIC
 from graphveil.errors import ConfigError
+from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
     from graphveil.ledger.accounts import RunAccount
@@ -28,78 +17,65 @@ if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import SweepPlan, SweepResult
 
-MethodList = Annotated[
-    str,
-    typer.Argument(
-        metavar="METHODS",
-        help="Comma-separated methods to compare, or links, or recommender. The no-graph baseline is mlp.",
-    ),
-]
-Epsilons = Annotated[
-    str | None,
-    flag("Privacy", "--epsilon", "Comma-separated privacy budgets to compare.", metavar="NUMBER,..."),
-]
-Grid = Annotated[
-    list[str] | None,
-    flag(
-        "Training",
-        "--set",
-        "Values of a parameter to compare, for the methods that have it. Repeatable.",
-        metavar="NAME=V,...",
-    ),
-]
-IncludeNonprivate = Annotated[
-    bool,
-    flag(
-        "Training",
-        "--include-nonprivate",
-        "Also train the non-private reference of each method that has one. It has no privacy guarantee.",
-    ),
-]
-SweepOut = Annotated[Path, flag("Run", "--out", "New folder for runs, table and figure.", metavar="FOLDER")]
-Jobs = Annotated[int, flag("Run", "--jobs", "Number of worker processes, each with a copy of the graph.")]
-Continue = Annotated[bool, flag("Run", "--resume", "Finish the sweep in --out.")]
 
-
-@grouped
 def sweep(
-    methods: MethodList,
-    out: SweepOut,
-    origin: SourceOptions,
-    tables: TableOptions,
-    columns: ColumnOptions,
-    public: PublicEdgeOptions,
+    methods: str,
+    *,
+    out: Path,
+    data: DataOptions,
+    public: PublicFlags,
     privacy: PrivacyOptions,
-    recipe: options.Recipe = None,
-    items: options.Items = None,
-    epsilon: Epsilons = None,
-    ledger: options.Ledger = None,
-    backend: options.AggregationBackend = None,
-    address: options.Address = None,
-    runs: options.Runs = 1,
-    seed: options.Seed = 0,
-    include_nonprivate: IncludeNonprivate = False,
-    set: Grid = None,
-    jobs: Jobs = 1,
-    module: options.Module = None,
-    resume: Continue = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    recipe: str | None = None,
+    items: Path | None = None,
+    epsilon: str | None = None,
+    ledger: str | None = None,
+    backend: str | None = None,
+    address: str | None = None,
+    runs: int = 1,
+    seed: int = 0,
+    include_nonprivate: bool = False,
+    set: list[str] | None = None,
+    jobs: int = 1,
+    module: str | None = None,
+    resume: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
 ) -> None:
-    """Train a grid of methods, budgets and settings on one dataset."""
-    from graphveil.core.backends import backend_by_name, backend_for
-    from graphveil.runs.parameters import parse_value, read_theta
+    """Train a grid of methods, budgets and settings on one dataset.
+
+    Args:
+        methods (METHODS): Comma-separated methods to compare, or links, or recommender. The no-graph
+            baseline is mlp.
+
+    Run:
+        out (FOLDER): New folder for runs, table and figure.
+        jobs: Number of worker processes, each with a copy of the graph.
+        resume: Finish the sweep in --out.
+
+    Privacy:
+        epsilon (NUMBER,...): Comma-separated privacy budgets to compare.
+
+    Training:
+        include_nonprivate: Also train the non-private reference of each method that has one. It has no
+            privacy guarantee.
+        set (NAME=V,...): Values of a parameter to compare, for the methods that have it. Repeatable.
+
+    Examples:
+        graphveil sweep classcode,gap --dataset synthetic/demo --unit undirected-edge --epsilon 1,4
+            --out sweep
+        graphveil sweep gap --dataset synthetic/demo --unit undirected-edge --epsilon 1 --set hops=1,2
+            --out sweep
+    """
+    from graphveil.core.backends import backend_by_name
+    from graphveil.runs.parameters import list_items, load_custom_module, parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
     from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
-    names, own = (
-        tuple(options.items("METHOD", methods)),
-        None if module is None else load_custom_module(module),
-    )
+    names, own = list_items("METHOD", methods), None if module is None else load_custom_module(module)
     linked = bool({*names} & {*LINK_METHODS})
-    source = origin.source(tables, columns, to_predict=linked and columns.label is None)
+    source = data.graph_source(to_predict=linked and data.label is None)
     # Before anything heavy is imported. A finished sweep is shown again without its tables.
     if not resume and not linked:
         source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
@@ -120,10 +96,10 @@ def sweep(
     grid = Sweep(
         methods=names,
         source=source,
-        epsilons=tuple(parse_value("epsilon", text, float) for text in options.items("--epsilon", epsilon)),
+        epsilons=tuple(parse_value("epsilon", text, float) for text in list_items("--epsilon", epsilon)),
         settings=tried | settings,
         parameters=parameters,
-        public=public.flags(),
+        public=public,
         recipe=recipe,
         runs=runs,
         seed=seed,
@@ -136,7 +112,7 @@ def sweep(
     with screen.spinner(f"reading {source.name}"):
         plan = plan_sweep(grid)
         for graph in {*plan.graphs}:
-            backend_for(chosen, graph.adjacency)  # which may raise an error, before anything is written
+            graph.check_backend(chosen)  # which may raise an error, before anything is written
         synthetic = (source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if synthetic or dry_run else account_of(plan, ledger)
     screen.print_facts(
@@ -163,7 +139,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.parameters import model_class, parse_value
+    from graphveil.runs.parameters import list_items, model_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(model_class(name)).items()
@@ -179,7 +155,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
             )
         if key in parsed:
             raise ConfigError(f"--set {key} is given twice. Write --set {key}=a,b,c.")
-        texts = [text] if get_origin(known[key]) is tuple else options.items(f"--set {key}", text)
+        texts = [text] if get_origin(known[key]) is tuple else list_items(f"--set {key}", text)
         parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
     return parsed
 

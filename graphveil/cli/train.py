@@ -4,25 +4,20 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from annotated_types import Ge
+
 from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.links import link_experiment, train_link_model
-from graphveil.cli.options import (
-    LINK_METHODS,
-    ColumnOptions,
-    PrivacyOptions,
-    PublicEdgeOptions,
-    SourceOptions,
-    TableOptions,
-    flag,
-    grouped,
-)
+from graphveil.cli.links import link_experiment, print_plan, run_folder, train_link_model
+from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
 from graphveil.cli.summary import plan_facts, show_demo, show_summary
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
 from graphveil.estimators import METHODS
+from graphveil.runs.parameters import load_custom_module, parse_parameters
+from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,39 +31,17 @@ SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
 HETERO = "heterorr"  # protects features under a unit of edges
 
-Baseline = Annotated[
-    bool | None,
-    flag(
-        "Training",
-        "--baseline/--no-baseline",
-        "Train the no-graph baseline (mlp). Default: yes, except for node-level units, where it spends "
-        "additional budget.",
-    ),
-]
-ExpectEdges = Annotated[
-    int | None,
-    flag("Run", "--expect-edges", "Expected number of edges, for an estimate of memory and time.", min=0),
-]
-Resume = Annotated[bool, flag("Run", "--resume", "Finish the interrupted run in --out.")]
-Track = Annotated[
-    list[str] | None,
-    flag(
-        "Run",
-        "--track",
-        "Log of the public results in MLflow: mlflow, or mlflow:URI. Repeatable.",
-        metavar="mlflow:URI",
-        show_default=False,
-    ),
-]
 
+def demo(*, epsilon: float = 1.0, seed: int = 0, out: Path | None = None, json: bool = False) -> None:
+    """Train on a built-in graph and print the result and its guarantee.
 
-def demo(
-    epsilon: Annotated[float, flag("Privacy", "--epsilon", "Privacy budget epsilon.")] = 1.0,
-    seed: options.Seed = 0,
-    out: options.Out = None,
-    json: options.Json = False,
-) -> None:
-    """Train on a built-in graph and print the result and its guarantee."""
+    Privacy:
+        epsilon: Privacy budget epsilon.
+
+    Examples:
+        graphveil demo
+        graphveil demo --epsilon 2 --out runs/demo
+    """
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.source import Source
 
@@ -78,37 +51,53 @@ def demo(
     _train(experiment, folder, Screen(as_json=json), by_flag=False, show=show_demo)
 
 
-@grouped
 def train(
     method: options.AnyMethod,
-    origin: SourceOptions,
-    tables: TableOptions,
-    columns: ColumnOptions,
-    public: PublicEdgeOptions,
+    *,
+    data: DataOptions,
+    public: PublicFlags,
     privacy: PrivacyOptions,
-    recipe: options.Recipe = None,
-    items: options.Items = None,
-    rating: options.Rating = None,
-    min_rating: options.MinRating = None,
-    expect_edges: ExpectEdges = None,
-    epsilon: options.Epsilon = None,
-    ledger: options.Ledger = None,
-    module: options.Module = None,
-    backend: options.AggregationBackend = None,
-    address: options.Address = None,
-    runs: options.Runs = 1,
-    seed: options.Seed = 0,
-    baseline: Baseline = None,
-    out: options.Out = None,
-    set: options.Set = None,
-    track: Track = None,
-    resume: Resume = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    recipe: str | None = None,
+    items: Path | None = None,
+    rating: str | None = None,
+    min_rating: float | None = None,
+    expect_edges: Annotated[int, Ge(0)] | None = None,
+    epsilon: float | None = None,
+    ledger: str | None = None,
+    module: str | None = None,
+    backend: str | None = None,
+    address: str | None = None,
+    runs: int = 1,
+    seed: int = 0,
+    baseline: bool | None = None,
+    out: Path | None = None,
+    set: list[str] | None = None,
+    track: list[str] | None = None,
+    resume: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
 ) -> None:
-    """Train a method and compare it with the no-graph baseline."""
+    """Train a method and compare it with the no-graph baseline.
+
+    Data:
+        rating (COLUMN): Column of the edge table with ratings of items, for --min-rating.
+        min_rating: Lowest rating of an item on a list. Rows with a lower rating are dropped.
+
+    Run:
+        expect_edges: Expected number of edges, for an estimate of memory and time.
+        track (mlflow:URI): Log of the public results in MLflow: mlflow, or mlflow:URI. Repeatable.
+        resume: Finish the interrupted run in --out.
+
+    Training:
+        baseline: Train the no-graph baseline (mlp). Default: yes, except for node-level units, where it
+            spends additional budget.
+
+    Examples:
+        graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1
+        graphveil train gnn --module sage --dataset synthetic/demo --unit node-record --epsilon 8
+    """
     if method in LINK_METHODS:
-        source = origin.source(tables, columns, to_predict=columns.label is None)
+        source = data.graph_source(to_predict=data.label is None)
         flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
         link_run = link_experiment(
             method, source, items, flags, set or [], seed, runs, rating=rating, min_rating=min_rating
@@ -127,10 +116,10 @@ def train(
         return
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
-    if columns.task == REGRESSION:
+    if data.task == REGRESSION:
         keywords["task"] = REGRESSION
     checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
-    source = origin.source(tables, columns)
+    source = data.graph_source()
     if not resume:  # a finished run is shown again without its tables
         # Before anything heavy is imported.
         source.inspect_tables(unit=privacy.unit, private_records=method == HETERO)
@@ -138,13 +127,9 @@ def train(
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
 
-    parameters = configuration(method, keywords, set or [], privacy.theta)
-    if "seed" in parameters:
-        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    parameters = parse_parameters(method, keywords, set or (), privacy.theta)
     compare = trains_baseline(privacy.unit, baseline)
-    experiment = Experiment(
-        method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
-    )
+    experiment = Experiment(method, source, parameters, recipe, runs, seed, compare=compare, public=public)
     _train(
         experiment,
         out,
@@ -170,38 +155,6 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
     return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline
 
 
-def load_custom_module(text: str) -> str | None:
-    """Return the name of an architecture, or of the module in a file that is run; None for a method."""
-    from graphveil.estimators.base import Estimator
-    from graphveil.estimators.own.code import ARCHITECTURES, factory_name
-    from graphveil.runs.parameters import load_custom_code
-
-    if text in ARCHITECTURES:
-        return text
-    found = load_custom_code(text)
-    return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
-
-
-def configuration(
-    method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
-) -> dict[str, Any]:
-    """Return constructor keywords from the given flags, ``--set`` texts and a file of weights."""
-    from graphveil.runs.parameters import check_names, method_class, parse_settings, parse_value, read_theta
-
-    cls = method_class(method)
-    parameters = parse_settings(cls, settings)
-    if theta is not None:
-        flags = {**flags, "theta": read_theta(theta).theta}
-    for name, value in flags.items():
-        if value is None:
-            continue
-        if name in parameters:
-            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
-        check_names(cls, [name])
-        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
-    return parameters
-
-
 def _train(
     experiment: "Experiment",
     out: Path | None,
@@ -216,18 +169,14 @@ def _train(
     dry_run: bool = False,
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
-    from graphveil.core.backends import backend_for
     from graphveil.core.ledger import ledger_of
     from graphveil.ledger.accounts import RunAccount
     from graphveil.runs.preview import preview
     from graphveil.runs.run import run
-    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
+    from graphveil.runs.run_folder import read_json
     from graphveil.runs.tracking import PublicRecord
 
-    if resume and out is None:
-        raise ConfigError("--resume needs the run folder. Add --out with it.")
-    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
-    folder.check(experiment.as_dict(), resume=resume)
+    folder = run_folder(experiment, out, resume=resume)
     if resume and folder.complete and not dry_run:
         try:
             show_summary(read_json(folder.metrics), folder, screen)
@@ -240,7 +189,7 @@ def _train(
     with screen.spinner(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
-        backend_for(backend, graph.adjacency)  # which may raise an error, before anything is written
+        graph.check_backend(backend)  # which may raise an error, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
         # Synthetic graphs protect nobody, and a released graph was charged when it was released.
         synthetic = (experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
@@ -249,10 +198,7 @@ def _train(
             account = RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    title = "Plan (no privacy budget has been spent)"
-    if resume:
-        title = "Plan of the resumed run (finished queries are not charged again)"
-    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))
+    print_plan(screen, plan_facts(plan, folder, account, resumed=resume), resume=resume)
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from graphveil._util.checks import plain
 from graphveil.core import features
+from graphveil.core.backends import AggregationBackend, backend_for
 from graphveil.core.edges.adjacency import (
     Adjacency,
     AdjacencyVersion,
@@ -48,11 +49,11 @@ from graphveil.data.tables.encoding import (
     ERROR,
     Categories,
     Encoding,
-    EncodingOptions,
     Named,
+    names,
 )
 from graphveil.data.tables.files import FrameSource
-from graphveil.data.tables.inspect_tables import Roles, inspect_tables
+from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED, Task
 from graphveil.errors import GraphError
 
@@ -214,6 +215,18 @@ class Graph:
     def edge_set(self) -> EdgeSet:
         """The identity of the edges, shared by every graph derived from this one."""
         return self.adjacency.edge_set
+
+    def check_backend(self, backend: AggregationBackend | str | None) -> None:
+        """Check that an aggregation backend can read the edges, before budget is spent on them.
+
+        Args:
+            backend: Backend, its name, or None for the default one.
+
+        Raises:
+            ConfigError: No backend has this name, or it cannot read these edges.
+            GraphError: The edges are mapped from files that have changed.
+        """
+        backend_for(backend, self.adjacency)
 
     @property
     def labeled(self) -> Tensor:
@@ -654,8 +667,8 @@ class Graph:
         """
         if label is None and classes is None:
             reject_unlabeled()
-        roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight, task=task)
-        roles.check(classes)
+        options = TableOptions.from_keywords(locals())
+        _ = options.roles  # checks them
         for named, value, kind in (("directed", directed, bool), ("name", name, str)):
             if not isinstance(value, kind):
                 raise GraphError(f"{named}= must be of type {kind.__name__}, not {type(value).__name__}")
@@ -663,16 +676,9 @@ class Graph:
             raise GraphError(
                 f"encoding= is that of another graph (graph.encoding), not a {type(encoding).__name__}"
             )
-        choices = EncodingOptions.from_arguments(
-            features, drop, categories, missing, unknown_ids, null_values
-        )
+        _ = options.choices
         found = inspect_tables(
-            FrameSource.from_frame(nodes, "nodes"),
-            FrameSource.from_frame(edges, "edges"),
-            roles,
-            choices,
-            classes=classes,
-            rules=None if encoding is None else encoding.rules,
+            FrameSource.from_frame(nodes, "nodes"), FrameSource.from_frame(edges, "edges"), options
         )
         found.raise_problems()
         read = fields_from_tables(found, classes_given=classes is not None)
@@ -721,7 +727,7 @@ class Graph:
         >>> Graph.from_networkx(path, label="team")
         Graph('networkx', nodes=3, features=1, classes=2, directed=False, split=False)
         """
-        dropped = EncodingOptions.from_arguments(drop=columns.get("drop", ())).drop
+        dropped = names(columns.get("drop", ()), "drop")
         nodes, edges = networkx_tables(graph, weight, dropped)
         columns["drop"] = [name for name in dropped if name in nodes]
         return cls.from_frames(

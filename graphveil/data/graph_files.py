@@ -19,15 +19,14 @@ from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.edges import KnownIds, References, match_ids, reject_two_kinds
-from graphveil.data.tables.encoding import ERROR, Categories, Encoding, EncodingOptions, Named, names
+from graphveil.data.tables.encoding import ERROR, Categories, Encoding, Named
 from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.data.tables.inspect_tables import (
     EDGES_FILE,
-    Roles,
+    TableFiles,
     TableInspection,
     edges_file,
-    inspect_table_files,
 )
 from graphveil.data.tables.labels import Task
 from graphveil.errors import ConfigError, GraphError
@@ -128,92 +127,53 @@ def read_graph(
     """
     if label is None and classes is None:
         reject_unlabeled()
-    node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
-    roles = Roles(
-        id=id,
-        source=source,
-        target=target,
-        label=label,
-        split=split,
-        weight=weight,
-        aside=names(aside, "aside"),
-        task=task,
-    )
-    roles.check(classes)
+    nodes, edges = as_path(nodes, "nodes"), as_path(edges, "edges")
+    node_ids = None if node_ids is None else as_path(node_ids, "node_ids")
+    options = TableFiles.from_keywords(locals())
+    _ = options.roles  # checks them
     checks.switch(directed=directed)
     if encoding is not None and not isinstance(encoding, Encoding):
         raise ConfigError(
             "encoding must be the encoding of another graph (graph.encoding). CSV files are read as UTF-8.",
             parameters=("encoding",),
         )
-    found = inspect_table_files(
-        node_path,
-        edge_path,
-        roles,
-        EncodingOptions.from_arguments(
-            features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal
-        ),
-        classes=classes,
-        encoding=encoding,
-        node_ids=None if node_ids is None else as_path(node_ids, "node_ids"),
-    )
+    found = options.inspect()
     found.raise_problems()
-    return graph_of(
-        found,
-        edge_path,
-        name=node_path.name.partition(".")[0],
-        directed=directed,
-        max_weight=max_weight,
-        classes_given=classes is not None,
-    )
+    return graph_of(found, options, name=nodes.name.partition(".")[0])
 
 
-def graph_of(
-    found: TableInspection,
-    edges: Path,
-    *,
-    name: str,
-    directed: bool,
-    max_weight: float | None,
-    classes_given: bool,
-) -> Graph:
+def graph_of(found: TableInspection, files: TableFiles, *, name: str) -> Graph:
     """Return the graph of two inspected files without errors."""
+    assert files.edges is not None
     return Graph.from_edges(
-        directed=directed,
-        max_weight=max_weight,
-        edge_set=EdgeSet(released=tables.released(edges_file(edges))),
+        directed=files.directed,
+        max_weight=files.max_weight,
+        edge_set=EdgeSet(released=tables.released(edges_file(files.edges))),
         name=name,
-        **fields_from_tables(found, classes_given=classes_given),
+        **fields_from_tables(found, classes_given=files.classes is not None),
     )
 
 
-def read_topology(
-    nodes: str | PathLike[str],
-    edges: str | PathLike[str],
-    *,
-    id: str,
-    source: str,
-    target: str,
-    directed: bool,
-    csv_format: CsvFormat = COMMAS,
-) -> Graph:
+def read_topology(files: TableFiles) -> Graph:
     """Read an unlabeled graph from edges and node ids alone.
 
-    Every node has the one feature 1 and no label. Arguments and errors as for ``read_graph``.
+    Every node has the one feature 1 and no label. Errors as for ``read_graph``.
     """
-    node_path = Path(nodes)
-    reject_two_kinds(id, node_path.name, source, target)
-    check_columns(node_path, [id], csv_format)
-    table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
-    ids = distinct_ids(table, id)
+    roles, csv_format, nodes, edges = files.roles, files.csv_format, files.nodes, files.edges
+    assert nodes is not None and edges is not None
+    reject_two_kinds(roles.id, nodes.name, roles.source, roles.target)
+    check_columns(nodes, [roles.id], csv_format)
+    table = tables.read(nodes, [roles.id], tables.id_types(nodes, [roles.id]), csv_format=csv_format)
+    ids = distinct_ids(table, roles.id)
     if not len(ids):
-        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes. Give at least one row.")
+        raise GraphError(f"{nodes.name} has no rows, so the graph has no nodes. Give at least one row.")
+    ends = roles.source, roles.target
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),
-        adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
+        adjacency=_edges(edges, ids, roles.id, ends, directed=files.directed, csv_format=csv_format),
         num_classes=2,
-        name=node_path.name.partition(".")[0],
+        name=nodes.name.partition(".")[0],
         ids=tables.id_array(ids),
     )
 

@@ -17,7 +17,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -44,9 +44,9 @@ from graphveil.data.stored_graph import (
     read_manifest,
     write_arrays,
 )
-from graphveil.data.tables.encoding import DROP, ERROR, Categories, EncodingOptions, Named
+from graphveil.data.tables.encoding import DROP, ERROR, Categories, Named
 from graphveil.data.tables.files import FileSource, FrameSource
-from graphveil.data.tables.inspect_tables import Roles, inspect_tables
+from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
@@ -146,10 +146,8 @@ def prepare(
     if label is None and classes is None:
         reject_unlabeled()
     files, folder = found_files(edges), Path(out)
-    roles = Roles(id=id, source=source, target=target, label=label, split=split)
-    choices = EncodingOptions.from_arguments(
-        features, drop, categories, missing, ERROR, null_values, delimiter, decimal
-    )
+    options = replace(TableOptions.from_keywords(locals()), unknown_ids=ERROR)
+    roles, choices = options.roles, options.choices
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(
@@ -161,7 +159,7 @@ def prepare(
     # The table of nodes is validated as by ``read_graph``, next to an empty table of edges.
     no_edges = FrameSource.from_frame({source: np.empty(0, np.int64), target: np.empty(0, np.int64)}, "edges")
     node_table = FileSource(Path(nodes), choices.csv_format)
-    found = inspect_tables(node_table, no_edges, roles, choices, classes=classes)
+    found = inspect_tables(node_table, no_edges, options)
     found.raise_problems()
     assert found.ids is not None
     manifest = read_unfinished_manifest(folder, inputs)

@@ -1,15 +1,14 @@
 """A survey from the texts of flags."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.runs.parameters import parse_value, read_settings, read_theta
+from graphveil.runs.parameters import list_items, parse_value, read_settings, read_theta
 
 if TYPE_CHECKING:
     from graphveil.core.edges.adjacency import Adjacency
@@ -19,13 +18,34 @@ if TYPE_CHECKING:
     from graphveil.local.collect.report_tables import CheckedReports
     from graphveil.mechanisms import FeatureRR, MultiBit
 
-MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
-RR = "rr"
+MULTI_BIT: Literal["multi-bit"] = "multi-bit"
+FEATURE_RR: Literal["feature-rr"] = "feature-rr"
+RR: Literal["rr"] = "rr"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolBuilder:
-    """What ``collect protocol`` was given. The fields are its flags; lists are comma-separated texts."""
+    """What ``collect protocol`` was given. The fields are its flags; lists are comma-separated texts.
+
+    Privacy:
+        eps_x: Privacy budget epsilon of all features of a record.
+        mechanism: Mechanism that randomizes features.
+        theta (FILE): JSON file with one public weight per feature, which sum to 1. For feature-rr.
+        set (NAME=VALUE): Parameter of the mechanism: m of multi-bit; k, mode and decode of feature-rr.
+            Repeatable.
+        eps_y: Privacy budget epsilon of a record's label, or inf for no protection.
+        label_mechanism: Mechanism that randomizes the label: rr (randomized response), subset (subset
+            selection), or hashing (local hashing).
+
+    Collection:
+        columns (NAME,...): Comma-separated feature names.
+        dim: Number of features, instead of --columns.
+        low (NUMBER,...): Public lower bound of features: one number for all, or a comma-separated list. Lower
+            values are clipped.
+        high (NUMBER,...): Public upper bound of features: one number for all, or a comma-separated list.
+        classes (NAME,...): Comma-separated class labels, or the number of classes.
+        purpose: Purpose of the collection, shown to clients.
+    """
 
     eps_x: float | None = None
     eps_y: float | None = None
@@ -34,11 +54,11 @@ class ProtocolBuilder:
     low: str = "0"
     high: str = "1"
     classes: str | None = None
-    mechanism: str = MULTI_BIT
-    label_mechanism: str = RR
+    mechanism: Literal["multi-bit", "feature-rr"] = MULTI_BIT
+    label_mechanism: Literal["rr", "subset", "hashing"] = RR
     theta: Path | None = None
     purpose: str = ""
-    settings: Iterable[str] = field(default=())
+    set: list[str] | None = None
 
     def protocol(self) -> "CollectionProtocol":
         """Return the collection protocol.
@@ -54,7 +74,7 @@ class ProtocolBuilder:
         from graphveil.local.collect import CollectionProtocol
         from graphveil.local.collect.protocol import LABELS
 
-        columns, names = _items("--columns", self.columns), _items("--classes", self.classes)
+        columns, names = list_items("--columns", self.columns), list_items("--classes", self.classes)
         if columns and self.dim is not None:
             raise ConfigError("--columns already determines the number of features. Remove --dim.")
         dim = len(columns) or self.dim
@@ -97,7 +117,7 @@ class ProtocolBuilder:
         # Settings are the keywords that only this mechanism has; an allocation is a file, and no text.
         hints, common = get_type_hints(kind), {part.name for part in fields(FeatureMechanism)}
         own = [part.name for part in fields(kind) if part.name not in {*common, "allocation"}]
-        given |= read_settings(self.settings, {name: hints[name] for name in own}, self.mechanism)
+        given |= read_settings(self.set or (), {name: hints[name] for name in own}, self.mechanism)
         if self.theta is not None:
             if kind is MultiBit:
                 raise ConfigError(
@@ -109,18 +129,6 @@ class ProtocolBuilder:
 
 
 _ENDS = float | tuple[float, ...]
-
-
-def _items(flag: str, text: str | None) -> tuple[str, ...]:
-    """Return the items of a comma-separated list, none of which is empty.
-
-    >>> _items("--classes", "red, blue")
-    ('red', 'blue')
-    """
-    found = () if text is None else tuple(item.strip() for item in text.split(","))
-    if "" in found:
-        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items, a,b,c.")
-    return found
 
 
 def _like(end: Any, other: Any) -> Any:

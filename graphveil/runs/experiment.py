@@ -10,7 +10,7 @@ from graphveil._util import checks
 from graphveil.data.tables.labels import empty_part_message
 from graphveil.errors import GraphError
 from graphveil.runs.parameters import method_class
-from graphveil.runs.source import GraphTableColumns, PublicFlags, Source
+from graphveil.runs.source import PublicFlags, Source
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -165,15 +165,8 @@ class Experiment:
 
     def prepared(self, graph: "Graph") -> "Graph":
         """Return a graph with its public part, as its recipe prepares it."""
-        recipe, source = self._recipe, self.source
-        columns = GraphTableColumns(
-            nodes=source.nodes,
-            id=source.id,
-            source=source.source,
-            target=source.target,
-            csv_format=source.csv_format,
-        )
-        graph = graph.replace(public=self.public.part(graph, columns, seed=self.seed))
+        recipe = self._recipe
+        graph = graph.replace(public=self.public.part(graph, self.source, seed=self.seed))
         return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
 
     def split(self, graph: "Graph", run: int) -> "Graph":

@@ -86,20 +86,38 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             raise ConfigError(f"{name!r} is not a parameter of {cls.method}{nearest}")
 
 
-def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str, Any]:
-    """Read ``key=value`` texts into typed constructor keywords.
+def parse_parameters(
+    method: str, flags: Mapping[str, Any], settings: Iterable[str], theta: Path | None = None
+) -> dict[str, Any]:
+    """Return the constructor keywords of a method from flags, ``key=value`` texts and a file of weights.
+
+    Args:
+        method: Name of the method, or ``links`` or ``recommender``.
+        flags: Values of options by keyword; None for options that are not given.
+        settings: Texts of ``--set``.
+        theta: JSON file of weights.
 
     Raises:
-        ConfigError: no ``=``, an unknown key (the nearest is suggested), a repeated key, or a value that is
-            not of the key's type.
+        ConfigError: Unknown keyword (the nearest is suggested), one that is given twice, or a value of
+            another type.
 
-    >>> from graphveil.estimators import METHODS
-    >>> parse_settings(METHODS["mlp"], ["hidden=32", "batch_norm=no", "patience=none"])
-    {'hidden': 32, 'batch_norm': False, 'patience': None}
+    >>> parse_parameters("mlp", {"delta": "1e-7"}, ["hidden=32", "batch_norm=no", "patience=none"])
+    {'hidden': 32, 'batch_norm': False, 'patience': None, 'delta': 1e-07}
     """
     from graphveil.estimators.saved import parameter_types
 
-    return read_settings(settings, parameter_types(cls), cls.method)
+    cls = model_class(method)
+    parameters = read_settings(settings, parameter_types(cls), cls.method)
+    if "seed" in parameters:
+        raise ConfigError("The seed is not a parameter of a method. Use --seed instead of --set seed.")
+    for name, value in {**flags, "theta": None if theta is None else read_theta(theta).theta}.items():
+        if value is None:
+            continue
+        if name in parameters:
+            raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
+        check_names(cls, [name])
+        parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
+    return parameters
 
 
 def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str) -> dict[str, Any]:
@@ -122,6 +140,21 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
             raise ConfigError(f"--set {key} is given twice. Keep one.")
         parsed[key] = parse_value(key, text, known[key])
     return parsed
+
+
+def list_items(flag: str, text: str | None) -> tuple[str, ...]:
+    """Return the items of a list a,b,c; none if the option is not given.
+
+    Raises:
+        ConfigError: An item is empty.
+
+    >>> list_items("--at", "0.5, 4"), list_items("--at", None)
+    (('0.5', '4'), ())
+    """
+    found = () if text is None else tuple(item.strip() for item in text.split(","))
+    if "" in found:
+        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items: a,b,c.")
+    return found
 
 
 def read_theta(path: Path) -> "WeightedAllocation":
@@ -261,6 +294,17 @@ def _describe(hint: Any) -> str:
         types.NoneType: "none",
     }
     return names.get(hint, str(hint))
+
+
+def load_custom_module(text: str) -> str | None:
+    """Return the name of an architecture, or of the module in a file that is run; None for a method."""
+    from graphveil.estimators.base import Estimator
+    from graphveil.estimators.own.code import ARCHITECTURES, factory_name
+
+    if text in ARCHITECTURES:
+        return text
+    found = load_custom_code(text)
+    return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
 
 
 def load_custom_code(text: str) -> Any:

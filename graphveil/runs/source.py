@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from annotated_types import Interval
 
 from graphveil._util import checks
-from graphveil.data.tables.encoding import ERROR, Encoding, EncodingOptions
-from graphveil.data.tables.files import COMMAS, CsvFormat
-from graphveil.data.tables.labels import REGRESSION, TASKS, Task
+from graphveil.data.tables.inspect_tables import CHOICES, TableFiles, TableInspection
+from graphveil.data.tables.labels import REGRESSION, TASKS
 from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
@@ -19,48 +20,27 @@ if TYPE_CHECKING:
 
     from graphveil.core.edges.node_pairs import PublicPart
     from graphveil.data import Graph
-    from graphveil.data.tables.inspect_tables import Roles, TableInspection
 
 _COLUMNS = ("id", "label", "source", "target")
-_CHOICES = (
-    *("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal"),
-    "node_ids",
-)
 _RECORDS = "node-"  # how units that protect records are called
 _PATHS = ("root", "folder", "nodes", "edges", "node_ids")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """A named dataset, a prepared folder, or files and their columns: the command's flags."""
+class Source(TableFiles):
+    """A named dataset, a prepared folder, or files and their columns: the command's flags, as written.
+
+    Args:
+        dataset: Name of a dataset.
+        root: Folder of the datasets.
+        folder: Folder of a prepared graph.
+        to_predict: Whether no label is needed.
+    """
 
     dataset: str | None = None
     root: Path | None = None
     folder: Path | None = None
-    nodes: Path | None = None
-    edges: Path | None = None
-    id: str | None = None
-    label: str | None = None
-    source: str | None = None
-    target: str | None = None
-    weight: str | None = None
-    max_weight: float | None = None
-    directed: bool = False
-    split: str | None = None
-    features: str | None = None  # this and what follows as the flags are written: a,b
-    drop: str | None = None
-    categories: str | None = None
-    missing: str | None = None
-    unknown_ids: str | None = None
-    null_values: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    node_ids: Path | None = None
-    classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
-    task: Task | None = None  # whether labels are classes or numbers
-    to_predict: bool = False  # no label is needed then
-    aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
-    encoding: Encoding | None = None  # that of the graph that a model was trained on
+    to_predict: bool = False
 
     def __post_init__(self) -> None:
         """Raise an error unless exactly one complete source of a graph is given."""
@@ -69,7 +49,7 @@ class Source:
         if named is not None:
             given = files + ["--directed"] * self.directed
             given += ["--graph"] if self.folder is not None and self.dataset is not None else []
-            optional = ("split", "weight", "max_weight", "classes", *_CHOICES)
+            optional = ("split", "weight", "max_weight", "classes", *CHOICES, "node_ids")
             given += [f"--{name.replace('_', '-')}" for name in optional if getattr(self, name) is not None]
             if given:
                 raise ConfigError(
@@ -105,39 +85,9 @@ class Source:
                 f"Add {', '.join(missing)}.{advice}"
             )
 
-    @property
-    def choices(self) -> EncodingOptions:
-        """What was chosen about columns."""
-        return EncodingOptions.from_arguments(
-            self.features,
-            self.drop or (),
-            self.categories or (),
-            self.missing or ERROR,
-            self.unknown_ids or ERROR,
-            self.null_values,
-            self.delimiter,
-            self.decimal,
-        )
-
-    @property
-    def csv_format(self) -> CsvFormat:
-        """How CSV files are read: as it was chosen, or as the files of training were."""
-        from graphveil.data.tables.inspect_tables import read_as
-
-        return read_as(self.choices, self.encoding).csv_format
-
-    @property
-    def roles(self) -> "Roles":
-        """Which column is what."""
-        from graphveil.data.tables.inspect_tables import Roles
-
-        assert self.id is not None and self.source is not None and self.target is not None
-        named = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight")}
-        return Roles(aside=self.aside, task=self.task, **named)
-
     def inspect_tables(
         self, *, unit: str | None = None, private_records: bool = False
-    ) -> "TableInspection | None":
+    ) -> TableInspection | None:
         """Read the tables, and report all validation errors in one error.
 
         Datasets by name are not checked. The tables are kept for ``load``, so that nothing is read twice.
@@ -149,19 +99,9 @@ class Source:
         Raises:
             TableError: The tables cannot be used unchanged.
         """
-        from graphveil.data.tables.inspect_tables import edges_file, inspect_table_files
-
         if self.dataset is not None or self.folder is not None:
             return None
-        assert self.nodes is not None and self.edges is not None
-        found = inspect_table_files(
-            self.nodes,
-            edges_file(self.edges),
-            self.roles,
-            self.choices,
-            classes=self.classes,
-            encoding=self.encoding,
-            node_ids=self.node_ids,
+        found = self.inspect(
             private_records=private_records or (unit or "").startswith(_RECORDS),
             private_edges=unit not in (None, "none"),
         )
@@ -170,7 +110,7 @@ class Source:
         return found
 
     @cached_property
-    def _seen(self) -> "list[TableInspection | None]":
+    def _seen(self) -> list[TableInspection | None]:
         return [None]
 
     @property
@@ -209,15 +149,10 @@ class Source:
         if self.folder is not None:
             return open_graph(self.folder).replace(name=f"files:{self.name}")
         found, self._seen[0] = self._seen[0] or self.inspect_tables(), None
-        assert found is not None and self.edges is not None
+        assert found is not None
         return graph_of(
-            found,
-            self.edges,
-            name=f"files:{self.name}",  # no recipe may take a file for a known data set
-            directed=self.directed,
-            max_weight=self.max_weight,
-            classes_given=self.classes is not None,
-        )
+            found, self, name=f"files:{self.name}"
+        )  # no recipe may take a file for a known data set
 
     def as_dict(self) -> dict[str, Any]:
         """Return the flags that were given, as plain values."""
@@ -277,18 +212,21 @@ NO_LIST = (
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFlags:
-    """The flags of unit ``edge-subset``, with their names.
+    """The flags of unit ``edge-subset``: the public edges, and the nodes that may have private edges.
 
-    Args:
-        public_edges: Table of the public edges, with the columns of the edges.
-        private_nodes: Table of the nodes that may have private edges, with the column of ids, or ``"all"``.
-        private_fraction: For experiments: each edge is private with this probability, the others are public.
-        private_where: For experiments: ``COLUMN=VALUE``: edges between such nodes are private.
+    Unit edge-subset:
+        public_edges (FILE): Table of public edges, with the same columns as --edges.
+        private_nodes (FILE|all): Table with the public list of nodes that may have private edges, or `all`.
+        private_fraction: Probability that an edge is private, drawn with --seed. Other edges are public. For
+            experiments.
+        private_where (COLUMN=VALUE): Column and value that select nodes. Edges between two selected nodes
+            are private. Other edges and the column are public. For experiments; a named dataset has the
+            column `label`.
     """
 
     public_edges: Path | None = None
     private_nodes: str | None = None
-    private_fraction: float | None = None
+    private_fraction: Annotated[float, Interval(ge=0, le=1)] | None = None
     private_where: str | None = None
 
     def __post_init__(self) -> None:
@@ -323,7 +261,7 @@ class PublicFlags:
                 f"{unit!r}. Remove them, or change the unit."
             )
 
-    def part(self, graph: "Graph", columns: "GraphTableColumns", *, seed: int) -> "PublicPart | None":
+    def part(self, graph: "Graph", files: TableFiles, *, seed: int) -> "PublicPart | None":
         """Return the public part of a graph as it was read; None without any of these flags.
 
         Raises:
@@ -336,30 +274,19 @@ class PublicFlags:
         if not self.given:
             return None
         if self.private_where is not None:
-            members = _where(graph, columns, self.private_where)
+            members = _where(graph, files, self.private_where)
             return PublicPart(public_edges_outside(graph, members), members)
         if self.private_nodes is None:
             raise UnitError(NO_LIST)
-        listed = _listed(graph, columns, self.private_nodes)
+        listed = _listed(graph, files, self.private_nodes)
         if self.private_fraction is not None:
             return PublicPart(sample_public_edges(graph, self.private_fraction, seed=seed), listed)
         public = no_public_edges(graph.num_nodes)
         if self.public_edges is not None:
-            ends = {"source": columns.source or "source", "target": columns.target or "target"}
-            ids, csv_format = ids_of(graph), columns.csv_format
+            ends = {"source": files.source or "source", "target": files.target or "target"}
+            ids, csv_format = ids_of(graph), files.csv_format
             public = read_edges(self.public_edges, ids, **ends, directed=False, csv_format=csv_format)
         return PublicPart(public, listed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphTableColumns:
-    """The table of nodes, if there is one, and the column names of nodes and edges."""
-
-    nodes: Path | None = None
-    id: str | None = None
-    source: str | None = None
-    target: str | None = None
-    csv_format: CsvFormat = COMMAS
 
 
 def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
@@ -369,7 +296,7 @@ def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
     return np.arange(graph.num_nodes) if graph.ids is None else graph.ids
 
 
-def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
+def _listed(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
     """Return which nodes a public list names, bool (N)."""
     import torch
 
@@ -377,13 +304,13 @@ def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Ten
 
     listed = torch.full((graph.num_nodes,), text == _ALL_NODES)
     if text != _ALL_NODES:
-        column, csv_format = columns.id or "id", columns.csv_format
+        column, csv_format = files.id or "id", files.csv_format
         places = read_ids(Path(text), ids_of(graph), column=column, csv_format=csv_format)
         listed[torch.from_numpy(places)] = True
     return listed
 
 
-def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
+def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
     """Return which nodes have a value in a column, bool (N); a named dataset has its labels alone."""
     import numpy as np
     import torch
@@ -393,7 +320,7 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
     from graphveil.data.tables.files import check_columns
 
     column, _, value = (part.strip() for part in text.partition("="))
-    if columns.nodes is None:
+    if files.nodes is None:
         if column != _LABEL:
             raise ConfigError(
                 f"--private-where {text!r} names an unknown column. A named dataset only has the column "
@@ -401,10 +328,10 @@ def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tens
             )
         found = graph.in_class(value)
     else:
-        csv_format = columns.csv_format
-        check_columns(columns.nodes, [column], csv_format)
-        places = read_ids(columns.nodes, ids_of(graph), column=columns.id or "id", csv_format=csv_format)
-        table = tables.read(columns.nodes, [column], csv_format=csv_format)
+        csv_format = files.csv_format
+        check_columns(files.nodes, [column], csv_format)
+        places = read_ids(files.nodes, ids_of(graph), column=files.id or "id", csv_format=csv_format)
+        table = tables.read(files.nodes, [column], csv_format=csv_format)
         values = tables.column(table, column).to_pylist()
         found = torch.zeros(graph.num_nodes, dtype=torch.bool)
         chosen = np.array([str(each) == value for each in values])

@@ -3931,13 +3931,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:",
-                "    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))\n",
+                "    print_plan(screen, plan_facts(plan, folder, account, resumed=resume), resume=resume)\n",
                 "    facts = plan_facts(plan, folder, account, resumed=resume)\n",
             ),
             (
                 "graphveil.cli.train:",
                 "            show(outcome.metrics, folder, screen)\n",
-                "            screen.print_facts(title, facts)\n            show(outcome.metrics, folder, screen)\n",
+                "            print_plan(screen, facts, resume=resume)\n            show(outcome.metrics, folder, screen)\n",
             ),
         ],
         test="tests/cli/test_transcript.py::test_the_privacy_cost_is_shown_before_it_is_spent",

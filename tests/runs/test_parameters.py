@@ -4,7 +4,8 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
-from graphveil.runs.parameters import parse_classes, parse_settings, parse_value
+from graphveil.estimators.saved import parameter_types
+from graphveil.runs.parameters import parse_classes, parse_value, read_settings
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         model = cls(unit=unit, **budgets)
         given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]
-        assert parse_settings(cls, settings) == given
+        assert read_settings(settings, parameter_types(cls), name) == given
 
 
 @pytest.mark.parametrize("text", ["'a','b'", "a,'b'", "\u2018a\u2019,b", "a\\,b"])

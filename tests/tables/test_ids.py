@@ -12,6 +12,7 @@ import pytest
 
 from graphveil.data import Graph, open_graph, prepare, read_graph
 from graphveil.data.graph_files import read_edges, read_ids, read_topology
+from graphveil.data.tables.inspect_tables import TableFiles
 from graphveil.errors import GraphError
 
 ENDS = {"source": "a", "target": "b"}
@@ -70,7 +71,7 @@ def test_ids_of_a_csv_keep_their_spelling(tmp_path: Path, kind: str, edges: str)
     ids = WRITTEN[kind]
     nodes, ends = stored(nodes_of(ids), tmp_path / "n.csv"), stored(ends_of(ids), tmp_path / edges)
     graphs = [read_graph(nodes, ends, **ROLES, unknown_ids=unknown) for unknown in ("error", "drop")]
-    graphs.append(read_topology(nodes, ends, id="id", directed=False, **ENDS))
+    graphs.append(read_topology(TableFiles(nodes=nodes, edges=ends, id="id", **ENDS)))
     adjacency = read_edges(ends, graphs[0].ids, directed=False, **ENDS)
     graphs.append(graphs[0].replace(adjacency=adjacency))
     assert read_ids(nodes, graphs[0].ids, column="id").tolist() == [*range(COUNT)]

@@ -1,6 +1,7 @@
 """Inspection of two tables: features of each column, all validation errors, and options that pass."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from graphveil.data import Graph, read_graph
 from graphveil.data.tables import NULL_VALUES
 from graphveil.data.tables.encoding import Category, Encoding, EncodingOptions
 from graphveil.data.tables.files import FrameSource
-from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, GraphveilError, TableError
 
 SECRET = "Zanzibar-4711"
-ROLES = Roles(id="user", label="team", source="a", target="b")
+COLUMNS = TableOptions(id="user", label="team", source="a", target="b")
 NODES: dict[str, Any] = {
     "user": ["u1", "u2", "u3", "u4"],
     "team": ["red", "blue", None, "red"],
@@ -39,14 +40,14 @@ PLAIN: dict[str, Any] = {"drop": "note,plan", "missing": "indicator"}
 OPTIONS = ("features", "drop", "categories", "missing", "unknown_ids")
 
 
-def inspect(nodes: Any = None, edges: Any = None, roles: Roles = ROLES, **options: Any) -> TableInspection:
+def inspect(nodes: Any = None, edges: Any = None, **options: Any) -> TableInspection:
     """Inspect both tables, with changed columns (None drops one)."""
-    own = {name: options.pop(name) for name in OPTIONS if name in options}
+    private = {name: options.pop(name) for name in ("private_records", "private_edges") if name in options}
     tables = []
     for title, columns, changes in (("nodes", NODES, nodes), ("edges", EDGES, edges)):
         kept = {name: value for name, value in (columns | (changes or {})).items() if value is not None}
         tables.append(FrameSource.from_frame(kept, title))
-    return inspect_tables(*tables, roles, EncodingOptions.from_arguments(**own), **options)
+    return inspect_tables(*tables, replace(COLUMNS, **options), **private)
 
 
 def encoding_of(found: TableInspection) -> Encoding:
@@ -161,13 +162,13 @@ def test_missing_numbers_are_replaced(missing: str, age: list[int]) -> None:
 
 def test_another_table_is_encoded_with_the_rules_of_the_first() -> None:
     first = inspect(drop="note", categories="plan", missing="indicator", unknown_ids="drop")
-    rules = Encoding.from_plain(encoding_of(first).as_plain()).rules
-    assert rules == first.rules
+    encoding = Encoding.from_plain(encoding_of(first).as_plain())
+    assert encoding.rules == first.rules
     other = {"plan": ["pro", SECRET, "pro", None], "note": None, "age": [None] * 4, "new": ["text"] * 4}
-    found = inspect(nodes=other, rules=rules, unknown_ids="drop")
+    found = inspect(nodes=other, encoding=encoding, unknown_ids="drop")
     assert found.problems == [] and found.matrix()[:, -2:].tolist() == [[0, 1], [0, 0], [0, 1], [0, 0]]
     assert found.matrix()[:, 1].tolist() == [1, 1, 1, 1] and encoding_of(found).ignored_nodes == ("new",)
-    lacking = inspect(nodes={"age": None}, rules=rules, unknown_ids="drop")
+    lacking = inspect(nodes={"age": None}, encoding=encoding, unknown_ids="drop")
     assert "no column 'age'" in lacking.problems[0]
 
 
@@ -256,8 +257,7 @@ def test_ids_of_types_that_can_never_match_are_rejected() -> None:
 
 
 def test_weights_stay_with_their_edges() -> None:
-    roles = Roles(id="user", label="team", source="a", target="b", weight="since")
-    found = inspect(roles=roles, unknown_ids="drop", **PLAIN)
+    found = inspect(weight="since", unknown_ids="drop", **PLAIN)
     assert found.ends is not None and found.ends.weight is not None
     assert found.ends.weight.tolist() == [1, 2] and encoding_of(found).ignored_edges == ()
 
@@ -271,14 +271,15 @@ def test_nodes_that_edges_name_are_added_without_a_record() -> None:
     assert found.ends.tail.tolist() == [0, 4, 5, 5]
 
 
-def test_protected_edges_add_only_nodes_of_a_public_list() -> None:
+def test_protected_edges_add_only_nodes_of_a_public_list(tmp_path: Path) -> None:
     rejected = inspect(unknown_ids="add", private_edges=True, **PLAIN)
     assert "would publish a node" in rejected.problems[0]
     assert rejected.suggestion is not None and rejected.suggestion.unknown_ids == "drop"
+    listed = tmp_path / "listed.csv"
+    listed.write_text(f"user\n{SECRET}\nu1\nu9\n")
     for named in ("u1", SECRET):  # the nodes depend on the list alone
         edges = {"a": ["u1", "u2", named, "u1"]}
-        listed = pa.array([SECRET, "u1", "u9"], pa.large_string())
-        found = inspect(edges=edges, unknown_ids="add", private_edges=True, listed=listed, **PLAIN)
+        found = inspect(edges=edges, unknown_ids="add", private_edges=True, node_ids=listed, **PLAIN)
         assert found.problems == [] and found.ids is not None
         assert found.ids.to_pylist()[4:] == [SECRET, "u9"] and not encoding_of(found).nodes_from_edges
 

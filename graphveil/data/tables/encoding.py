@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -217,19 +217,23 @@ class EncodingOptions:
         """Return how a column is encoded, if it is one of categories."""
         return self._encoded.get(name)
 
+    def _chosen(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as text and lists of text."""
+        found = dict[str, Any]()
+        for part in fields(self):
+            value = getattr(self, part.name)
+            plain = list(map(str, value)) if isinstance(value, tuple) else value
+            if plain != part.default and (plain or part.name == "null_values"):
+                found[part.name] = plain
+        return found
+
     def flags(self) -> list[str]:
         """Return the equivalent command-line flags."""
-        words = {
-            "--features": None if self.features is None else ",".join(self.features),
-            "--drop": ",".join(self.drop),
-            "--categories": ",".join(map(str, self.categories)),
-            "--missing": "" if self.missing == ERROR else self.missing,
-            "--unknown-ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
-            "--delimiter": self.delimiter and DELIMITERS.get(self.delimiter, self.delimiter),
-            "--decimal": self.decimal,
-        }
-        given = [word for flag, value in words.items() if value for word in (flag, value)]
-        return given if self.null_values is None else [*given, "--null-values", ",".join(self.null_values)]
+        words = self._chosen()
+        if self.delimiter is not None:
+            words["delimiter"] = DELIMITERS.get(self.delimiter, self.delimiter)
+        texts = {name: value if isinstance(value, str) else ",".join(value) for name, value in words.items()}
+        return [word for name, text in texts.items() for word in (f"--{name.replace('_', '-')}", text)]
 
     def keywords(self) -> str:
         """Return the equivalent keywords of ``read_graph``.
@@ -237,18 +241,8 @@ class EncodingOptions:
         >>> EncodingOptions.from_arguments(drop="a", missing="indicator").keywords()
         "drop=['a'], missing='indicator'"
         """
-        words: dict[str, object] = {
-            "features": None if self.features is None else list(self.features),
-            "drop": list(self.drop),
-            "categories": list(map(str, self.categories)),
-            "missing": "" if self.missing == ERROR else self.missing,
-            "unknown_ids": "" if self.unknown_ids == ERROR else self.unknown_ids,
-            "delimiter": self.delimiter,
-            "decimal": self.decimal,
-        }
-        if self.null_values is not None:
-            words["null_values"] = [*self.null_values] or [""]
-        return ", ".join(f"{name}={value!r}" for name, value in words.items() if value)
+        words = {name: value or [""] for name, value in self._chosen().items()}
+        return ", ".join(f"{name}={value!r}" for name, value in words.items())
 
 
 def _delimiter(given: object) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,15 @@ from graphveil.data.tables.edges import Endpoints
 from graphveil.data.tables.encoding import (
     ADD,
     CONSTANT_FEATURE,
+    Categories,
     ColumnRule,
     Encoding,
     EncodingOptions,
     Matrix,
+    Named,
     encode,
 )
+from graphveil.data.tables.encoding import names as column_names
 from graphveil.data.tables.feature_rules import FeatureRuleBuilder, is_index, like_ids
 from graphveil.data.tables.files import (
     Column,
@@ -38,6 +41,9 @@ from graphveil.data.tables.files import (
 from graphveil.data.tables.ids import distinct_ids, id_types, keys, keys_like
 from graphveil.errors import ConfigError, GraphError, TableError
 
+ROLES = ("id", "label", "source", "target", "split", "weight")
+CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal")
+_REQUIRED_ROLES = ("id", "source", "target")
 EDGES_FILE = "edges.parquet"  # in a folder of a released graph
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
@@ -57,30 +63,7 @@ class Roles:
     split: str | None = None
     weight: str | None = None
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
-    task: labels.Task | None = None  # whether labels are classes or numbers; None if they have to be classes
-
-    def check(self, classes: object = None) -> None:
-        """Require that columns and classes are named by text.
-
-        Raises:
-            ConfigError: Name of another type.
-        """
-        for role in ("id", "source", "target", "label", "split", "weight"):
-            name = getattr(self, role)
-            needed = role in ("id", "source", "target")
-            if not isinstance(name, str if needed else str | None):
-                raise ConfigError(
-                    f"{role}= must be the name of a column (text), not a {type(name).__name__}."
-                )
-        several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
-        if classes is not None and (isinstance(classes, str) or not several):
-            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
-        if self.task is not None:
-            checks.one_of(labels.TASKS, task=self.task)
-        if self.task == labels.REGRESSION and classes is not None:
-            raise ConfigError(
-                "task='regression' predicts a number, so there are no classes. Remove classes=."
-            )
+    task: str | None = None  # whether labels are classes or numbers; None if they have to be classes
 
     @property
     def of_nodes(self) -> dict[str, str]:
@@ -92,6 +75,155 @@ class Roles:
     def of_edges(self) -> list[str]:
         """The columns of the table of edges."""
         return [name for name in (self.source, self.target, self.weight) if name is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    r"""How a table of nodes and a table of edges are read: the keywords of ``read_graph``.
+
+    Lists may be given as text with commas, as on the command line, whose help shows these texts.
+
+    Data:
+        id (COLUMN): Column of the node table with node ids.
+        label (COLUMN): Column of the node table with labels.
+        source (COLUMN): Column of the edge table with the source nodes.
+        target (COLUMN): Column of the edge table with the target nodes.
+        node_ids (FILE): Table with the public list of node ids, including nodes without a record.
+        directed: Treat edges as directed.
+
+    Table columns:
+        weight (COLUMN): Column of the edge table with edge weights.
+        max_weight: Public upper bound on edge weights. Larger weights are clipped.
+        features (COLUMN,...): Comma-separated feature columns. Default: all other columns of the node table.
+        drop (COLUMN,...): Comma-separated columns of the node table to ignore.
+        categories (COLUMN,...): Comma-separated categorical columns, each with an encoding: NAME='A|B'
+            (one-hot, public list of values), NAME=hash:32 (feature hashing), or NAME (one-hot, values from
+            the data; not for node-level units).
+        missing (RULE): Imputation of missing features: error (default), indicator (0 and an indicator
+            column), constant=V, or median (not for node-level units).
+        unknown_ids (RULE): Handling of edges with an id that is not in the node table: error (default), drop
+            the edge, or add the node (requires --unit none or --node-ids; not for `prepare`).
+        null_values (TEXT,...): Comma-separated strings that mark missing values. Default: those of pandas
+            (NA, NULL, NaN, None, ...), \N, ? and -.
+        delimiter (TEXT): Column separator of CSV files, such as ; or tab. Default: a comma.
+        decimal (TEXT): Decimal separator of CSV files, a period (default) or a comma.
+        split (COLUMN): Column of the node table with the values train, val and test.
+        classes (NAME,...): Comma-separated class labels in order, which are public. Default: the labels in
+            the data, which then become public.
+        task (TASK): classification, or regression to predict the numbers in the label column. Default:
+            classification; a numeric label with many values is then rejected.
+
+    Args:
+        encoding: Encoding of another graph to apply to the columns.
+        aside: Columns of nodes to leave out of all other roles, if they are there.
+    """
+
+    id: str | None = None
+    label: str | None = None
+    source: str | None = None
+    target: str | None = None
+    directed: bool = False
+    node_ids: Path | None = None
+    weight: str | None = None
+    max_weight: float | None = None
+    features: Named | None = None
+    drop: Named | None = None
+    categories: Categories | None = None
+    missing: str | None = None
+    unknown_ids: str | None = None
+    null_values: Named | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    split: str | None = None
+    classes: Named | None = None
+    task: str | None = None
+    encoding: Encoding | None = None
+    aside: Named = ()
+
+    @classmethod
+    def from_keywords(cls, given: Mapping[str, Any]) -> Self:
+        """Return the options among the keywords of a reader, such as its ``locals()``.
+
+        Raises:
+            ConfigError: None for a keyword that has another default.
+        """
+        for name in ("drop", "categories", "missing", "unknown_ids"):
+            if given.get(name, "") is None:
+                raise ConfigError(f"{name}= must not be None. Remove it to use its default.")
+        return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
+
+    def with_encoded_format(self) -> Self:
+        """Return options in which unspecified file options are taken from ``encoding``."""
+        if self.encoding is None:
+            return self
+        unset = [name for name in ("null_values", "delimiter", "decimal") if getattr(self, name) is None]
+        return replace(self, **{name: getattr(self.encoding, name) for name in unset})
+
+    @property
+    def choices(self) -> EncodingOptions:
+        """The options for columns that become features."""
+        given = {name: getattr(self, name) for name in CHOICES if getattr(self, name) is not None}
+        return EncodingOptions.from_arguments(**given)
+
+    @property
+    def csv_format(self) -> CsvFormat:
+        """How CSV files are read: as specified, or as those of ``encoding`` were."""
+        return self.with_encoded_format().choices.csv_format
+
+    @property
+    def roles(self) -> Roles:
+        """The column of each role.
+
+        Raises:
+            ConfigError: Name or classes of another type, or classes of numbers to predict.
+        """
+        named = {role: getattr(self, role) for role in ROLES}
+        for role, name in named.items():
+            if not isinstance(name, str if role in _REQUIRED_ROLES else str | None):
+                raise ConfigError(
+                    f"{role}= must be the name of a column (text), not a {type(name).__name__}."
+                )
+        classes = self.classes
+        several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
+        if classes is not None and (isinstance(classes, str) or not several):
+            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
+        if self.task is not None:
+            checks.one_of(labels.TASKS, task=self.task)
+        if self.task == labels.REGRESSION and classes is not None:
+            raise ConfigError(
+                "task='regression' predicts a number, so there are no classes. Remove classes=."
+            )
+        return Roles(**named, aside=column_names(self.aside, "aside"), task=self.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFiles(TableOptions):
+    """A node table and an edge table, and how they are read.
+
+    Data:
+        nodes (FILE): Node table (.parquet or .csv).
+        edges (FILE): Edge table (.parquet or .csv).
+    """
+
+    nodes: Path | None = None
+    edges: Path | None = None
+
+    def inspect(self, *, private_records: bool = False, private_edges: bool = False) -> TableInspection:
+        """Read both files once, and collect all validation errors; arguments as for ``inspect_tables``.
+
+        Raises:
+            ConfigError: Option out of range.
+        """
+        options = self.with_encoded_format()
+        assert options.nodes is not None and options.edges is not None
+        csv_format = options.csv_format
+        return inspect_tables(
+            FileSource(options.nodes, csv_format),
+            FileSource(edges_file(options.edges), csv_format),
+            options,
+            private_records=private_records,
+            private_edges=private_edges,
+        )
 
 
 @dataclass(frozen=True)
@@ -149,57 +281,12 @@ class TableInspection:
             )
 
 
-# -- two files ----
-
-
-def inspect_table_files(
-    nodes: Path,
-    edges: Path,
-    roles: Roles,
-    choices: EncodingOptions,
-    *,
-    classes: Sequence[str] | None = None,
-    encoding: Encoding | None = None,
-    node_ids: Path | None = None,
-    private_records: bool = False,
-    private_edges: bool = False,
-) -> TableInspection:
-    """Inspect two files; ``node_ids`` is a table that lists nodes, with the id column of the node table.
-
-    The other arguments are those of ``inspect_tables``.
-    """
-    choices = read_as(choices, encoding)
-    return inspect_tables(
-        FileSource(nodes, choices.csv_format),
-        FileSource(edges, choices.csv_format),
-        roles,
-        choices,
-        classes=classes,
-        rules=None if encoding is None else encoding.rules,
-        listed=listed_ids(node_ids, roles.id, choices.csv_format),
-        private_records=private_records,
-        private_edges=private_edges,
-    )
-
-
 def edges_file(path: Path) -> Path:
     """Return the table of edges: the path, or the table in a folder of a released graph."""
     return path / EDGES_FILE if path.is_dir() else path
 
 
-def read_as(choices: EncodingOptions, encoding: Encoding | None) -> EncodingOptions:
-    """Return choices in which unspecified file options are taken from another graph."""
-    if encoding is None:
-        return choices
-    return replace(
-        choices,
-        null_values=encoding.null_values if choices.null_values is None else choices.null_values,
-        delimiter=encoding.delimiter if choices.delimiter is None else choices.delimiter,
-        decimal=encoding.decimal if choices.decimal is None else choices.decimal,
-    )
-
-
-def listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | None:
+def _listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | None:
     """Return the ids of a public list of nodes, a table with the nodes' column of ids."""
     if path is None:
         return None
@@ -213,12 +300,8 @@ def listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | No
 def inspect_tables(
     nodes: TableSource,
     edges: TableSource,
-    roles: Roles,
-    choices: EncodingOptions,
+    options: TableOptions,
     *,
-    classes: Sequence[str] | None = None,
-    rules: tuple[ColumnRule, ...] | None = None,
-    listed: Column | None = None,
     private_records: bool = False,
     private_edges: bool = False,
 ) -> TableInspection:
@@ -226,14 +309,13 @@ def inspect_tables(
 
     Args:
         nodes, edges: The tables.
-        roles: Role of each column.
-        choices: The caller's options for columns.
-        classes: The labels, if they are not to be read from the table.
-        rules: Rules of another table to apply; feature options are then ignored.
-        listed: Ids of a public list of nodes, all of which are nodes.
+        options: The columns and their use. Options for features are ignored if there is an ``encoding``.
         private_records: Whether node records are protected, so that no rule may be read from them.
         private_edges: Whether edges are protected, so that each end must be a listed node.
     """
+    roles, choices = options.roles, options.choices
+    rules = None if options.encoding is None else options.encoding.rules
+    listed = _listed_ids(options.node_ids, roles.id, choices.csv_format)
     found = TableInspection(choices=choices, written=nodes.written)
     try:
         names = _names(nodes, list(roles.of_nodes.values()), [roles.id], found)
@@ -262,7 +344,7 @@ def inspect_tables(
         if len(found.problems) > missing:
             name = next(one for one in unread if repr(one) in found.problems[-1])
             features.ignore(name)
-    _inspect_nodes(found, nodes, names, roles, features, classes, listed)
+    _inspect_nodes(found, nodes, names, roles, features, options.classes, listed)
     found.columns += [
         ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
     ]
@@ -503,6 +585,7 @@ def _type(table: Table, name: str) -> str:
 
 
 # -- unnamed roles ----
+Options = TypeVar("Options", bound=TableOptions)
 _IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
 _ENDS = (
     ("source", "target"),
@@ -517,16 +600,14 @@ _LABELS = ("label", "class", "target", "y", "segment", "category")
 _SPLITS = ("split", "fold")
 
 
-def guess_roles(
-    nodes: TableSource, edges: TableSource, named: Mapping[str, str | None]
-) -> tuple[Roles, list[str]]:
-    """Return the named column roles, and guessed ones for the others.
+def guess_roles(nodes: TableSource, edges: TableSource, options: Options) -> tuple[Options, list[str]]:
+    """Return options with a guessed column for each role that has none, and the guesses as text.
 
     Raises:
         GraphError: A table cannot be read, or has too few columns.
     """
     names, ends = nodes.names(), edges.names()
-    given = {role: name for role, name in named.items() if name is not None}
+    given = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
     found = dict(given)
     if "id" not in found:
         found["id"] = _id_of(
@@ -550,8 +631,7 @@ def guess_roles(
         guess = _called(words, free)
         if role not in found and guess is not None:
             found[role] = guess
-    roles = Roles(**found)  # type: ignore[arg-type]
-    return roles, [f"{role} = {found[role]}" for role in found if role not in given]
+    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
 
 
 def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:
