@@ -83,8 +83,8 @@ def init(
 
     Repeat the command with the tables of a later version of the data to charge it to the same budget.
     """
+    from graphveil.data.fingerprint import fingerprint_parts
     from graphveil.ledger import Ledger, unit_key
-    from graphveil.ledger.tags import fingerprint_parts
 
     if unit is None:
         raise ConfigError("Missing privacy unit. Set --unit, for example --unit undirected-edge.")

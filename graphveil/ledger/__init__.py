@@ -20,7 +20,8 @@ from graphveil.core.ledger import (
 )
 
 if TYPE_CHECKING:
-    from graphveil.ledger.chain import NODE_IDS, Account, unit_key
+    from graphveil.data.fingerprint import NODE_IDS
+    from graphveil.ledger.chain import Account, unit_key
     from graphveil.ledger.costs import Limit, PrivacyCost, exact
     from graphveil.ledger.locations import default_location, split_name
     from graphveil.ledger.reservations import DataSetLedger, Receipt
@@ -33,7 +34,7 @@ _LAZY_IMPORTS = {  # a fit needs no database, and SQLAlchemy takes a while to im
     "IntegrityViolation": "verify",
     "Ledger": "sql_ledger",
     "Limit": "costs",
-    "NODE_IDS": "chain",
+    "NODE_IDS": "bindings",
     "PrivacyCost": "costs",
     "Receipt": "reservations",
     "default_location": "locations",

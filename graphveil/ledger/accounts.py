@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.ledger import Entry, attach_ledger
+from graphveil.data.fingerprint import fingerprint_parts, id_fingerprint_parts
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import Account, unit_delta, unit_key
 from graphveil.ledger.costs import PrivacyCost
 from graphveil.ledger.locations import split_name
 from graphveil.ledger.reservations import PLANNED_LABEL, DataSetLedger, Receipt
 from graphveil.ledger.sql_ledger import Ledger
-from graphveil.ledger.tags import fingerprint_parts, id_fingerprint_parts
 from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from graphveil.data.fingerprint import NODE_IDS
 from graphveil.errors import ConfigError
-from graphveil.ledger.chain import BIND, NODE_IDS, SKETCH, UNBIND, HashChain, Tags, tags_in
+from graphveil.ledger.chain import BIND, SKETCH, UNBIND, HashChain, Tags, tags_in
 from graphveil.ledger.database import Store, data_sets, entries, state_of
 
 SIZE = 1_000_000  # hashes that are kept, in 11 MB of text

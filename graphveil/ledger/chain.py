@@ -23,7 +23,6 @@ from graphveil.ledger.database import accounts, data_sets, entries, lock_names, 
 from graphveil.privacy.serialization import events_from_plain
 
 _REPLACE = "/replace-one"
-NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records
 SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
 INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
 RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"

@@ -15,8 +15,8 @@ import numpy as np
 
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.unit import LocalAttributes
+from graphveil.data.fingerprint import Numbers, hash_ids
 from graphveil.errors import ConfigError
-from graphveil.ledger.tags import Numbers, hash_ids
 from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def possibly_shared_ledgers(
     Args:
         ids: Ids of the graph to predict; None if it has none.
         others: Ledgers of the training data and of graphs that were predicted before, each with the hashed
-            ids of its data (``tags.hash_ids``), or None.
+            ids of its data (``data.fingerprint.hash_ids``), or None.
         own: Ledger of the graph to predict.
         unit: The privacy unit.
 

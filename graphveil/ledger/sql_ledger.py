@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from graphveil.core.unit import NoUnit, Unit
+from graphveil.data.fingerprint import NODE_IDS
 from graphveil.errors import ArtifactError, ConfigError, GraphveilError, LedgerError
 from graphveil.ledger.bindings import (
     SAME_NODES_SHARE,
@@ -25,7 +26,6 @@ from graphveil.ledger.bindings import (
     versions,
 )
 from graphveil.ledger.chain import (
-    NODE_IDS,
     RAISE_LIMIT,
     REFUND,
     RESERVE,
@@ -300,7 +300,7 @@ class Ledger:
 
         Args:
             parts: Content of each part of the data, in pieces; see
-                ``graphveil.ledger.tags.fingerprint_parts``.
+                ``graphveil.data.fingerprint.fingerprint_parts``.
 
         Returns:
             Fingerprint of each part.

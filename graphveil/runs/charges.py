@@ -25,11 +25,11 @@ import numpy as np
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
+from graphveil.data.fingerprint import Numbers, fingerprint_parts, hash_ids
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError
 from graphveil.ledger import DataSetLedger, Receipt, unit_key
 from graphveil.ledger.accounts import LedgerRegistry, RunAccount
 from graphveil.ledger.predictions import possibly_shared_ledgers
-from graphveil.ledger.tags import Numbers, fingerprint_parts, hash_ids
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.run_folder import (

@@ -1202,7 +1202,7 @@ BUGS = [
         name="a_graph_is_known_by_two_bytes_of_its_tag",
         edits=[
             (
-                "graphveil.ledger.tags:GraphFingerprint.matches",
+                "graphveil.data.fingerprint:GraphFingerprint.matches",
                 "hmac.compare_digest(self.tag, _tag(self.key, graph))",
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
@@ -1215,8 +1215,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.run_folder:check_data",
-                "hmac.compare_digest(key.digest(*_arrays(graph)), digest)",
-                "hmac.compare_digest(key.digest(*_arrays(graph))[:2], digest[:2])",
+                "hmac.compare_digest(key.digest(*graph_arrays(graph)), digest)",
+                "hmac.compare_digest(key.digest(*graph_arrays(graph))[:2], digest[:2])",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_folder_knows_its_data_by_every_byte_of_their_digest]",

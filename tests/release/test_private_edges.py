@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 25
+MOST_READERS = 23
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
@@ -23,8 +23,6 @@ READERS = {  # by part and file
     "nn/gat.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "estimators/requirements.py": "raises where an assumption is violated",
-    "ledger/tags.py": "a keyed digest, internal",
-    "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",
     "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
