@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from graphveil._util.figures import format_delta, format_upper_bound
 from graphveil.core.ledger import Entry
-from graphveil.errors import BudgetError, ConfigError
+from graphveil.errors import ArtifactError, BudgetError, ConfigError
 from graphveil.ledger.bindings import (
     add_version,
     check_binding,
@@ -76,6 +76,22 @@ class Receipt:
     entry: int
     head: str
     ledger: str = ""
+
+    @classmethod
+    def from_plain(cls, record: object) -> "Receipt":
+        """Read a stored receipt; older runs do not store the ledger.
+
+        Args:
+            record: Receipt as JSON values.
+
+        Raises:
+            ArtifactError: If it is damaged.
+        """
+        known = {"ledger": "", **record} if isinstance(record, Mapping) else {}
+        values = {name: known.get(name) for name in cls.__dataclass_fields__}
+        if any(type(value) is not (int if name == "entry" else str) for name, value in values.items()):
+            raise ArtifactError("The receipt is damaged: data set, entry, release or head is missing.")
+        return cls(**values)
 
 
 class _NeedsCompositionError(Exception):

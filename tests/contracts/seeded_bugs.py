@@ -4093,7 +4093,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.bindings:shared_with",
-                "elif not apart:",
+                "elif not apart and (equal or people.smaller):",
                 "elif False:",
             ),
         ],
