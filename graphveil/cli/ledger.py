@@ -427,7 +427,7 @@ def account_to_dict(account: "Account") -> dict[str, Any]:
     limit = account.limit
     return {
         "unit": account.unit,
-        "limit": None if limit is None else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+        "limit": limit and limit.as_dict(),
         "spent": epsilon_of(account),
         "delta": delta_of(account),
         "remaining": None if limit is None else account.total.remaining_epsilon(limit),

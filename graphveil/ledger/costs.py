@@ -68,6 +68,14 @@ class Limit:
     epsilon: Decimal
     delta: Decimal
 
+    def as_dict(self) -> dict[str, float]:
+        """Return the limit as JSON numbers.
+
+        Returns:
+            Epsilon and delta.
+        """
+        return {"epsilon": float(self.epsilon), "delta": float(self.delta)}
+
 
 @dataclass(frozen=True)
 class PrivacyCost:

@@ -2468,7 +2468,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.serve.releases:ServerLedger.reference",
-                'return self._ledger.fingerprints({"question": parts})["question"]',
+                'return self._data_set.fingerprints({"question": parts})["question"]',
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
         ],
@@ -6107,7 +6107,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.charges:PredictionAccounts.recorded_in_folder",
-                "if kept is not None and not self.own.receipts:",
+                "if kept is not None and not self.charged[0].receipts:",
                 "if kept is not None:",
             )
         ],
@@ -6119,7 +6119,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.charges:also_charged_ledgers",
-                "found += [ledgers.get(one.place, one.data_set) for one in earlier_predictions(run)]",
+                "found += [ledger for _, ledger in earlier]",
                 "pass",
             )
         ],
