@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, cast
 
 from graphveil.core.accounting.accountant import privacy_curve
@@ -39,6 +40,7 @@ _SEARCHES = 12  # halvings between the largest release that was seen to fit and 
 _FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
 _MAX_RELEASES = 10**7  # of one kind in an account
 _LARGEST = float(1 << 40)  # size of a release that is searched for
+_Bounded = PureDP | ApproximateDP | LocalReport  # events whose epsilons add up
 
 
 def exact(figure: float | str | Decimal) -> Fraction:
@@ -316,7 +318,7 @@ class PrivacyCost:
         """All releases as one event of the same cost."""
         mu = math.sqrt(self.mu_squared)
         parts: list[Event] = [Gaussian(mu)] if mu else []
-        others = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
+        others = [part for kind, n in self.others.items() for part in _repeated(_parsed(kind), n)]
         reports_alone = not parts and all(isinstance(part, LocalReport) for part in others)
         for part in others:
             # An LDP report does not compose with events of other kinds; these cost the same.
@@ -336,19 +338,17 @@ class PrivacyCost:
     @property
     def _has_pure_epsilon(self) -> bool:
         """Whether all of it, or all but Gaussian releases, has a finite epsilon at delta 0."""
-        return all(isinstance(_parsed(kind), PureDP | ApproximateDP | LocalReport) for kind in self.others)
+        return all(isinstance(_parsed(kind), _Bounded) for kind in self.others)
 
     def _sum_of_epsilons(self, delta: Fraction) -> Fraction | float:
         """Return a bound by adding up: pure epsilons, and at a share of delta each, what Gaussians have."""
         pure, lost = Fraction(0), Fraction(0)
         for kind, count in self.others.items():
             part = _parsed(kind)
-            if isinstance(part, LocalReport | ApproximateDP) and part.epsilon < math.inf:
-                pure, lost = pure + count * exact(part.epsilon), lost + count * exact(part.delta)
-            elif isinstance(part, PureDP):
-                pure += count * exact(part.epsilon)
-            else:
+            if not isinstance(part, _Bounded) or math.isinf(part.epsilon):
                 return math.inf
+            pure += count * exact(part.epsilon)
+            lost += count * exact(getattr(part, "delta", 0.0))
         left = float(delta - lost)
         if left < 0:
             return math.inf
@@ -408,7 +408,7 @@ def _scale_loss(event: Event, share: float) -> Event:
         return PairwiseGaussian(event.partition, table)
     if isinstance(event, PoissonGaussian | PoissonRoots):
         return replace(event, noise_multiplier=event.noise_multiplier / share) if share else compose()
-    if isinstance(event, PureDP | ApproximateDP | LocalReport):
+    if isinstance(event, _Bounded):
         return replace(event, epsilon=share * event.epsilon if share else 0.0)
     if isinstance(event, ByGroup):
         return ByGroup(event.partition, tuple(_scale_loss(part, share) for part in event.events))
@@ -427,35 +427,19 @@ def _round_down(value: float) -> float:
 _PURE, _MU = PrivacyCost(others={_kind(PureDP(1.0)): 1}), PrivacyCost(Fraction(1))
 
 
-def _repeated(kind: str, count: int) -> list[Event]:
+def _repeated(part: Event, count: int) -> list[Event]:
     """Return an event that happened so often, as few events as there can be."""
-    part = _parsed(kind)
+    if isinstance(part, Gaussian):
+        return [Gaussian(part.mu * math.sqrt(count))]
     if isinstance(part, PoissonGaussian | PoissonRoots):
         return [replace(part, steps=part.steps * count)]
     if isinstance(part, PairwiseGaussian):
         table = tuple(tuple(count * value for value in row) for row in part.mu_squared)
         return [PairwiseGaussian(part.partition, table)]
-    if isinstance(part, NonPrivate):
-        return [part]
     if isinstance(part, ByGroup):
-        return [ByGroup(part.partition, tuple(_repeat_event(event, count) for event in part.events))]
-    assert isinstance(part, PureDP | LocalReport | ApproximateDP | OneOf)
-    return [part] * count
-
-
-def _repeat_event(event: Event, count: int) -> Event:
-    """Return a plain event of one group, so often."""
-    parts = [
-        Gaussian(part.mu * math.sqrt(count))
-        if isinstance(part, Gaussian)
-        else replace(part, steps=part.steps * count)
-        if isinstance(part, PoissonGaussian | PoissonRoots)
-        else None
-        for part in compose(event).events
-    ]
-    if None in parts:
-        return compose(*[event] * count)
-    return compose(*(part for part in parts if part is not None))
+        groups = [[_repeated(one, count) for one in compose(event).events] for event in part.events]
+        return [ByGroup(part.partition, tuple(compose(*chain.from_iterable(group)) for group in groups))]
+    return [part] if isinstance(part, NonPrivate) else [part] * count
 
 
 _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the numbers of a limit
@@ -516,9 +500,7 @@ def limit_from_plain(
 
 def limit_plain(limit: Limit | None) -> dict[str, str | None]:
     """Return a limit as text, as it was given."""
-    if limit is None:
-        return {"epsilon": None, "delta": None}
-    return {"epsilon": str(limit.epsilon), "delta": str(limit.delta)}
+    return {"epsilon": limit and str(limit.epsilon), "delta": limit and str(limit.delta)}
 
 
 def limit_words(limit: Limit | None) -> str:
