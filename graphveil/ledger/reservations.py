@@ -196,7 +196,8 @@ class DataSetLedger:
                         f"Release {entry.release_id} was refunded before any noise was drawn and cannot be "
                         "used again. Start a new run."
                     )
-                return replace(_repeated_receipt(known, body, name), ledger=self._store.ledger_id)
+                _check_repeated(known, body)
+                return self._receipt(known)
             account = account_in(connection, name, unit)
             if account is None:
                 _check_unlimited(chain, unit)
@@ -264,10 +265,7 @@ class DataSetLedger:
             if REFUND in states_of(connection, self.name, release_id):
                 return None
             row = reservation(connection, self.name, release_id)
-            if row is None:
-                return None
-            unit, ledger_id = body_of(row)["unit"], self._store.ledger_id
-            return Receipt(self.name, unit, release_id, row.number, row.hash, ledger_id)
+            return None if row is None else self._receipt(row)
 
         receipt = self._store.read(task)
         if receipt is not None:
@@ -391,6 +389,10 @@ class DataSetLedger:
         """The location of the ledger, without a password."""
         return self._store.display_url
 
+    def _receipt(self, row: Row) -> Receipt:
+        unit, ledger_id = body_of(row)["unit"], self._store.ledger_id
+        return Receipt(row.data_set, unit, row.reference, row.number, row.hash, ledger_id)
+
     def _keep(self, receipt: Receipt) -> None:
         with self._lock:
             self._receipts[receipt.release] = receipt
@@ -404,15 +406,14 @@ def accounts_of(store: Store, name: str | None = None) -> list[Account]:
     return store.read(lambda connection: [account_of(row) for row in connection.execute(query)])
 
 
-def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
-    """Return the receipt of a release that is recorded already: repeating it does not spend budget."""
+def _check_repeated(known: Row, body: Mapping[str, Any]) -> None:
+    """Raise an error unless a release that is recorded already is the same: it does not spend budget."""
     before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(
             f"Release {known.reference} is already recorded with another privacy cost. Use a new id "
             "for a new release."
         )
-    return Receipt(name, before["unit"], known.reference, known.number, known.hash)
 
 
 def _check_unlimited(chain: HashChain, unit: str) -> None:

@@ -2685,7 +2685,7 @@ BUGS = [
         name="a_release_is_booked_again_at_another_price",
         edits=[
             (
-                "graphveil.ledger.reservations:_repeated_receipt",
+                "graphveil.ledger.reservations:_check_repeated",
                 "if any(before[part] != value for part, value in json.loads(canonical(body)).items()):",
                 "if False:",
             )
