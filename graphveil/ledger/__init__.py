@@ -28,20 +28,14 @@ if TYPE_CHECKING:
     from graphveil.ledger.sql_ledger import Ledger, restore
     from graphveil.ledger.verify import IntegrityViolation
 
-_LAZY_IMPORTS = {  # a fit needs no database, and SQLAlchemy takes a while to import
-    "Account": "chain",
-    "DataSetLedger": "reservations",
-    "IntegrityViolation": "verify",
-    "Ledger": "sql_ledger",
-    "Limit": "costs",
-    "NODE_IDS": "bindings",
-    "PrivacyCost": "costs",
-    "Receipt": "reservations",
-    "default_location": "locations",
-    "exact": "costs",
-    "restore": "sql_ledger",
-    "split_name": "locations",
-    "unit_key": "chain",
+_HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
+    "bindings": ("NODE_IDS",),
+    "chain": ("Account", "unit_key"),
+    "costs": ("Limit", "PrivacyCost", "exact"),
+    "locations": ("default_location", "split_name"),
+    "reservations": ("DataSetLedger", "Receipt"),
+    "sql_ledger": ("Ledger", "restore"),
+    "verify": ("IntegrityViolation",),
 }
 
 __all__ = [
@@ -71,7 +65,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _LAZY_IMPORTS:
-        raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"graphveil.ledger.{_LAZY_IMPORTS[name]}"), name)
-    return found
+    for module, names in _HOMES.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(f"graphveil.ledger.{module}"), name)
+            return found
+    raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")

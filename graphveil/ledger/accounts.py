@@ -222,7 +222,7 @@ def _chosen(ledger: Ledger, name: str | None, unit: str) -> str:
 def account_under(ledger: DataSetLedger, unit: str) -> Account:
     """Return the budget spent under one unit; zero, without a limit, if there is no account."""
     found = [one for one in ledger.accounts if one.unit == unit]
-    return found[0] if found else Account(ledger.name, unit, None, 0, PrivacyCost())
+    return found[0] if found else Account(ledger.name, unit)
 
 
 def ordinal(number: int) -> str:

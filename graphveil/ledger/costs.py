@@ -7,6 +7,7 @@ decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
@@ -108,13 +109,10 @@ class PrivacyCost:
         Returns:
             Its cost, with an exact sum.
         """
-        mu_squared, others = Fraction(0), dict[str, int]()
-        for part in compose(entry.event).events:
-            if isinstance(part, Gaussian):
-                mu_squared += Fraction(part.mu) ** 2
-            else:
-                others[_kind(part)] = others.get(_kind(part), 0) + 1
-        return cls(mu_squared, exact(float(entry.slack)), others)
+        parts = compose(entry.event).events
+        squares = (Fraction(part.mu) ** 2 for part in parts if isinstance(part, Gaussian))
+        others = Counter(_kind(part) for part in parts if not isinstance(part, Gaussian))
+        return cls(sum(squares, Fraction(0)), exact(float(entry.slack)), dict(others))
 
     def plus(self, other: "PrivacyCost", copies: int = 1) -> "PrivacyCost":
         """Add copies of another cost.
@@ -142,12 +140,8 @@ class PrivacyCost:
         Returns:
             The remaining cost.
         """
-        left = {kind: count - other.others.get(kind, 0) for kind, count in self.others.items()}
-        return PrivacyCost(
-            self.mu_squared - other.mu_squared,
-            self.slack - other.slack,
-            {kind: count for kind, count in left.items() if count},
-        )
+        left = self.plus(other, -1)
+        return replace(left, others={kind: count for kind, count in left.others.items() if count})
 
     def fits(self, limit: Limit) -> bool:
         """Return whether the total is within a limit.
@@ -216,13 +210,9 @@ class PrivacyCost:
         Returns:
             The largest such epsilon, up to four digits; 0 if no release fits.
         """
-        one = (
-            PrivacyCost.from_entry(like)
-            if like is not None
-            else _PURE
-            if self._has_pure_epsilon and not self.mu_squared
-            else _MU
-        )
+        one = _PURE if self._has_pure_epsilon and not self.mu_squared else _MU
+        if like is not None:
+            one = PrivacyCost.from_entry(like)
         if one._has_pure_epsilon and not one.mu_squared:
             return self._remaining_bounded_epsilon(limit, one)
         share = self._largest(one._scaled, limit, start=1.0, slow=not one._has_pure_epsilon)
@@ -456,25 +446,27 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
             "A budget needs both epsilon and delta (--epsilon, --delta). Pass both, or omit both for "
             "no limit."
         )
+    if epsilon is None or delta is None:
+        return None
     try:
-        limit = limit_from_plain(epsilon, delta)
+        limit = Limit(Decimal(str(epsilon)), Decimal(str(delta)))
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
     # Numbers have to fit into a double, and into a column of the database.
-    fits = limit is None or all(
+    fits = all(
         figure.is_finite()
         and not figure.is_signed()
         and len(str(figure)) <= _LETTERS
         and (not figure or (figure >= _LEAST and float(figure) < most))
         for figure, most in ((limit.epsilon, _MAX_EPSILON), (limit.delta, 1))
     )
-    if limit is not None and not fits:
+    if not fits:
         raise ConfigError(
             f"The budget {limit_words(limit)[:100]} is invalid. epsilon must be at least 0 and below "
             f"{_MAX_EPSILON:,}, and delta in [0, 1). Each must be 0 or at least {_LEAST}, with at "
             f"most {_LETTERS} characters."
         )
-    if limit is not None and limit.delta:
+    if limit.delta:
         check_proved_delta(float(limit.delta))
     return limit
 
@@ -489,18 +481,10 @@ def stored_limit(epsilon: object, delta: object) -> Limit | None:
         raise ValueError("a budget must consist of epsilon and delta") from None
 
 
-def limit_from_plain(
-    epsilon: str | float | Decimal | None, delta: str | float | Decimal | None
-) -> Limit | None:
-    """Return a limit from stored numbers, or None."""
-    if epsilon is None or delta is None:
-        return None
-    return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
-
-
 def limit_plain(limit: Limit | None) -> dict[str, str | None]:
     """Return a limit as text, as it was given."""
-    return {"epsilon": limit and str(limit.epsilon), "delta": limit and str(limit.delta)}
+    epsilon, delta = (None, None) if limit is None else (str(limit.epsilon), str(limit.delta))
+    return {"epsilon": epsilon, "delta": delta}
 
 
 def limit_words(limit: Limit | None) -> str:

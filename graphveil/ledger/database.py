@@ -429,7 +429,14 @@ def _parsed(url: str) -> sa.URL:
 
 # A fork opens its own connections, and leaves those of its parent open.
 _SERVERS = weakref.WeakSet[sa.Engine]()
-os.register_at_fork(after_in_child=lambda: [server.dispose(close=False) for server in _SERVERS])
+
+
+def _forget_connections() -> None:
+    for server in _SERVERS:
+        server.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
 
 
 def _engine(url: sa.URL) -> sa.Engine:

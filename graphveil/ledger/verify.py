@@ -28,7 +28,7 @@ from graphveil.ledger.chain import (
     rows_of,
     tags_in,
 )
-from graphveil.ledger.costs import Limit, PrivacyCost, limit_from_plain
+from graphveil.ledger.costs import Limit, PrivacyCost, stored_limit
 from graphveil.ledger.database import UNREADABLE, accounts, data_sets, entries, state_of
 
 _UNREADABLE = (*UNREADABLE, GraphveilError)
@@ -124,7 +124,7 @@ class _AccountReplay:
         if kind in (INIT, RAISE_LIMIT):
             if (kind == RAISE_LIMIT) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
-            limit, before = limit_from_plain(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
+            limit, before = stored_limit(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
             if before is not None and (
                 limit is None or limit.epsilon < before.epsilon or limit.delta < before.delta
             ):
@@ -156,9 +156,7 @@ class _AccountReplay:
 
     def accounts(self) -> dict[str, Account]:
         """Return the accounts by unit."""
-        found = {
-            unit: Account(self.name, unit, limit, 0, PrivacyCost()) for unit, limit in self._limits.items()
-        }
+        found = {unit: Account(self.name, unit, limit) for unit, limit in self._limits.items()}
         for unit, privacy_cost in self._live.values():
             one = found[unit]
             found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(privacy_cost))
