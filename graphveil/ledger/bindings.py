@@ -169,7 +169,7 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
             part for tags in known for part in _common(tags, fingerprints) if tags[part] == fingerprints[part]
         }
         sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
-        people = Overlap(1, 1) if NODE_IDS in equal else overlap(fingerprints.get(SKETCH, ""), sketches)
+        people = Overlap(1.0, 1.0) if NODE_IDS in equal else overlap(fingerprints.get(SKETCH, ""), sketches)
         # Equal edges or records decide, also if the owner asserts that people are not shared.
         if equal & _EXACT:
             found[name] = people._replace(smaller=2)
