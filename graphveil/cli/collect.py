@@ -132,9 +132,11 @@ def randomize(
     """
     from graphveil._util.figures import counted
     from graphveil.data import tables
-    from graphveil.ledger.accounts import CollectionAccount
+    from graphveil.data.fingerprint import id_fingerprint_parts
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import check_limits, client_secret
     from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
+    from graphveil.runs.charges import charge_reports
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
@@ -144,9 +146,8 @@ def randomize(
     if internal is not None:
         check_not_existing(internal, "Choose another --internal.")
     records = read_records(nodes, loaded_protocol, id=id, label=label)
-    known = CollectionAccount.from_records(
-        records.ids.to_pylist(), loaded_protocol.guarantee, loaded_protocol.digest, ledger
-    )
+    people = id_fingerprint_parts(records.ids.to_pylist())
+    account = RunAccount.from_parts(people, loaded_protocol.guarantee, ledger)
     encoded_reports = records.encoded_reports(
         loaded_protocol,
         id,
@@ -155,8 +156,8 @@ def randomize(
         allow_unprotected_label=allow_unprotected_label,
     )
     sent = zip(*(encoded_reports[name].to_pylist() for name in (id, REPORT_COLUMN)), strict=True)
-    with report_charge_on_failure(known.account.ledger, charged_message(loaded_protocol, again=True)):
-        known.charge_reports(sent, records.each())
+    with report_charge_on_failure(account.ledger, charged_message(loaded_protocol, again=True)):
+        charge_reports(account, loaded_protocol, sent, records.each())
         if internal is not None:
             kept = {"clipped_values": records.outside(loaded_protocol), "missing_labels": records.unlabeled}
             _write(internal, dumps(kept) + "\n")
@@ -170,8 +171,8 @@ def randomize(
         with report_output_failure(out):
             count = counted(encoded_reports.num_rows, "LDP report")
             screen.print_line(f"{count}: {out}. Keep the file, because no client may report twice.")
-            screen.print_paragraph(f"Ledger: {known.account.after()}.")
-            ledger_result = {"reports": encoded_reports.num_rows, "ledger": known.account.as_plain()}
+            screen.print_paragraph(f"Ledger: {account.after()}.")
+            ledger_result = {"reports": encoded_reports.num_rows, "ledger": account.as_plain()}
             screen.emit_json(_json_result(loaded_protocol, out, formal_statement) | ledger_result)
 
 
@@ -223,15 +224,16 @@ def decode(
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
     """Charge the people with these ids for a collection protocol; report the charge if a later step fails."""
-    from graphveil.ledger.accounts import CollectionAccount
+    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.charges import charge_received
 
     if named is None:
         yield None
         return
-    known = CollectionAccount.from_name(named, protocol.guarantee, protocol.digest)
-    with report_charge_on_failure(known.account.ledger, charged_message(protocol)):
-        known.charge_received()
-        yield known.account
+    account = RunAccount.from_name(named, protocol.guarantee)
+    with report_charge_on_failure(account.ledger, charged_message(protocol)):
+        charge_received(account, protocol)
+        yield account
 
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:

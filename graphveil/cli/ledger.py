@@ -58,8 +58,8 @@ def init(
         graphveil ledger init users --unit undirected-edge --epsilon 4 --delta 1e-6
         graphveil ledger init users --unit node-record --epsilon 8 --delta 1e-6
     """
+    from graphveil.data.fingerprint import fingerprint_parts
     from graphveil.ledger import Ledger, unit_key
-    from graphveil.ledger.tags import fingerprint_parts
 
     if unit is None:
         raise ConfigError("Missing privacy unit. Set --unit, for example --unit undirected-edge.")
@@ -421,7 +421,7 @@ def account_to_dict(account: "Account") -> dict[str, Any]:
     limit = account.limit
     return {
         "unit": account.unit,
-        "limit": None if limit is None else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+        "limit": limit and limit.as_dict(),
         "spent": epsilon_of(account),
         "delta": delta_of(account),
         "remaining": None if limit is None else account.total.remaining_epsilon(limit),
@@ -515,14 +515,14 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
     if account.limit is not None:
         screen.print_line(f"  {format_bar(account)}")
     for each in past.raised:
-        if each.unit == account.unit:
-            screen.print_paragraph(f"  limit {each.limit.epsilon} since {each.time[:10]}: {each.reason}")
+        if each["unit"] == account.unit:
+            screen.print_paragraph(f"  limit {each['epsilon']} since {each['time'][:10]}: {each['reason']}")
     if left_out:
         # How spending rose in the course of time, as bars that end at full height.
         totals = [finite_or_none(total.epsilon(delta_of(account))) for total in over_time(steps, _BAR)]
         shares = [1.0 if part is None or not totals[-1] else part / totals[-1] for part in totals]
         curve = "".join(_LEVELS[min(len(_LEVELS) - 1, int(share * len(_LEVELS)))] for share in shares)
-        screen.print_line(f"  {curve} from {steps[0].time[:10]} to {steps[-1].time[:10]}")
+        screen.print_line(f"  {curve} from {steps[0].row['time'][:10]} to {steps[-1].row['time'][:10]}")
     screen.print_line("")
     if left_out:
         count = counted(len(left_out), "earlier release")
@@ -537,8 +537,8 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
         for step in listed:
             spent = _epsilon_values(account, step)
             bar = "" if left_out else format_bar(account, spent["total"])  # not next to the curve
-            time, figures = step.time[:16].replace("T", " "), map(format_epsilon, spent.values())
-            cells.append((str(step.entry), time, step.label, *figures, bar))
+            time, figures = step.row["time"][:16].replace("T", " "), map(format_epsilon, spent.values())
+            cells.append((str(step.row["number"]), time, step.row["label"], *figures, bar))
         screen.table(head, cells, right=(0, 3, 4), spare=(5, 1))
     screen.print_line("")
 
@@ -557,7 +557,7 @@ def _epsilon_values(account: "Account", step: "HistoryEntry") -> dict[str, float
 
 def _versions(past: "History") -> str:
     """Return which data the budgets are for, as text."""
-    days = [f"{version.time[:10]} (entry {version.entry})" for version in past.versions]
+    days = [f"{version['time'][:10]} (entry {version['number']})" for version in past.versions]
     if not days:
         return "not bound to data; the first run that names it binds it"
     if len(days) == 1:
@@ -568,15 +568,16 @@ def _versions(past: "History") -> str:
 def _record(name: str, past: "History", found: "list[Account]", most: int | None) -> dict[str, Any]:
     """Return everything as plain values; ``most`` is the number of releases per unit, None for all."""
     entries = [
-        {name: getattr(step, name) for name in ("entry", "reference", "hash", "unit", "time", "label")}
+        {"entry": step.row["number"]}
+        | {name: step.row[name] for name in ("reference", "hash", "unit", "time", "label")}
         | _epsilon_values(account, step)
         for account in found
         for steps in [past.of_unit(account.unit)]
         for step in (steps if most is None else _last(steps, most))
     ]
     raised = [
-        {"entry": one.entry, "time": one.time, "unit": one.unit, "reason": one.reason}
-        | {"epsilon": float(one.limit.epsilon), "delta": float(one.limit.delta)}
+        {"entry": one["number"], "time": one["time"], "unit": one["unit"], "reason": one["reason"]}
+        | {"epsilon": float(one["epsilon"]), "delta": float(one["delta"])}
         for one in past.raised
     ]
     return {
@@ -588,5 +589,5 @@ def _record(name: str, past: "History", found: "list[Account]", most: int | None
         ),
         "entries": entries,
         "raised": raised,
-        "versions": [asdict(version) for version in past.versions],
+        "versions": [{"entry": one["number"], "time": one["time"]} for one in past.versions],
     }

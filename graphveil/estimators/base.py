@@ -33,6 +33,7 @@ from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.data import Graph
+from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
 from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
@@ -61,7 +62,6 @@ from graphveil.estimators.training.objective import (
 )
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import training_sample_description
-from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead

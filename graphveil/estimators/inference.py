@@ -27,6 +27,7 @@ from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.release import check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes
 from graphveil.data import Graph
+from graphveil.data.fingerprint import GRAPH_FINGERPRINT_FILE, GraphFingerprint
 from graphveil.data.graph import Batch, batches
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.fitted import FittedModel
@@ -38,7 +39,6 @@ from graphveil.estimators.requirements import (
 )
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
-from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE, GraphFingerprint
 from graphveil.privacy import Guarantee
 
 

@@ -20,27 +20,22 @@ from graphveil.core.ledger import (
 )
 
 if TYPE_CHECKING:
-    from graphveil.ledger.chain import NODE_IDS, Account, unit_key
+    from graphveil.data.fingerprint import NODE_IDS
+    from graphveil.ledger.chain import Account, unit_key
     from graphveil.ledger.costs import Limit, PrivacyCost, exact
     from graphveil.ledger.locations import default_location, split_name
     from graphveil.ledger.reservations import DataSetLedger, Receipt
     from graphveil.ledger.sql_ledger import Ledger, restore
     from graphveil.ledger.verify import IntegrityViolation
 
-_LAZY_IMPORTS = {  # a fit needs no database, and SQLAlchemy takes a while to import
-    "Account": "chain",
-    "DataSetLedger": "reservations",
-    "IntegrityViolation": "verify",
-    "Ledger": "sql_ledger",
-    "Limit": "costs",
-    "NODE_IDS": "chain",
-    "PrivacyCost": "costs",
-    "Receipt": "reservations",
-    "default_location": "locations",
-    "exact": "costs",
-    "restore": "sql_ledger",
-    "split_name": "locations",
-    "unit_key": "chain",
+_HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
+    "bindings": ("NODE_IDS",),
+    "chain": ("Account", "unit_key"),
+    "costs": ("Limit", "PrivacyCost", "exact"),
+    "locations": ("default_location", "split_name"),
+    "reservations": ("DataSetLedger", "Receipt"),
+    "sql_ledger": ("Ledger", "restore"),
+    "verify": ("IntegrityViolation",),
 }
 
 __all__ = [
@@ -70,7 +65,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _LAZY_IMPORTS:
-        raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"graphveil.ledger.{_LAZY_IMPORTS[name]}"), name)
-    return found
+    for module, names in _HOMES.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(f"graphveil.ledger.{module}"), name)
+            return found
+    raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")

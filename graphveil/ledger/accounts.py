@@ -1,8 +1,4 @@
-"""Ledger accounts: match the data to a dataset of the ledger, and return what it has spent.
-
-``RunAccount`` is the account of a command, ``CollectionAccount`` that of people who sent LDP reports, and
-``LedgerRegistry`` finds the ledgers that earlier releases were charged to.
-"""
+"""The account of a command: match its data to a dataset of a ledger, and return what that has spent."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.ledger import Entry, attach_ledger
+from graphveil.data.fingerprint import fingerprint_parts
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import Account, unit_delta, unit_key
 from graphveil.ledger.costs import PrivacyCost
 from graphveil.ledger.locations import split_name
 from graphveil.ledger.reservations import PLANNED_LABEL, DataSetLedger, Receipt
 from graphveil.ledger.sql_ledger import Ledger
-from graphveil.ledger.tags import fingerprint_parts, id_fingerprint_parts
 from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -97,32 +93,22 @@ class RunAccount:
             Reads: the data, for keyed fingerprints. Charges: nothing.
         """
         url, name = (None, None) if named is None else split_name(named)
-        ledger_store, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
-        fingerprints = ledger_store.fingerprints(parts)
-        people = tuple(ledger_store.shared_nodes(fingerprints).items())
+        opened, unit, others = Ledger(url, create=named is None), unit_key(guarantee.protected), list[str]()
+        fingerprints = opened.fingerprints(parts)
+        people = tuple(opened.shared_nodes(fingerprints).items())
         if named is None:
-            found = ledger_store.find_or_create(fingerprints, apart=apart)
-            return cls(found, unit, guarantee.delta, people=people)
-        account = cls.from_name(ledger_store, name, guarantee)
-        ledger = ledger_store.data_set(account.ledger.name, fingerprints)
-        others = tuple(ledger_store.other_names(ledger.name, fingerprints))
-        return replace(account, ledger=ledger, others=others, people=people)
+            ledger = opened.find_or_create(fingerprints, apart=apart)
+        else:
+            ledger = opened.data_set(_chosen(opened, name, unit), fingerprints)
+            others = opened.other_names(ledger.name, fingerprints)
+        return cls(ledger, unit, guarantee.delta, others=tuple(others), people=people)
 
     @classmethod
-    def from_name(cls, ledger_store: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
+    def from_name(cls, named: str, guarantee: Guarantee) -> "RunAccount":
         """Return the account of a dataset by its name, or of the only one with a budget under the unit."""
-        unit = unit_key(guarantee.protected)
-        if name is None:
-            found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
-            if len(found) != 1:
-                listed = ", ".join(found) or "none"
-                raise ConfigError(
-                    f"The ledger at {ledger_store.location} must have exactly one data set with a budget "
-                    f"under unit {unit!r}, but it has {len(found)} ({listed}). Name one with --ledger "
-                    "URL#NAME."
-                )
-            (name,) = found
-        return cls(ledger_store.data_set(name), unit, guarantee.delta)
+        url, name = split_name(named)
+        opened, unit = Ledger(url, create=False), unit_key(guarantee.protected)
+        return cls(opened.data_set(_chosen(opened, name, unit)), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
         """Check the total of a run against the limit of every privacy unit before the run starts.
@@ -132,6 +118,11 @@ class RunAccount:
         """
         for one in (guarantee, *guarantee.additional):
             self.ledger.check(Entry("planned", PLANNED_LABEL, one.event, one.slack, one.protected))
+
+    def charge(self, reference: str, label: str, guarantee: Guarantee) -> None:
+        """Charge what is randomized already, such as LDP reports, so that no refund is possible."""
+        self.ledger.record(Entry(reference, label, guarantee.event, unit=guarantee.protected))
+        self.ledger.commit(reference)
 
     def for_next_experiment(self) -> "RunAccount":
         """Return the account for the next of several experiments; it excludes all earlier ledger entries."""
@@ -151,7 +142,6 @@ class RunAccount:
         """Return all recorded releases of the data under this unit, and the receipts of this process."""
         spent, delta = self._spent()
         epsilon = spent.total.epsilon(delta)
-        limit = spent.limit
         return {
             "data_set": self.ledger.name,
             "place": self.ledger.location,
@@ -159,9 +149,7 @@ class RunAccount:
             "releases": spent.releases,
             "epsilon": epsilon if epsilon < float("inf") else None,
             "delta": delta,
-            "limit": None
-            if limit is None
-            else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+            "limit": spent.limit and spent.limit.as_dict(),
             "receipts": [asdict(receipt) for receipt in self.receipts],
         }
 
@@ -217,10 +205,24 @@ class RunAccount:
         return spent, unit_delta(self.unit)  # this release is pure, and not all of those before were
 
 
+def _chosen(ledger: Ledger, name: str | None, unit: str) -> str:
+    """Return the given name, or that of the only dataset with a budget under the unit."""
+    if name is not None:
+        return name
+    found = sorted({one.data_set for one in ledger.accounts() if one.unit == unit})
+    if len(found) != 1:
+        raise ConfigError(
+            f"The ledger at {ledger.location} must have exactly one data set with a budget under unit "
+            f"{unit!r}, but it has {len(found)} ({', '.join(found) or 'none'}). Name one with --ledger "
+            "URL#NAME."
+        )
+    return found[0]
+
+
 def account_under(ledger: DataSetLedger, unit: str) -> Account:
     """Return the budget spent under one unit; zero, without a limit, if there is no account."""
     found = [one for one in ledger.accounts if one.unit == unit]
-    return found[0] if found else Account(ledger.name, unit, None, 0, PrivacyCost())
+    return found[0] if found else Account(ledger.name, unit)
 
 
 def ordinal(number: int) -> str:
@@ -255,102 +257,6 @@ def _percent(part: float) -> str:
 
 def _format_limit(spent: Account) -> str:
     return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
-
-
-@dataclass(frozen=True)
-class CollectionAccount:
-    """The account of people who sent LDP reports under one collection protocol.
-
-    Randomizing a table of records is charged under unit ``local-attributes``, before the LDP reports are
-    written. The server that receives the LDP reports stores no record. It charges a protocol once, and only
-    for people with ids, for any number of later LDP reports.
-
-    Args:
-        account: Account of the people.
-        guarantee: Guarantee of one LDP report.
-        digest: Digest of the protocol.
-    """
-
-    account: RunAccount
-    guarantee: Guarantee
-    digest: bytes
-
-    @classmethod
-    def from_records(
-        cls, ids: Iterable[object], guarantee: Guarantee, digest: bytes, named: str | None
-    ) -> "CollectionAccount":
-        """Return the account of the people with these ids.
-
-        Args:
-            ids: Ids of the people.
-            guarantee: Guarantee of one LDP report.
-            digest: Digest of the protocol.
-            named: Value of ``--ledger``; None for the user's own ledger, which recognizes the people.
-
-        Raises:
-            ConfigError: No such dataset is registered, or it is of other people.
-        """
-        account = RunAccount.from_parts(id_fingerprint_parts(ids), guarantee, named)
-        return cls(account, guarantee, digest)
-
-    @classmethod
-    def from_name(cls, named: str, guarantee: Guarantee, digest: bytes) -> "CollectionAccount":
-        """Return the account of people with ids, of whom this process has only LDP reports."""
-        url, name = split_name(named)
-        return cls(RunAccount.from_name(Ledger(url, create=False), name, guarantee), guarantee, digest)
-
-    def charge_reports(self, encoded_reports: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
-        """Charge LDP reports before they leave this process; equal ones are charged once.
-
-        Args:
-            encoded_reports: Ids and encoded LDP reports.
-            records: The record of each LDP report. The entry is named by a fingerprint of both under the
-                ledger's key. A changed record may by chance send the same few bits, and is charged again.
-
-        Raises:
-            BudgetError: The remaining budget is too small.
-        """
-        report_lines = (
-            f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in encoded_reports
-        )
-        parts = {"messages": report_lines, "records": records}
-        tags = self.account.ledger.fingerprints(parts).values()
-        self._charge(f"answers-{''.join(tag[:20] for tag in tags)}")
-
-    def charge_received(self) -> None:
-        """Charge the protocol, if no LDP reports under it have been charged.
-
-        Raises:
-            BudgetError: The remaining budget is too small.
-        """
-        if not any(entry.label == self._label for entry in self.account.ledger.entries):
-            self._charge(f"received-{self.digest.hex()}")
-
-    def _charge(self, reference: str) -> None:
-        entry = Entry(reference, self._label, self.guarantee.event, unit=self.guarantee.protected)
-        self.account.ledger.record(entry)
-        self.account.ledger.commit(reference)  # LDP reports are randomized already, so no refund is possible
-
-    @property
-    def _label(self) -> str:
-        return f"survey {self.digest.hex()[:16]}"
-
-
-class LedgerRegistry:
-    """The ledgers of other datasets, found again by their places; of one dataset there is one object."""
-
-    def __init__(self, own: DataSetLedger) -> None:
-        """Start with the one ledger that is open already."""
-        self._places: dict[str, Ledger] = {}
-        self._known = {(own.location, own.name): own}
-
-    def get(self, place: str, name: str) -> DataSetLedger:
-        """Return the ledger of a dataset at a place."""
-        if (place, name) not in self._known:
-            if place not in self._places:
-                self._places[place] = open_ledger_at(place)
-            self._known[place, name] = self._places[place].data_set(name)
-        return self._known[place, name]
 
 
 def open_ledger_at(place: str) -> Ledger:

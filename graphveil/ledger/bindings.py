@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from graphveil.data.fingerprint import NODE_IDS
 from graphveil.errors import ConfigError
-from graphveil.ledger.chain import BIND, NODE_IDS, SKETCH, UNBIND, HashChain, Tags, tags_in
+from graphveil.ledger.chain import BIND, SKETCH, UNBIND, HashChain, Tags, tags_in
 from graphveil.ledger.database import Store, data_sets, entries, state_of
 
 SIZE = 1_000_000  # hashes that are kept, in 11 MB of text
@@ -146,11 +147,11 @@ def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str
 def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
     """Return the dataset that shares most with data, if that is enough to be the same data."""
     found = shared_with(connection, fingerprints, apart=apart)
-    best = max(found, key=lambda name: found[name], default=None)
-    return best if best is not None and found[best] >= SAME_NODES_SHARE else None
+    best = max(found, key=lambda name: found[name].smaller, default=None)
+    return best if best is not None and found[best].smaller >= SAME_NODES_SHARE else None
 
 
-def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
+def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, Overlap]:
     """Return how much data share with each dataset.
 
     Args:
@@ -159,26 +160,21 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
         apart: Whether the data owner asserts that nothing else is shared, so that people do not count.
 
     Returns:
-        2 for equal edges or records, else the share of people; datasets without overlap are omitted.
+        Shares of people, of which that of the smaller dataset is 2 for equal edges or records, and 1 for
+        another equal part; datasets without overlap are omitted.
     """
-    found = dict[str, float]()
+    found = dict[str, Overlap]()
     for name, known in _bound(connection):
+        equal = {
+            part for tags in known for part in _common(tags, fingerprints) if tags[part] == fingerprints[part]
+        }
+        sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
+        people = Overlap(1.0, 1.0) if NODE_IDS in equal else overlap(fingerprints.get(SKETCH, ""), sketches)
         # Equal edges or records decide, also if the owner asserts that people are not shared.
-        exact = any(
-            tags[part] == fingerprints[part]
-            for tags in known
-            for part in _common(tags, fingerprints) & _EXACT
-        )
-        if exact:
-            found[name] = 2.0
-        elif not apart:
-            equal = any(
-                tags[part] == fingerprints[part] for tags in known for part in _common(tags, fingerprints)
-            )
-            sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
-            share = 1.0 if equal else overlap(fingerprints.get(SKETCH, ""), sketches).smaller
-            if share:
-                found[name] = share
+        if equal & _EXACT:
+            found[name] = people._replace(smaller=2)
+        elif not apart and (equal or people.smaller):
+            found[name] = people._replace(smaller=1) if equal else people
     return found
 
 

@@ -6,7 +6,7 @@ Each entry contains the hash of the previous one, so earlier entries cannot be c
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
 from typing import Any
@@ -23,7 +23,6 @@ from graphveil.ledger.database import accounts, data_sets, entries, lock_names, 
 from graphveil.privacy.serialization import events_from_plain
 
 _REPLACE = "/replace-one"
-NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records
 SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
 INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
 RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"
@@ -73,9 +72,9 @@ class Account:
 
     data_set: str
     unit: str
-    limit: Limit | None
-    releases: int
-    total: PrivacyCost
+    limit: Limit | None = None
+    releases: int = 0
+    total: PrivacyCost = field(default_factory=PrivacyCost)
 
 
 @dataclass
@@ -199,18 +198,10 @@ def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
     return tags
 
 
-def reservation(connection: sa.Connection, name: str, reference: str) -> Row | None:
-    """Return the entry that reserved a release, if there is one."""
-    query = sa.select(entries).where(
-        entries.c.data_set == name, entries.c.reference == reference, entries.c.kind == RESERVE
-    )
-    return connection.execute(query).one_or_none()
-
-
-def states_of(connection: sa.Connection, name: str, reference: str) -> set[str]:
-    """Return the states of a release: reserved, committed, withdrawn."""
-    query = sa.select(entries.c.kind).where(entries.c.data_set == name, entries.c.reference == reference)
-    return set(connection.execute(query).scalars())
+def states_of(connection: sa.Connection, name: str, reference: str) -> dict[str, Row]:
+    """Return the entries of a release by their kinds: reserved, committed, refunded."""
+    query = sa.select(entries).where(entries.c.data_set == name, entries.c.reference == reference)
+    return {row.kind: row for row in connection.execute(query)}
 
 
 def rows_of(connection: sa.Connection, name: str) -> list[Row]:

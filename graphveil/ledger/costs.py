@@ -7,11 +7,13 @@ decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, cast
 
 from graphveil.core.accounting.accountant import privacy_curve
@@ -39,6 +41,7 @@ _SEARCHES = 12  # halvings between the largest release that was seen to fit and 
 _FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
 _MAX_RELEASES = 10**7  # of one kind in an account
 _LARGEST = float(1 << 40)  # size of a release that is searched for
+_Bounded = PureDP | ApproximateDP | LocalReport  # events whose epsilons add up
 
 
 def exact(figure: float | str | Decimal) -> Fraction:
@@ -67,6 +70,14 @@ class Limit:
 
     epsilon: Decimal
     delta: Decimal
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the limit as JSON numbers.
+
+        Returns:
+            Epsilon and delta.
+        """
+        return {"epsilon": float(self.epsilon), "delta": float(self.delta)}
 
 
 @dataclass(frozen=True)
@@ -98,13 +109,10 @@ class PrivacyCost:
         Returns:
             Its cost, with an exact sum.
         """
-        mu_squared, others = Fraction(0), dict[str, int]()
-        for part in compose(entry.event).events:
-            if isinstance(part, Gaussian):
-                mu_squared += Fraction(part.mu) ** 2
-            else:
-                others[_kind(part)] = others.get(_kind(part), 0) + 1
-        return cls(mu_squared, exact(float(entry.slack)), others)
+        parts = compose(entry.event).events
+        squares = (Fraction(part.mu) ** 2 for part in parts if isinstance(part, Gaussian))
+        others = Counter(_kind(part) for part in parts if not isinstance(part, Gaussian))
+        return cls(sum(squares, Fraction(0)), exact(float(entry.slack)), dict(others))
 
     def plus(self, other: "PrivacyCost", copies: int = 1) -> "PrivacyCost":
         """Add copies of another cost.
@@ -132,12 +140,8 @@ class PrivacyCost:
         Returns:
             The remaining cost.
         """
-        left = {kind: count - other.others.get(kind, 0) for kind, count in self.others.items()}
-        return PrivacyCost(
-            self.mu_squared - other.mu_squared,
-            self.slack - other.slack,
-            {kind: count for kind, count in left.items() if count},
-        )
+        left = self.plus(other, -1)
+        return replace(left, others={kind: count for kind, count in left.others.items() if count})
 
     def fits(self, limit: Limit) -> bool:
         """Return whether the total is within a limit.
@@ -206,13 +210,9 @@ class PrivacyCost:
         Returns:
             The largest such epsilon, up to four digits; 0 if no release fits.
         """
-        one = (
-            PrivacyCost.from_entry(like)
-            if like is not None
-            else _PURE
-            if self._has_pure_epsilon and not self.mu_squared
-            else _MU
-        )
+        one = _PURE if self._has_pure_epsilon and not self.mu_squared else _MU
+        if like is not None:
+            one = PrivacyCost.from_entry(like)
         if one._has_pure_epsilon and not one.mu_squared:
             return self._remaining_bounded_epsilon(limit, one)
         share = self._largest(one._scaled, limit, start=1.0, slow=not one._has_pure_epsilon)
@@ -308,7 +308,7 @@ class PrivacyCost:
         """All releases as one event of the same cost."""
         mu = math.sqrt(self.mu_squared)
         parts: list[Event] = [Gaussian(mu)] if mu else []
-        others = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
+        others = [part for kind, n in self.others.items() for part in _repeated(_parsed(kind), n)]
         reports_alone = not parts and all(isinstance(part, LocalReport) for part in others)
         for part in others:
             # An LDP report does not compose with events of other kinds; these cost the same.
@@ -328,19 +328,17 @@ class PrivacyCost:
     @property
     def _has_pure_epsilon(self) -> bool:
         """Whether all of it, or all but Gaussian releases, has a finite epsilon at delta 0."""
-        return all(isinstance(_parsed(kind), PureDP | ApproximateDP | LocalReport) for kind in self.others)
+        return all(isinstance(_parsed(kind), _Bounded) for kind in self.others)
 
     def _sum_of_epsilons(self, delta: Fraction) -> Fraction | float:
         """Return a bound by adding up: pure epsilons, and at a share of delta each, what Gaussians have."""
         pure, lost = Fraction(0), Fraction(0)
         for kind, count in self.others.items():
             part = _parsed(kind)
-            if isinstance(part, LocalReport | ApproximateDP) and part.epsilon < math.inf:
-                pure, lost = pure + count * exact(part.epsilon), lost + count * exact(part.delta)
-            elif isinstance(part, PureDP):
-                pure += count * exact(part.epsilon)
-            else:
+            if not isinstance(part, _Bounded) or math.isinf(part.epsilon):
                 return math.inf
+            pure += count * exact(part.epsilon)
+            lost += count * exact(getattr(part, "delta", 0.0))
         left = float(delta - lost)
         if left < 0:
             return math.inf
@@ -400,7 +398,7 @@ def _scale_loss(event: Event, share: float) -> Event:
         return PairwiseGaussian(event.partition, table)
     if isinstance(event, PoissonGaussian | PoissonRoots):
         return replace(event, noise_multiplier=event.noise_multiplier / share) if share else compose()
-    if isinstance(event, PureDP | ApproximateDP | LocalReport):
+    if isinstance(event, _Bounded):
         return replace(event, epsilon=share * event.epsilon if share else 0.0)
     if isinstance(event, ByGroup):
         return ByGroup(event.partition, tuple(_scale_loss(part, share) for part in event.events))
@@ -419,35 +417,19 @@ def _round_down(value: float) -> float:
 _PURE, _MU = PrivacyCost(others={_kind(PureDP(1.0)): 1}), PrivacyCost(Fraction(1))
 
 
-def _repeated(kind: str, count: int) -> list[Event]:
+def _repeated(part: Event, count: int) -> list[Event]:
     """Return an event that happened so often, as few events as there can be."""
-    part = _parsed(kind)
+    if isinstance(part, Gaussian):
+        return [Gaussian(part.mu * math.sqrt(count))]
     if isinstance(part, PoissonGaussian | PoissonRoots):
         return [replace(part, steps=part.steps * count)]
     if isinstance(part, PairwiseGaussian):
         table = tuple(tuple(count * value for value in row) for row in part.mu_squared)
         return [PairwiseGaussian(part.partition, table)]
-    if isinstance(part, NonPrivate):
-        return [part]
     if isinstance(part, ByGroup):
-        return [ByGroup(part.partition, tuple(_repeat_event(event, count) for event in part.events))]
-    assert isinstance(part, PureDP | LocalReport | ApproximateDP | OneOf)
-    return [part] * count
-
-
-def _repeat_event(event: Event, count: int) -> Event:
-    """Return a plain event of one group, so often."""
-    parts = [
-        Gaussian(part.mu * math.sqrt(count))
-        if isinstance(part, Gaussian)
-        else replace(part, steps=part.steps * count)
-        if isinstance(part, PoissonGaussian | PoissonRoots)
-        else None
-        for part in compose(event).events
-    ]
-    if None in parts:
-        return compose(*[event] * count)
-    return compose(*(part for part in parts if part is not None))
+        groups = [[_repeated(one, count) for one in compose(event).events] for event in part.events]
+        return [ByGroup(part.partition, tuple(compose(*chain.from_iterable(group)) for group in groups))]
+    return [part] if isinstance(part, NonPrivate) else [part] * count
 
 
 _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the numbers of a limit
@@ -464,25 +446,27 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
             "A budget needs both epsilon and delta (--epsilon, --delta). Pass both, or omit both for "
             "no limit."
         )
+    if epsilon is None or delta is None:
+        return None
     try:
-        limit = limit_from_plain(epsilon, delta)
+        limit = Limit(Decimal(str(epsilon)), Decimal(str(delta)))
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
     # Numbers have to fit into a double, and into a column of the database.
-    fits = limit is None or all(
+    fits = all(
         figure.is_finite()
         and not figure.is_signed()
         and len(str(figure)) <= _LETTERS
         and (not figure or (figure >= _LEAST and float(figure) < most))
         for figure, most in ((limit.epsilon, _MAX_EPSILON), (limit.delta, 1))
     )
-    if limit is not None and not fits:
+    if not fits:
         raise ConfigError(
             f"The budget {limit_words(limit)[:100]} is invalid. epsilon must be at least 0 and below "
             f"{_MAX_EPSILON:,}, and delta in [0, 1). Each must be 0 or at least {_LEAST}, with at "
             f"most {_LETTERS} characters."
         )
-    if limit is not None and limit.delta:
+    if limit.delta:
         check_proved_delta(float(limit.delta))
     return limit
 
@@ -497,20 +481,10 @@ def stored_limit(epsilon: object, delta: object) -> Limit | None:
         raise ValueError("a budget must consist of epsilon and delta") from None
 
 
-def limit_from_plain(
-    epsilon: str | float | Decimal | None, delta: str | float | Decimal | None
-) -> Limit | None:
-    """Return a limit from stored numbers, or None."""
-    if epsilon is None or delta is None:
-        return None
-    return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
-
-
 def limit_plain(limit: Limit | None) -> dict[str, str | None]:
     """Return a limit as text, as it was given."""
-    if limit is None:
-        return {"epsilon": None, "delta": None}
-    return {"epsilon": str(limit.epsilon), "delta": str(limit.delta)}
+    epsilon, delta = (None, None) if limit is None else (str(limit.epsilon), str(limit.delta))
+    return {"epsilon": epsilon, "delta": delta}
 
 
 def limit_words(limit: Limit | None) -> str:

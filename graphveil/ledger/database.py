@@ -10,7 +10,6 @@ import hmac
 import os
 import secrets
 import sqlite3
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -155,9 +154,9 @@ class Store:
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database, and make its tables if it has none."""
         self._file, self._url = file_of(url), _parsed(url)
-        self._connections = _ConnectionPool(self._url)
+        self._engine = _engine(self._url)
         self._high_water_mark = None if self._file is None else HighWaterMark(self._file)
-        weakref.finalize(self, self._connections.close)
+        weakref.finalize(self, self._engine.dispose)
         if self._file is not None:
             size = 0
             with suppress(OSError):
@@ -210,16 +209,11 @@ class Store:
             if ours and connection.execute(sa.select(entries.c.number).where(late).limit(1)).first():
                 raise self.corruption_error(f"it lacks {about.name}")
             _METADATA.create_all(connection, tables=[about])
-            content = {
-                _VERSION: str(VERSION),
-                _KEY_CHECK: key_check(connection.execute(sa.select(secret.c.key)).scalar_one()),
-            }
-            connection.execute(
-                about.insert(), [{"name": name, "value": value} for name, value in content.items()]
-            )
-        if (
-            not self.shared or not ours
-        ):  # in a file of an earlier version, too; a role need not own the tables
+            check = key_check(connection.execute(sa.select(secret.c.key)).scalar_one())
+            for name, value in ((_VERSION, str(VERSION)), (_KEY_CHECK, check)):
+                connection.execute(about.insert().values(name=name, value=value))
+        # Also in a file of an earlier version; on a server, a role need not own the tables.
+        if not self.shared or not ours:
             for statement in _APPEND_ONLY[connection.dialect.name]:
                 connection.execute(sa.text(statement))
         self.ledger_id = str(self._checked(connection).checked)[:_ID_LENGTH]
@@ -287,12 +281,10 @@ class Store:
                 "graphveil cannot back up or restore a ledger in PostgreSQL. Use pg_dump and pg_restore."
             )
         self._check_not_replaced()
-        if file.exists():
-            raise ConfigError(
-                f"{file} already exists, and backups are never overwritten. Choose another file name."
-            )
         part = file.with_name(f".{file.name}-{os.getpid()}")
         try:
+            if file.exists():
+                raise FileExistsError
             copy_file(self._file, part)
             os.link(part, file)  # which fails if another process was quicker
         except FileExistsError:
@@ -357,7 +349,7 @@ class Store:
 
     def _run_once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
         self._check_not_replaced()
-        with self._connections.engine().connect() as connection:
+        with self._engine.connect() as connection:
             connection = connection.execution_options(graphveil_writing=writing)
             if self.shared:
                 connection = connection.execution_options(isolation_level=_ISOLATION[writing])
@@ -389,33 +381,7 @@ class Store:
 
     def close(self) -> None:
         """Close this process's connections; the next question opens new ones."""
-        self._connections.close()
-
-
-class _ConnectionPool:
-    """The connections of one process; a fork makes its own and leaves the parent's alone."""
-
-    def __init__(self, url: sa.URL) -> None:
-        self._url = url
-        self._opening = threading.Lock()
-        self._process = 0
-        self._engine: sa.Engine | None = None
-
-    def engine(self) -> sa.Engine:
-        """Return what opens connections in this process."""
-        with self._opening:
-            if self._engine is None or self._process != os.getpid():
-                if self._engine is not None:  # of the parent, whose connections must stay open
-                    self._engine.dispose(close=False)
-                self._process, self._engine = os.getpid(), _engine(self._url)
-            return self._engine
-
-    def close(self) -> None:
-        """Close the connections of this process."""
-        with self._opening:
-            if self._engine is not None:
-                self._engine.dispose(close=self._process == os.getpid())
-            self._engine = None
+        self._engine.dispose()
 
 
 def lock_names(connection: sa.Connection) -> None:
@@ -461,15 +427,29 @@ def _parsed(url: str) -> sa.URL:
     return found
 
 
+# A fork opens its own connections, and leaves those of its parent open.
+_SERVERS = weakref.WeakSet[sa.Engine]()
+
+
+def _forget_connections() -> None:
+    for server in _SERVERS:
+        server.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
+
+
 def _engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() == "postgresql":
         try:
             # one connection per process: reservations are serialized anyway, and servers limit connections
-            return sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
+            found = sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise MissingDependencyError(
                 "A ledger in PostgreSQL needs a driver. Install it with `pip install 'graphveil[postgres]'`."
             ) from None
+        _SERVERS.add(found)
+        return found
     # Each connection is closed after its task: to open a file is cheap, and no ledger has to be closed.
     arguments = {"timeout": _WAIT, "isolation_level": None}
     engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.NullPool)

@@ -7,20 +7,13 @@ Proof: ``docs/privacy/proofs/ledger.md``. Under unit ``local-attributes`` an edg
 of its graph, and the same is true for each of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.unit import LocalAttributes
-from graphveil.errors import ConfigError
-from graphveil.ledger.tags import Numbers, hash_ids
 from graphveil.privacy import Guarantee
-
-if TYPE_CHECKING:
-    from graphveil.ledger.reservations import DataSetLedger
 
 ASSERTED_EDGES = (
     "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
@@ -47,18 +40,13 @@ class PredictionComposition:
     def __init__(self, fitted: EdgeSet) -> None:
         """Begin with the edges that were fitted."""
         self.asserted = False
-        self._fitted = fitted.parts
-        self._queried = dict.fromkeys(fitted.parts)  # in order
-        self._apart: set[frozenset[EdgeSet]] = set()
-        self._releases: list[PredictionRelease] = []
+        self._fitted = self._queried = fitted.parts  # in order
+        self._apart = frozenset[frozenset[EdgeSet]]()
+        self._releases: tuple[PredictionRelease, ...] = ()
 
     def copy(self) -> "PredictionComposition":
         """Return the same ledger, to try what a further release would make of it."""
-        copied = PredictionComposition(EdgeSet(parts=self._fitted))
-        copied.asserted = self.asserted
-        copied._queried, copied._apart = dict(self._queried), set(self._apart)
-        copied._releases = list(self._releases)
-        return copied
+        return copy(self)
 
     def fitted(self, edge_set: EdgeSet) -> bool:
         """Whether edges of this set were fitted."""
@@ -71,7 +59,7 @@ class PredictionComposition:
             others: All sets queried before by default; the caller asserts that they are disjoint.
         """
         self.asserted |= others is None
-        from_all = tuple(self._queried if others is None else others)
+        from_all = self._queried if others is None else tuple(others)
         self._apart |= {frozenset((part, other)) for part in edge_set.parts for other in from_all}
         return self
 
@@ -87,8 +75,8 @@ class PredictionComposition:
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
         """Add a recorded release of these edges."""
-        self._releases.append(PredictionRelease(guarantee, self.charged_edge_sets(edge_set)))
-        self._queried |= dict.fromkeys(edge_set.parts)
+        self._releases = (*self._releases, PredictionRelease(guarantee, self.charged_edge_sets(edge_set)))
+        self._queried = tuple(dict.fromkeys((*self._queried, *edge_set.parts)))
 
     @property
     def releases(self) -> int:
@@ -124,40 +112,3 @@ class PredictionComposition:
         everything = Guarantee.compose([fit, *(release.guarantee for release in self._releases)])
         notes, additional = tuple(dict.fromkeys(notes)), everything.additional if fit.additional else ()
         return replace(whole, notes=notes, releases=counted, additional=additional)
-
-
-def possibly_shared_ledgers(
-    ids: Iterable[object] | None,
-    others: Mapping["DataSetLedger", Numbers | None],
-    own: "DataSetLedger",
-    unit: str,
-) -> list["DataSetLedger"]:
-    """Return the ledgers of other data that may share protected records with a graph, according to ids.
-
-    An assertion that nothing is shared is checked here as far as ids allow. Ids name people. Two tables with
-    at most one id in common share no edge, because both ends of an edge would be in both tables; with none,
-    they share no person.
-
-    Args:
-        ids: Ids of the graph to predict; None if it has none.
-        others: Ledgers of the training data and of graphs that were predicted before, each with the hashed
-            ids of its data (``tags.hash_ids``), or None.
-        own: Ledger of the graph to predict.
-        unit: The privacy unit.
-
-    Raises:
-        ConfigError: The ledger has recorded the graph as training data of the model, or as predicted before.
-    """
-    if own in others:
-        raise ConfigError(
-            f"The ledger has these data as {own.name!r}, which the model was trained on or has "
-            "already predicted, so they are not disjoint. Omit --assume-disjoint-edges and "
-            "--assume-disjoint-nodes."
-        )
-    most = 0 if unit == LocalAttributes.name else 1
-    here = None if ids is None else hash_ids(ids)
-    return [
-        ledger
-        for ledger, there in others.items()
-        if here is None or there is None or len(np.intersect1d(here, there)) > most
-    ]

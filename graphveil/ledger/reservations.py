@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from graphveil._util.figures import format_delta, format_upper_bound
 from graphveil.core.ledger import Entry
-from graphveil.errors import BudgetError, ConfigError
+from graphveil.errors import ArtifactError, BudgetError, ConfigError
 from graphveil.ledger.bindings import (
     add_version,
     check_binding,
@@ -44,7 +44,6 @@ from graphveil.ledger.chain import (
     canonical,
     entry_of,
     open_account_in,
-    reservation,
     rows_of,
     states_of,
     unit_key,
@@ -76,6 +75,22 @@ class Receipt:
     entry: int
     head: str
     ledger: str = ""
+
+    @classmethod
+    def from_plain(cls, record: object) -> "Receipt":
+        """Read a stored receipt; older runs do not store the ledger.
+
+        Args:
+            record: Receipt as JSON values.
+
+        Raises:
+            ArtifactError: If it is damaged.
+        """
+        known = {"ledger": "", **record} if isinstance(record, Mapping) else {}
+        values: dict[str, Any] = {name: known.get(name) for name in cls.__dataclass_fields__}
+        if any(type(value) is not (int if name == "entry" else str) for name, value in values.items()):
+            raise ArtifactError("The receipt is damaged: data set, entry, release or head is missing.")
+        return cls(**values)
 
 
 class _NeedsCompositionError(Exception):
@@ -173,18 +188,19 @@ class DataSetLedger:
             name = self._bind_in_transaction(connection) if recording else self.name
             chain = HashChain.read(connection, name, lock=recording)
             # A resumed run, or a transaction whose connection was lost after its commit, records it again.
-            known = reservation(connection, name, entry.release_id)
-            if known is not None:
-                if REFUND in states_of(connection, name, entry.release_id):
+            states = states_of(connection, name, entry.release_id)
+            if RESERVE in states:
+                if REFUND in states:
                     raise BudgetError(
                         f"Release {entry.release_id} was refunded before any noise was drawn and cannot be "
                         "used again. Start a new run."
                     )
-                return replace(_repeated_receipt(known, body, name), ledger=self._store.ledger_id)
+                _check_repeated(states[RESERVE], body)
+                return self._receipt(states[RESERVE])
             account = account_in(connection, name, unit)
             if account is None:
                 _check_unlimited(chain, unit)
-                account = Account(name, unit, None, 0, PrivacyCost())
+                account = Account(name, unit)
                 if recording:
                     open_account_in(chain, unit, None)
             if account.limit is None:
@@ -245,13 +261,9 @@ class DataSetLedger:
         """
 
         def task(connection: sa.Connection) -> Receipt | None:
-            if REFUND in states_of(connection, self.name, release_id):
-                return None
-            row = reservation(connection, self.name, release_id)
-            if row is None:
-                return None
-            unit, ledger_id = body_of(row)["unit"], self._store.ledger_id
-            return Receipt(self.name, unit, release_id, row.number, row.hash, ledger_id)
+            states = states_of(connection, self.name, release_id)
+            recorded = RESERVE in states and REFUND not in states
+            return self._receipt(states[RESERVE]) if recorded else None
 
         receipt = self._store.read(task)
         if receipt is not None:
@@ -301,10 +313,9 @@ class DataSetLedger:
                 return False
             if REFUND in states:
                 return True
-            known = reservation(connection, self.name, release_id)
-            body = None if known is None else body_of(known)
-            account = None if body is None else account_in(connection, self.name, body["unit"])
-            if body is None or account is None:
+            body = body_of(states[RESERVE])
+            account = account_in(connection, self.name, body["unit"])
+            if account is None:
                 raise LookupError("an account is missing")  # of a damaged ledger
             chain.add(REFUND, {"reference": release_id})
             left = account.total.minus(PrivacyCost.from_entry(entry_of(body)))
@@ -375,6 +386,10 @@ class DataSetLedger:
         """The location of the ledger, without a password."""
         return self._store.display_url
 
+    def _receipt(self, row: Row) -> Receipt:
+        unit, ledger_id = body_of(row)["unit"], self._store.ledger_id
+        return Receipt(row.data_set, unit, row.reference, row.number, row.hash, ledger_id)
+
     def _keep(self, receipt: Receipt) -> None:
         with self._lock:
             self._receipts[receipt.release] = receipt
@@ -388,15 +403,14 @@ def accounts_of(store: Store, name: str | None = None) -> list[Account]:
     return store.read(lambda connection: [account_of(row) for row in connection.execute(query)])
 
 
-def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
-    """Return the receipt of a release that is recorded already: repeating it does not spend budget."""
+def _check_repeated(known: Row, body: Mapping[str, Any]) -> None:
+    """Raise an error unless a release that is recorded already is the same: it does not spend budget."""
     before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(
             f"Release {known.reference} is already recorded with another privacy cost. Use a new id "
             "for a new release."
         )
-    return Receipt(name, before["unit"], known.reference, known.number, known.hash)
 
 
 def _check_unlimited(chain: HashChain, unit: str) -> None:
@@ -420,28 +434,24 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     limit = account.limit
     assert limit is not None
     planned, delta = entry.label == PLANNED_LABEL, format_delta(float(limit.delta))
-    subject, verb, kind = (
-        ("the planned releases", "cost", "releases")
-        if planned
-        else (f"release {entry.label!r}", "costs", "a release")
-    )
-    message = (
-        f"{subject} {verb} epsilon {format_upper_bound(cost.epsilon(limit.delta))}, but "
-        f"{format_upper_bound(account.total.epsilon(limit.delta))} of epsilon {limit.epsilon} is already "
-        f"spent (data set {account.data_set!r}, unit {account.unit!r}, delta {delta}). "
-    )
+    subject = "the planned releases cost" if planned else f"release {entry.label!r} costs"
+    kind = "releases" if planned else "a release"
     remaining_epsilon = account.total.remaining_epsilon(limit, entry)
     if remaining_epsilon > _MIN_REMAINING:
-        return message + (
+        advice = (
             f"At most epsilon {remaining_epsilon:g} remains for {kind} of this kind. Reduce epsilon, or "
-            "raise the limit (graphveil ledger raise). No privacy budget was spent."
+            "raise the limit"
         )
-    if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
-        return message + (
+    elif math.isinf(account.total.plus(cost).epsilon(limit.delta)):
+        advice = (
             "Their total has no finite epsilon at this delta, so a smaller epsilon does not help. Raise the "
-            "delta of the limit (graphveil ledger raise). No privacy budget was spent."
+            "delta of the limit"
         )
-    return message + (
-        f"No budget remains for {kind} of this kind. Raise the limit (graphveil ledger raise). No privacy "
-        "budget was spent."
+    else:
+        advice = f"No budget remains for {kind} of this kind. Raise the limit"
+    return (
+        f"{subject} epsilon {format_upper_bound(cost.epsilon(limit.delta))}, but "
+        f"{format_upper_bound(account.total.epsilon(limit.delta))} of epsilon {limit.epsilon} is already "
+        f"spent (data set {account.data_set!r}, unit {account.unit!r}, delta {delta}). {advice} (graphveil "
+        "ledger raise). No privacy budget was spent."
     )

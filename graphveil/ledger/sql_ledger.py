@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from graphveil.core.unit import NoUnit, Unit
-from graphveil.errors import ArtifactError, ConfigError, GraphveilError, LedgerError
+from graphveil.errors import ConfigError, GraphveilError, LedgerError
 from graphveil.ledger.bindings import (
     SAME_NODES_SHARE,
     add_version,
@@ -20,16 +20,13 @@ from graphveil.ledger.bindings import (
     fingerprints_of,
     name_of,
     next_unnamed_data_set,
-    overlap,
     shared_with,
     versions,
 )
 from graphveil.ledger.chain import (
-    NODE_IDS,
     RAISE_LIMIT,
     REFUND,
     RESERVE,
-    SKETCH,
     UNBIND,
     Account,
     HashChain,
@@ -177,7 +174,8 @@ class Ledger:
             Reads: keyed fingerprints of the data, which are internal. Charges: nothing.
         """
         found = self._store.read(lambda connection: shared_with(connection, tags))
-        return sorted(other for other, share in found.items() if share >= SAME_NODES_SHARE and other != name)
+        same = {other for other, people in found.items() if people.smaller >= SAME_NODES_SHARE}
+        return sorted(same - {name})
 
     def shared_nodes(self, tags: Tags) -> dict[str, float]:
         """Return the share of the people in some data that each dataset was bound with.
@@ -194,18 +192,8 @@ class Ledger:
             Reads: ids of the data, as keyed hashes. Charges: nothing. The shares are internal.
         """
 
-        def task(connection: sa.Connection) -> dict[str, float]:
-            found = dict[str, float]()
-            for name in shared_with(connection, tags):
-                known = versions(connection, name)
-                sketches = [one[SKETCH] for one in known if SKETCH in one]
-                if any(NODE_IDS in one and one[NODE_IDS] == tags.get(NODE_IDS) for one in known):
-                    found[name] = 1.0
-                elif share := overlap(tags.get(SKETCH, ""), sketches).first:
-                    found[name] = share
-            return found
-
-        return self._store.read(task)
+        found = self._store.read(lambda connection: shared_with(connection, tags))
+        return {name: people.first for name, people in found.items() if people.first}
 
     def data_set(self, name: str, data: Tags | None = None, *, limit: Limit | None = None) -> DataSetLedger:
         """Return the ledger of a registered dataset, to attach to a graph.
@@ -300,7 +288,7 @@ class Ledger:
 
         Args:
             parts: Content of each part of the data, in pieces; see
-                ``graphveil.ledger.tags.fingerprint_parts``.
+                ``graphveil.data.fingerprint.fingerprint_parts``.
 
         Returns:
             Fingerprint of each part.
@@ -433,20 +421,7 @@ class Ledger:
         Raises:
             ArtifactError: If a receipt cannot be read.
         """
-        parsed = list[Receipt]()
-        for one in receipts:
-            try:
-                fields = {"ledger": "", **one}  # older runs do not store the ledger
-                receipt = Receipt(**{name: fields[name] for name in Receipt.__dataclass_fields__})
-                fits = all(
-                    isinstance(value, int if name == "entry" else str) and not isinstance(value, bool)
-                    for name, value in vars(receipt).items()
-                )
-            except (KeyError, TypeError):
-                fits = False
-            if not fits:
-                raise ArtifactError("The receipt is damaged: data set, entry, release or head is missing.")
-            parsed.append(receipt)
+        parsed = [Receipt.from_plain(one) for one in receipts]
 
         def task(connection: sa.Connection) -> list[IntegrityViolation]:
             found = list[IntegrityViolation]()

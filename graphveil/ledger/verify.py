@@ -1,10 +1,10 @@
 """Whether a ledger is whole: every hash, every total and every limit, computed again from the entries."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -28,7 +28,7 @@ from graphveil.ledger.chain import (
     rows_of,
     tags_in,
 )
-from graphveil.ledger.costs import Limit, PrivacyCost, limit_from_plain
+from graphveil.ledger.costs import Limit, PrivacyCost, stored_limit
 from graphveil.ledger.database import UNREADABLE, accounts, data_sets, entries, state_of
 
 _UNREADABLE = (*UNREADABLE, GraphveilError)
@@ -124,7 +124,7 @@ class _AccountReplay:
         if kind in (INIT, RAISE_LIMIT):
             if (kind == RAISE_LIMIT) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
-            limit, before = limit_from_plain(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
+            limit, before = stored_limit(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
             if before is not None and (
                 limit is None or limit.epsilon < before.epsilon or limit.delta < before.delta
             ):
@@ -156,51 +156,29 @@ class _AccountReplay:
 
     def accounts(self) -> dict[str, Account]:
         """Return the accounts by unit."""
-        found = {
-            unit: Account(self.name, unit, limit, 0, PrivacyCost()) for unit, limit in self._limits.items()
-        }
+        found = {unit: Account(self.name, unit, limit) for unit, limit in self._limits.items()}
         for unit, privacy_cost in self._live.values():
             one = found[unit]
             found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(privacy_cost))
         return found
 
 
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One release that was not refunded: its cost, and the total under its unit including it."""
+class HistoryEntry(NamedTuple):
+    """One release that was not refunded: its entry, its cost, and the total under its unit including it."""
 
-    entry: int
-    time: str
-    unit: str
-    label: str
-    reference: str
-    hash: str
+    row: Mapping[str, Any]
     privacy_cost: PrivacyCost
     total: PrivacyCost
 
 
 @dataclass(frozen=True)
-class LimitChange:
-    """A limit that was raised, and why."""
-
-    entry: int
-    time: str
-    unit: str
-    limit: Limit
-    reason: str
-
-
-@dataclass(frozen=True)
-class DataVersion:
-    """A version of the data that was registered, or bound by the first run."""
-
-    entry: int
-    time: str
-
-
-@dataclass(frozen=True)
 class History:
     """The parsed output of ``graphveil.ledger.Ledger.export``.
+
+    Args:
+        steps: Releases that were not refunded.
+        raised: Entries that raised a limit.
+        versions: Entries that bound the dataset to a version of its data.
 
     >>> import tempfile
     >>> from graphveil.ledger import Ledger
@@ -218,52 +196,39 @@ class History:
     """
 
     steps: tuple[HistoryEntry, ...]
-    raised: tuple[LimitChange, ...]
-    versions: tuple[DataVersion, ...]
+    raised: tuple[Mapping[str, Any], ...]
+    versions: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "History":
         """Read the entries of a dataset, in order."""
-        rows = list(rows)
-        raised = [
-            LimitChange(row["number"], row["time"], row["unit"], limit, row["reason"])
-            for row in rows
-            if row["kind"] == RAISE_LIMIT
-            and (limit := limit_from_plain(row["epsilon"], row["delta"])) is not None
-        ]
-        return cls(tuple(_steps(rows)), tuple(raised), tuple(_versions(rows)))
+        rows, totals = list(rows), dict[str, PrivacyCost]()
+        gone = {row["reference"] for row in rows if row["kind"] == REFUND}
+        steps, versions, known = list[HistoryEntry](), list[Mapping[str, Any]](), list[Mapping[str, str]]()
+        for row in rows:
+            if row["kind"] == RESERVE and row["reference"] not in gone:
+                unit, privacy_cost = row["unit"], PrivacyCost.from_entry(entry_of(row))
+                totals[unit] = totals.get(unit, PrivacyCost()).plus(privacy_cost)
+                steps.append(HistoryEntry(row, privacy_cost, totals[unit]))
+            elif row["kind"] == UNBIND:
+                versions, known = [], []
+            elif row["kind"] == BIND:
+                # An entry that only adds parts to a known version is not a new one.
+                if not any(same_data(row["fingerprints"], one) for one in known):
+                    versions.append(row)
+                known.append(row["fingerprints"])
+        raised = tuple(row for row in rows if row["kind"] == RAISE_LIMIT)
+        return cls(tuple(steps), raised, tuple(versions))
 
     def of_unit(self, unit: str) -> list[HistoryEntry]:
         """Return the releases under a unit."""
-        return [step for step in self.steps if step.unit == unit]
+        return [step for step in self.steps if step.row["unit"] == unit]
 
 
 def over_time(steps: Sequence[HistoryEntry], parts: int) -> list[PrivacyCost]:
     """Return what was spent by the end of each of several equal intervals of time."""
-    times = [datetime.fromisoformat(step.time) for step in steps]
+    times = [datetime.fromisoformat(step.row["time"]) for step in steps]
     first, last = min(times), max(times)
     ends = [first + (last - first) * (part / parts) for part in range(1, parts)]
     reached = [sum(time <= end for time in times) for end in ends]
     return [steps[count - 1].total for count in (*reached, len(steps))]
-
-
-def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEntry]:
-    gone = {row["reference"] for row in rows if row["kind"] == REFUND}
-    totals = dict[str, PrivacyCost]()
-    for row in rows:
-        if row["kind"] == RESERVE and row["reference"] not in gone:
-            unit, privacy_cost = row["unit"], PrivacyCost.from_entry(entry_of(row))
-            totals[unit] = totals.get(unit, PrivacyCost()).plus(privacy_cost)
-            about = row["number"], row["time"], unit, row["label"], row["reference"], row["hash"]
-            yield HistoryEntry(*about, privacy_cost, totals[unit])
-
-
-def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[DataVersion]:
-    """Yield the versions of the data; an entry that only adds parts to a known version is not a new one."""
-    unbound = max((row["number"] for row in rows if row["kind"] == UNBIND), default=0)
-    known = list[Mapping[str, str]]()
-    for row in rows:
-        if row["kind"] == BIND and row["number"] > unbound:
-            if not any(same_data(row["fingerprints"], one) for one in known):
-                yield DataVersion(row["number"], row["time"])
-            known.append(row["fingerprints"])

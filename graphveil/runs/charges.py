@@ -14,9 +14,10 @@ assertion may relax: there it only counts if the ids of the two tables show that
 import io
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,12 @@ import numpy as np
 
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
+from graphveil.core.ledger import JointLedger, attach_ledger
+from graphveil.core.unit import LocalAttributes
+from graphveil.data.fingerprint import Numbers, fingerprint_parts, hash_ids
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError
 from graphveil.ledger import DataSetLedger, Receipt, unit_key
-from graphveil.ledger.accounts import LedgerRegistry, RunAccount
-from graphveil.ledger.predictions import possibly_shared_ledgers
-from graphveil.ledger.tags import Numbers, fingerprint_parts, hash_ids
+from graphveil.ledger.accounts import RunAccount, open_ledger_at
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.run_folder import (
@@ -44,8 +45,12 @@ from graphveil.runs.run_folder import (
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
+    from graphveil.local.collect import CollectionProtocol
 
 _IDS_SUFFIX = ".people.npy"  # next to each file: hashed ids, eight bytes each
+
+
+# -- receipts ----------------------------------------------------------------------------------------------
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
@@ -57,14 +62,11 @@ def receipts_in(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     content = read_json(path)
-    found = content.get("receipts", [])
-    place = content.get("place")
-    whole = isinstance(found, list) and all(
-        isinstance(one, dict)
-        and all(isinstance(one.get(name), str) for name in ("data_set", "unit", "release", "head"))
-        and type(one.get("entry")) is int
-        for one in found
-    )
+    found, place = content.get("receipts", []), content.get("place")
+    try:
+        whole = isinstance(found, list) and all(map(Receipt.from_plain, found))
+    except ArtifactError:
+        whole = False
     if not whole or not (place is None or isinstance(place, str)):
         raise damaged_file_error(path)
     return list(found)
@@ -97,6 +99,9 @@ def receipts_below(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+# -- predictions of other graphs ---------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class EarlierPrediction:
     """One prediction of another graph.
@@ -116,19 +121,41 @@ class EarlierPrediction:
     disjoint: bool
     receipts: tuple[dict[str, Any], ...] = ()
 
+    @classmethod
+    def read(cls, path: Path) -> "EarlierPrediction":
+        """Read the file of a prediction.
+
+        Raises:
+            ArtifactError: it is damaged.
+        """
+        try:
+            content = read_checked(path)
+            privacy_cost, receipts = guarantee_from_plain(content["privacy_cost"]), tuple(content["receipts"])
+            if not all(isinstance(content[name], str) for name in ("data_set", "place")):
+                raise TypeError("Names must be text.")
+            found = content["data_set"], content["place"], privacy_cost, content["disjoint"]
+            return cls(path, *found, receipts)
+        except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
+            raise ArtifactError(
+                f"{path} is damaged, so the privacy cost of earlier predictions of this run is not known. "
+                "Restore it from a copy of the run, or delete it and add up the ledgers yourself from "
+                "now on."
+            ) from None
+
+    @property
+    def ids_file(self) -> Path:
+        """The file of the hashed ids of the graph's nodes."""
+        return self.path.with_suffix(_IDS_SUFFIX)
+
     @property
     def people(self) -> Numbers | None:
         """Hashed ids of the graph's nodes; None if it had no ids."""
-        ids_file = self.path.with_name(self.path.stem + _IDS_SUFFIX)
-        if not ids_file.is_file():
-            return None
-        found: Numbers = np.load(ids_file, allow_pickle=False)
-        return found
+        return np.load(self.ids_file, allow_pickle=False) if self.ids_file.is_file() else None
 
     def drop(self) -> None:
         """Delete the file, because nothing was charged."""
         self.path.unlink(missing_ok=True)
-        self.path.with_name(self.path.stem + _IDS_SUFFIX).unlink(missing_ok=True)
+        self.ids_file.unlink(missing_ok=True)
 
     def keep(self, receipts: "list[Receipt]") -> None:
         """Write the prediction and its receipts."""
@@ -147,7 +174,7 @@ def earlier_predictions(run: Path) -> list[EarlierPrediction]:
     Raises:
         ArtifactError: a file is damaged.
     """
-    return [_read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
+    return [EarlierPrediction.read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
 
 
 def restore_earlier_predictions(run: Path, model: "Estimator") -> None:
@@ -170,14 +197,14 @@ def record_prediction(
     if not folder.lock.is_file():
         return None
     account.ledger.bind_data()  # its name is written down
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in order, and two at once have two names
-    path = folder.prediction_charges / f"{name}.json"
-    found = EarlierPrediction(path, account.ledger.name, account.ledger.location, privacy_cost, disjoint)
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"  # in order, and two at once have two names
+    place = folder.prediction_charges / name, account.ledger.name, account.ledger.location
+    found = EarlierPrediction(*place, privacy_cost, disjoint)
     try:
         if graph.ids is not None:
             numbers = io.BytesIO()
             np.save(numbers, np.sort(hash_ids(graph.ids.tolist())), allow_pickle=False)
-            write_atomic(path.with_name(name + _IDS_SUFFIX), numbers.getvalue())
+            write_atomic(found.ids_file, numbers.getvalue())
         found.keep([])
     except OSError as error:
         raise ConfigError(
@@ -188,44 +215,22 @@ def record_prediction(
     return found
 
 
-def _read(path: Path) -> EarlierPrediction:
-    try:
-        content = read_checked(path)
-        privacy_cost = guarantee_from_plain(content["privacy_cost"])
-        receipts = tuple(content["receipts"])
-        if not all(isinstance(content[name], str) for name in ("data_set", "place")):
-            raise TypeError("Names must be text.")
-        return EarlierPrediction(
-            path, content["data_set"], content["place"], privacy_cost, content["disjoint"], receipts
-        )
-    except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
-        raise ArtifactError(
-            f"{path} is damaged, so the privacy cost of earlier predictions of this run is not known. "
-            "Restore it from a copy of the run, or delete it and add up the ledgers yourself from "
-            "now on."
-        ) from None
-
-
 @dataclass(frozen=True)
 class PredictionAccounts:
     """The accounts of one prediction of another graph, attached to it and to the model.
 
     Args:
-        own: Account of the graph that is queried.
-        training: Account of the training data; None if they are in no ledger, or the ledger is unknown.
-        earlier: Number of predictions that the run's folder records.
+        charged: Account of the graph that is queried, and of the training data if they are charged.
         possibly_shared: Datasets that are charged despite an assertion, because nothing shows that it is
             true.
+        privacy_cost: Privacy cost of the prediction alone.
+        record: Writes the prediction in the run's folder.
     """
 
-    own: RunAccount
-    training: RunAccount | None
-    earlier: int
+    charged: tuple[RunAccount, ...]
     possibly_shared: tuple[str, ...]
-    _run: Path = field(repr=False)
-    _graph: "Graph" = field(repr=False)
-    _privacy_cost: Guarantee = field(repr=False)
-    _assumed_disjoint: bool = field(repr=False)
+    privacy_cost: Guarantee
+    record: Callable[[], EarlierPrediction | None]
 
     @classmethod
     def from_prediction(
@@ -253,32 +258,27 @@ class PredictionAccounts:
                 assertion is about data that are the same in the ledger.
             ArtifactError: The folder's receipts are damaged.
         """
-        own = RunAccount.from_parts(
-            fingerprint_parts(graph), privacy_cost, named, apart=assumed_disjoint
-        ).for_next_experiment()
-        ledgers = LedgerRegistry(own.ledger)
-        training, earlier = _training(run, ledgers, privacy_cost), earlier_predictions(run)
-        own = (
-            own.for_next_experiment()
-        )  # one ledger may be both, and entries of the training do not belong to this command
-        if training is not None:
-            attach_ledger(model.fitted_edges, training.ledger)
-        others: dict[DataSetLedger, Numbers | None] = {}
-        for one in earlier:
-            ledger, edges = ledgers.get(one.place, one.data_set), EdgeSet()
+        own = RunAccount.from_parts(fingerprint_parts(graph), privacy_cost, named, apart=assumed_disjoint)
+        training, earlier = _queried_before(run, own.ledger, privacy_cost)
+        # One ledger may be both, and entries of the training do not belong to this command.
+        own, others = own.for_next_experiment(), dict[DataSetLedger, Numbers | None]()
+        for one, ledger in earlier:
+            edges = EdgeSet()
             attach_ledger(edges, ledger)
             model.restore_prediction(edges, one.privacy_cost, disjoint=one.disjoint)
             others[ledger] = one.people
         if training is not None:
+            attach_ledger(model.fitted_edges, training.ledger)
             others[training.ledger] = None if model.ids_ is None else hash_ids(model.ids_.tolist())
-        possibly_shared = []
+        shared, also = [], list(others)
         if assumed_disjoint:
-            ids = None if graph.ids is None else graph.ids.tolist()
-            possibly_shared = possibly_shared_ledgers(ids, others, own.ledger, privacy_cost.unit)
-        paying: PrivacyLedger = JointLedger([own.ledger, *possibly_shared]) if possibly_shared else own.ledger
-        attach_ledger(graph.edge_set, paying)
-        names = tuple(ledger.name for ledger in possibly_shared)
-        return cls(own, training, len(earlier), names, run, graph, privacy_cost, assumed_disjoint)
+            shared = also = _possibly_shared(graph, others, own.ledger, privacy_cost.unit)
+        attach_ledger(graph.edge_set, JointLedger([own.ledger, *shared]) if shared else own.ledger)
+        charged = [own]
+        if training is not None and training.ledger is not own.ledger and training.ledger in also:
+            charged.append(training)
+        record = partial(record_prediction, run, graph, own, privacy_cost, disjoint=assumed_disjoint)
+        return cls(tuple(charged), tuple(ledger.name for ledger in shared), privacy_cost, record)
 
     def check_room(self) -> None:
         """Check the prediction against the limits of all ledgers before the work.
@@ -286,14 +286,13 @@ class PredictionAccounts:
         Raises:
             BudgetError: The prediction exceeds a limit.
         """
-        for account in self._charged_accounts:
-            account.check_room(self._privacy_cost)
+        for account in self.charged:
+            account.check_room(self.privacy_cost)
 
     def before(self) -> list[tuple[str, str]]:
         """Return what was released before this command, for its plan."""
-        rows = [("ledger", self.own.before())]
-        if self.training is not None and self._charged(self.training):
-            rows.append(("and of training", self.training.before()))
+        titles = ("ledger", "and of training")
+        rows = [(title, account.before()) for title, account in zip(titles, self.charged, strict=False)]
         if self.possibly_shared:
             rows.append(
                 (
@@ -306,38 +305,25 @@ class PredictionAccounts:
 
     def after(self) -> list[str]:
         """Return the total privacy cost of everything released so far, for each charged dataset."""
-        return [account.after() for account in self._charged_accounts]
+        return [account.after() for account in self.charged]
 
     def as_plain(self) -> dict[str, Any]:
         """Return everything released so far of each charged dataset, for ``--json``."""
-        training = None if len(self._charged_accounts) == 1 else self._charged_accounts[1].as_plain()
-        return {"ledger": self.own.as_plain(), "training_ledger": training}
+        own, training = [*(account.as_plain() for account in self.charged), None][:2]
+        return {"ledger": own, "training_ledger": training}
 
     @contextmanager
     def recorded_in_folder(self) -> Iterator[None]:
         """Record the prediction in the run's folder; delete the file if it ends before any charge."""
-        kept = record_prediction(
-            self._run, self._graph, self.own, self._privacy_cost, disjoint=self._assumed_disjoint
-        )
+        kept = self.record()
         try:
             yield
         except Exception:
-            if kept is not None and not self.own.receipts:
+            if kept is not None and not self.charged[0].receipts:
                 kept.drop()
             raise
         if kept is not None:
-            kept.keep([receipt for account in self._charged_accounts for receipt in account.receipts])
-
-    @property
-    def _charged_accounts(self) -> list[RunAccount]:
-        """The accounts that are shown: of the other graph, and of the training data if they are charged."""
-        training = self.training
-        return [self.own] if training is None or not self._charged(training) else [self.own, training]
-
-    def _charged(self, training: RunAccount) -> bool:
-        if training.ledger is self.own.ledger:
-            return False  # one account, charged once
-        return not self._assumed_disjoint or training.ledger.name in self.possibly_shared
+            kept.keep([receipt for account in self.charged for receipt in account.receipts])
 
 
 def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
@@ -352,26 +338,111 @@ def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) ->
         ConfigError: A ledger cannot be found.
         ArtifactError: The folder's receipts are damaged.
     """
-    ledgers = LedgerRegistry(own)
-    training = _training(run, ledgers, guarantee)
+    training, earlier = _queried_before(run, own, guarantee)
     found = [] if training is None else [training.ledger]
-    found += [ledgers.get(one.place, one.data_set) for one in earlier_predictions(run)]
+    found += [ledger for _, ledger in earlier]
     return [ledger for ledger in dict.fromkeys(found) if ledger is not own]
 
 
-def _training(run: Path, ledgers: LedgerRegistry, privacy_cost: Guarantee) -> RunAccount | None:
-    """Return the account of a run's training data, according to its receipts; None without any."""
-    path = RunFolder(run).receipts
+def _queried_before(
+    run: Path, own: DataSetLedger, guarantee: Guarantee
+) -> tuple[RunAccount | None, list[tuple[EarlierPrediction, DataSetLedger]]]:
+    """Return the account of a run's training data, None without receipts, and the ledgers of predictions.
+
+    Of one dataset there is one object, which may be ``own``.
+    """
+    known, ledger_at = {(own.location, own.name): own}, cache(open_ledger_at)
+
+    def found(place: str, name: str) -> DataSetLedger:
+        if (place, name) not in known:
+            known[place, name] = ledger_at(place).data_set(name)
+        return known[place, name]
+
+    path, training = RunFolder(run).receipts, None
     receipts = receipts_in(path)
-    if not receipts:
-        return None
-    place, first = read_json(path).get("place"), receipts[0]
-    if place is None:
-        return None  # an older run, whose receipts have no location
-    ledger = ledgers.get(place, first["data_set"])
-    if not ledger.contains(first["release"]):
+    place = read_json(path).get("place") if receipts else None  # older runs do not store it
+    if place is not None:
+        ledger = found(place, receipts[0]["data_set"])
+        if not ledger.contains(receipts[0]["release"]):
+            raise ConfigError(
+                f"The ledger at {place} does not contain the release of this run, so the run was recorded "
+                "in another ledger. Use that ledger."
+            )
+        account = RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta)
+        training = account.for_next_experiment()
+    return training, [(one, found(one.place, one.data_set)) for one in earlier_predictions(run)]
+
+
+def _possibly_shared(
+    graph: "Graph", others: Mapping[DataSetLedger, Numbers | None], own: DataSetLedger, unit: str
+) -> list[DataSetLedger]:
+    """Return the ledgers of other data that may share protected records with a graph, according to ids.
+
+    An assertion that nothing is shared is checked here as far as ids allow. Ids name people. Two tables with
+    at most one id in common share no edge, because both ends of an edge would be in both tables; with none,
+    they share no person.
+
+    Args:
+        graph: Graph to predict.
+        others: Ledgers of the training data and of graphs that were predicted before, each with the hashed
+            ids of its data, or None.
+        own: Ledger of the graph to predict.
+        unit: The privacy unit.
+
+    Raises:
+        ConfigError: The ledger has recorded the graph as training data of the model, or as predicted before.
+    """
+    if own in others:
         raise ConfigError(
-            f"The ledger at {place} does not contain the release of this run, so the run was recorded "
-            "in another ledger. Use that ledger."
+            f"The ledger has these data as {own.name!r}, which the model was trained on or has "
+            "already predicted, so they are not disjoint. Omit --assume-disjoint-edges and "
+            "--assume-disjoint-nodes."
         )
-    return RunAccount(ledger, unit_key(privacy_cost.protected), privacy_cost.delta).for_next_experiment()
+    most = 0 if unit == LocalAttributes.name else 1
+    here = None if graph.ids is None else hash_ids(graph.ids.tolist())
+    return [
+        ledger
+        for ledger, there in others.items()
+        if here is None or there is None or len(np.intersect1d(here, there)) > most
+    ]
+
+
+# -- collections of LDP reports ----------------------------------------------------------------------------
+
+
+def charge_reports(
+    account: RunAccount,
+    protocol: "CollectionProtocol",
+    encoded_reports: Iterable[tuple[object, str]],
+    records: Iterable[bytes],
+) -> None:
+    """Charge LDP reports to the people who send them, before the reports leave this process.
+
+    Args:
+        account: Account of the people.
+        protocol: Collection protocol.
+        encoded_reports: Ids and encoded LDP reports. Equal ones are charged once.
+        records: The record of each LDP report. The entry is named by a fingerprint of both under the
+            ledger's key. A changed record may by chance send the same few bits, and is charged again.
+
+    Raises:
+        BudgetError: The remaining budget is too small.
+    """
+    report_lines = (f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in encoded_reports)
+    tags = account.ledger.fingerprints({"messages": report_lines, "records": records}).values()
+    reference = f"answers-{''.join(tag[:20] for tag in tags)}"
+    account.charge(reference, _label(protocol), protocol.guarantee)
+
+
+def charge_received(account: RunAccount, protocol: "CollectionProtocol") -> None:
+    """Charge a protocol to people of whom this process has only LDP reports, once for all their reports.
+
+    Raises:
+        BudgetError: The remaining budget is too small.
+    """
+    if not any(entry.label == _label(protocol) for entry in account.ledger.entries):
+        account.charge(f"received-{protocol.digest.hex()}", _label(protocol), protocol.guarantee)
+
+
+def _label(protocol: "CollectionProtocol") -> str:
+    return f"survey {protocol.digest.hex()[:16]}"

@@ -30,15 +30,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import torch
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from graphveil._util.files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.core.keys import KeyStore, ReleaseKey
+from graphveil.data.fingerprint import GRAPH_FINGERPRINT_FILE, graph_arrays
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
-from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -403,7 +401,7 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
                 f"Cannot store a key in the state folder ({error.strerror}). Set the environment variable "
                 "XDG_STATE_HOME to a folder that can be written."
             ) from None
-        _write_data(folder, key.release_id, key.digest(*_arrays(graph)))
+        _write_data(folder, key.release_id, key.digest(*graph_arrays(graph)))
         return
     name, digest = known
     try:
@@ -413,7 +411,7 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
             f"The key that identifies the data of {folder.root} is missing, so its runs cannot be "
             "resumed. Start a new run with another --out (what was recorded stays charged)."
         ) from None
-    if not hmac.compare_digest(key.digest(*_arrays(graph)), digest):
+    if not hmac.compare_digest(key.digest(*graph_arrays(graph)), digest):
         raise ConfigError(
             f"{folder.root} contains runs on other data, and results on different graphs cannot be "
             "combined. Resume with the original files, or choose another --out (what was recorded "
@@ -453,16 +451,3 @@ def _write_data(folder: RunFolder, key: str, digest: str | None) -> None:
     """Write the record, which names the key before there is one and until it is erased."""
     make_folder(folder.work, private=True)
     write_checked(folder.data, {"key": key, "digest": digest})
-
-
-def _arrays(graph: "Graph") -> Iterator[Tensor]:
-    """Yield everything that a run reads of a graph."""
-    x, masks = graph.x, (graph.train_mask, graph.val_mask, graph.test_mask)
-    yield from (x,) if isinstance(x, Tensor) else map(torch.from_numpy, (x.indptr, x.indices, x.data))
-    yield from (graph.y, *graph.adjacency.arrays)
-    yield from () if graph.label_sets is None else (graph.label_sets,)
-    yield from () if graph.public is None else graph.public.arrays
-    yield from (mask for mask in masks if mask is not None)
-    ids = [] if graph.ids is None else list(map(str, graph.ids.tolist()))  # numbers or text alike
-    names = json.dumps([graph.class_names, ids]).encode()
-    yield torch.frombuffer(bytearray(names), dtype=torch.uint8)

@@ -27,11 +27,11 @@ from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.ledger import attach_ledger, ledger_of
 from graphveil.core.unit import NoUnit
 from graphveil.data import Graph, Interactions
+from graphveil.data.fingerprint import fingerprint_parts
 from graphveil.data.stored_graph import SerializedGraph
 from graphveil.errors import ConfigError
 from graphveil.ledger import DataSetLedger
 from graphveil.ledger.accounts import RunAccount
-from graphveil.ledger.tags import fingerprint_parts
 from graphveil.links.folder import LINK_METRICS
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee

@@ -31,7 +31,7 @@ from graphveil.errors import (
     NotImplementedGuaranteeError,
     UnitError,
 )
-from graphveil.ledger import DataSetLedger, Ledger, Limit, PrivacyCost, split_name, unit_key
+from graphveil.ledger import DataSetLedger, Ledger, Limit, PrivacyCost
 from graphveil.ledger.accounts import RunAccount, account_under
 from graphveil.privacy import Guarantee
 from graphveil.runs.charges import also_charged_ledgers, record_prediction
@@ -212,11 +212,9 @@ class ServerLedger:
 
     def __init__(self, release_budget: ReleaseBudget, guarantee: Guarantee, folder: Path) -> None:
         """Open both."""
-        url, name = split_name(release_budget.ledger)
-        self._unit, self._ledger = unit_key(guarantee.protected), Ledger(url, create=False)
         self._limit = Limit(release_budget.epsilon, Decimal(repr(guarantee.delta)))
-        self.account = RunAccount.from_name(self._ledger, name, guarantee)
-        self._data_set = self.account.ledger
+        self.account = RunAccount.from_name(release_budget.ledger, guarantee)
+        self._unit, self._data_set = self.account.unit, self.account.ledger
         if not any(one.unit == self._unit for one in self._data_set.accounts):
             raise ConfigError(
                 f"Dataset {self._data_set.name!r} has no budget under unit {self._unit!r}. Register one: "
@@ -230,7 +228,7 @@ class ServerLedger:
 
     def reference(self, parts: Sequence[bytes]) -> str:
         """Return the reference of a request: a digest, keyed with the key of the ledger."""
-        return self._ledger.fingerprints({"question": parts})["question"]
+        return self._data_set.fingerprints({"question": parts})["question"]
 
     def for_request(self, reference: str, others: Sequence[DataSetLedger]) -> PrivacyLedger:
         """Return the ledger of one request, to attach to its graph.

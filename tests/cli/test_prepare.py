@@ -6,7 +6,7 @@ import pytest
 from command import Files, Invoke
 
 import graphveil as gv
-from graphveil.ledger.tags import fingerprint_parts
+from graphveil.data.fingerprint import fingerprint_parts
 
 pytest.importorskip("duckdb")
 

@@ -51,8 +51,8 @@ from graphveil.core.query import GRID_BITS
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.data import Graph
+from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.ledger.tags import GraphFingerprint
 from graphveil.runs.run_folder import RunFolder, check_data, read_checked, write_checked
 
 KEY = ReleaseKey.from_seed(2024, "checks")

@@ -1202,7 +1202,7 @@ BUGS = [
         name="a_graph_is_known_by_two_bytes_of_its_tag",
         edits=[
             (
-                "graphveil.ledger.tags:GraphFingerprint.matches",
+                "graphveil.data.fingerprint:GraphFingerprint.matches",
                 "hmac.compare_digest(self.tag, _tag(self.key, graph))",
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
@@ -1215,8 +1215,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.run_folder:check_data",
-                "hmac.compare_digest(key.digest(*_arrays(graph)), digest)",
-                "hmac.compare_digest(key.digest(*_arrays(graph))[:2], digest[:2])",
+                "hmac.compare_digest(key.digest(*graph_arrays(graph)), digest)",
+                "hmac.compare_digest(key.digest(*graph_arrays(graph))[:2], digest[:2])",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_folder_knows_its_data_by_every_byte_of_their_digest]",
@@ -2468,7 +2468,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.serve.releases:ServerLedger.reference",
-                'return self._ledger.fingerprints({"question": parts})["question"]',
+                'return self._data_set.fingerprints({"question": parts})["question"]',
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
         ],
@@ -2653,8 +2653,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.costs:PrivacyCost.minus",
-                "{kind: count for kind, count in left.items() if count}",
-                "{kind: count for kind, count in left.items() if kind not in other.others}",
+                "for kind, count in left.others.items() if count}",
+                "for kind, count in left.others.items() if kind not in other.others}",
             )
         ],
         test="tests/ledger/test_costs.py::test_totals_agree_with_the_ledger_in_memory[pure]",
@@ -2685,7 +2685,7 @@ BUGS = [
         name="a_release_is_booked_again_at_another_price",
         edits=[
             (
-                "graphveil.ledger.reservations:_repeated_receipt",
+                "graphveil.ledger.reservations:_check_repeated",
                 "if any(before[part] != value for part, value in json.loads(canonical(body)).items()):",
                 "if False:",
             )
@@ -2719,7 +2719,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger._attempt",
-                "if REFUND in states_of(connection, name, entry.release_id):",
+                "if REFUND in states:",
                 "if False:",
             )
         ],
@@ -4129,7 +4129,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.bindings:shared_with",
-                "elif not apart:",
+                "elif not apart and (equal or people.smaller):",
                 "elif False:",
             ),
         ],
@@ -6119,8 +6119,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger.contains",
-                "if REFUND in states_of(connection, self.name, release_id):",
-                "if False:",
+                "recorded = RESERVE in states and REFUND not in states",
+                "recorded = RESERVE in states",
             )
         ],
         test="tests/ledger/test_sql_ledger.py::"
@@ -6143,7 +6143,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.charges:PredictionAccounts.recorded_in_folder",
-                "if kept is not None and not self.own.receipts:",
+                "if kept is not None and not self.charged[0].receipts:",
                 "if kept is not None:",
             )
         ],
@@ -6155,7 +6155,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.charges:also_charged_ledgers",
-                "found += [ledgers.get(one.place, one.data_set) for one in earlier_predictions(run)]",
+                "found += [ledger for _, ledger in earlier]",
                 "pass",
             )
         ],

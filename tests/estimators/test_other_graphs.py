@@ -22,6 +22,7 @@ from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.data import Graph
+from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.estimators import session
 from graphveil.estimators.base import Estimator
@@ -29,7 +30,6 @@ from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.prediction_cache import PredictionCache
 from graphveil.ledger.predictions import ASSERTED_EDGES
-from graphveil.ledger.tags import GraphFingerprint
 from tests.estimators.conftest import grouped
 from tests.estimators.interrupted import InterruptedFit
 

@@ -3,7 +3,9 @@
 import pytest
 from collect.protocols import SURVEYS
 
-from graphveil.ledger.accounts import CollectionAccount
+from graphveil.data.fingerprint import id_fingerprint_parts
+from graphveil.ledger.accounts import RunAccount
+from graphveil.runs.charges import charge_reports
 
 SENT = [("ann", "first"), ("bob", "second")]
 RECORDS = [b"1.0;2.0", b"3.0;4.0"]
@@ -24,6 +26,6 @@ def test_changed_reports_or_records_are_charged_again(
 ) -> None:
     protocol = SURVEYS["label"]
     for reports, about in ((SENT, RECORDS), (sent, records)):
-        account = CollectionAccount.from_records(["ann", "bob"], protocol.guarantee, protocol.digest, None)
-        account.charge_reports(reports, about)
-    assert len(account.account.ledger.entries) == releases
+        account = RunAccount.from_parts(id_fingerprint_parts(["ann", "bob"]), protocol.guarantee, None)
+        charge_reports(account, protocol, reports, about)
+    assert len(account.ledger.entries) == releases

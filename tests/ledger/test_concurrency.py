@@ -150,7 +150,7 @@ def test_a_commit_with_a_lost_acknowledgement_is_charged_once(place: str) -> Non
             error = Exception("server closed the connection unexpectedly")
             raise OperationalError("COMMIT", {}, error)
 
-    sa.event.listen(ledger._store._connections.engine(), "commit", lose_acknowledgement)
+    sa.event.listen(ledger._store._engine, "commit", lose_acknowledgement)
     friends.record(entry("a"))
     assert (lost, len(friends)) == ([1], 1)
     with pytest.raises(BudgetError):
@@ -177,7 +177,7 @@ def test_verify_reads_one_snapshot(place: str) -> None:
     ledger, numbers = Ledger(place), iter(range(100))
     ledger.init("friends", "undirected-edge", epsilon=100, delta="1e-7")
     friends, other = ledger.data_set("friends"), Ledger(place)
-    engine = other._store._connections.engine()
+    engine = other._store._engine
     sa.event.listen(engine, "after_execute", lambda *given: friends.record(entry(f"r{next(numbers)}")))
     assert other.verify() == []
     assert next(numbers) > 2

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from graphveil.data import Graph
-from graphveil.ledger.tags import fingerprint_parts
+from graphveil.data.fingerprint import fingerprint_parts
 
 
 def joined(graph: Graph) -> dict[str, bytes]:

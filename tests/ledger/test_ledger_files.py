@@ -154,7 +154,7 @@ def test_a_database_that_rejects_writes_records_nothing(path: Path, pragma: str)
     """A read-only database, and one on a full disk, which may not grow any more."""
     ledger = Ledger(path)
     friends = ledger.data_set("friends")
-    engine = ledger._store._connections.engine()
+    engine = ledger._store._engine
     with engine.connect() as line:
         given = pragma.format(pages=line.exec_driver_sql("PRAGMA page_count").scalar_one())
     sa.event.listen(engine, "connect", lambda connection, _: connection.execute(given))
@@ -419,7 +419,7 @@ def test_a_lost_or_changed_key_is_detected(
     ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
-    with ledger._store._connections.engine().begin() as line:
+    with ledger._store._engine.begin() as line:
         fault(line.execution_options(graphveil_writing=True))
     assert any("key" in found.why for found in ledger.verify())
     if fault is change_key_and_check and kind == "postgresql":
@@ -455,7 +455,7 @@ def test_a_ledger_of_the_first_version_is_upgraded(place: str, kind: str) -> Non
     ledger.init("friends", "undirected-edge")
     ledger.data_set("friends").record(entry("a"))
     dropped = ["TABLE graphveil_about"] + ["TRIGGER graphveil_no_REPLACE"] * (kind == "sqlite")
-    with ledger._store._connections.engine().begin() as line:
+    with ledger._store._engine.begin() as line:
         for one in dropped:
             line.execute(sa.text(f"DROP {one}"))
     ledger.close()

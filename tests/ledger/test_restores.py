@@ -335,7 +335,7 @@ def test_foreign_objects_on_a_server_are_rejected(place: str, kind: str, how: st
     ledger = Ledger(place)
     ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
     Ledger(place).close()
-    with ledger._store._connections.engine().begin() as line:
+    with ledger._store._engine.begin() as line:
         line.execute(sa.text(ON_SERVER[how]))
     ledger.close()
     for create in (True, False):

@@ -192,7 +192,7 @@ def test_recording_does_not_read_earlier_entries(ledger: Ledger) -> None:
     """The number of statements and the size of the total do not grow with the number of releases."""
     ledger.init("friends", "undirected-edge", epsilon="100", delta="1e-7")
     friends, statements, counts = ledger.data_set("friends"), list[int](), list[int]()
-    engine = ledger._store._connections.engine()
+    engine = ledger._store._engine
     sa.event.listen(engine, "after_execute", lambda *given: statements.append(1))
     for number in range(30):
         statements.clear()

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphveil.data.fingerprint import id_fingerprint_parts
 from graphveil.ledger import Ledger, bindings
-from graphveil.ledger.tags import id_fingerprint_parts
 from ledger.conftest import KINDS, entry
 
 both = pytest.mark.parametrize("kind", KINDS)

@@ -15,15 +15,13 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 20
+MOST_READERS = 18
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
-    "ledger/tags.py": "a keyed digest, internal",
-    "runs/run_folder.py": "a keyed digest, internal",
     "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
     "lab/attacks/products.py": "in the clear, internal",

@@ -1,7 +1,8 @@
-"""Keyed fingerprints that identify a graph: an unkeyed digest would distinguish neighboring graphs.
+"""What keyed fingerprints of a graph are made of: an unkeyed digest would distinguish neighboring graphs.
 
 A ledger recognizes a dataset by its edges, its records and its people, in any order of its rows
-(``fingerprint_parts``), under a key that is stored in the ledger. A fitted model recognizes its own graph by
+(``fingerprint_parts``), under a key that is stored in the ledger. A run folder recognizes the data of an
+interrupted run by all arrays in their order (``graph_arrays``). A fitted model recognizes its own graph by
 features and edges in their order (``GraphFingerprint``). Anyone with both key and tag can test any guess
 of the edges. Both are therefore kept with the fitted model in memory, and on disk in ``internal/`` alone. A
 release, and a model saved with ``save``, contain neither.
@@ -9,33 +10,35 @@ release, and a model saved with ``save``, contain neither.
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from torch import Tensor
 
-from graphveil.core.edges.blocks import blocks
-from graphveil.data import Graph
-from graphveil.ledger.chain import NODE_IDS
+if TYPE_CHECKING:
+    from torch import Tensor
 
+    from graphveil.data import Graph
+
+NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records
 _BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
 _KEY_BYTES = 32
 GRAPH_FINGERPRINT_FILE = "graph_fingerprint.json"  # private, like everything in internal/
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-def fingerprint_parts(graph: Graph) -> dict[str, Iterator[bytes]]:
+def fingerprint_parts(graph: "Graph") -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
     # Records are unknown if tables were read for edges alone: one constant column replaces the features.
     x = graph.x
-    constant = isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
+    constant = not isinstance(x, sparse.csr_array) and x.shape[1] == 1 and bool((x == 1).all())
     has_features = bool(graph.num_features) and not constant
     if has_features or bool((graph.y >= 0).any()):
         parts["records"] = _records(graph, names)
@@ -76,15 +79,17 @@ def hash_ids(ids: Iterable[object]) -> Numbers:
     return np.frombuffer(b"".join(digest.digest() for digest in digests), dtype=np.uint64)
 
 
-def _names(graph: Graph) -> Numbers:
+def _names(graph: "Graph") -> Numbers:
     """Return a number for each node that depends on its id alone, or on its place where it has none."""
     if graph.ids is None:
         return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
     return hash_ids(graph.ids.tolist())
 
 
-def _edges(graph: Graph, names: Numbers) -> Iterator[bytes]:
+def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     """Yield sums over edges, in which no order of rows is left."""
+    from graphveil.core.edges.blocks import blocks
+
     adjacency, count = graph.adjacency, 0
     sums = np.zeros(2, dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -99,30 +104,26 @@ def _edges(graph: Graph, names: Numbers) -> Iterator[bytes]:
     yield np.sort(names).tobytes()
 
 
-def _records(graph: Graph, names: Numbers) -> Iterator[bytes]:
+def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     """Yield features and labels, people in the order of their names."""
     order = np.argsort(names, kind="stable")
     yield from _features(graph, order)
-    yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
-    if graph.label_sets is not None:
-        yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
-    if graph.targets is not None:
-        yield np.ascontiguousarray(graph.targets.numpy()[order]).tobytes()
+    for labels in (graph.y, graph.label_sets, graph.targets):
+        if labels is not None:
+            yield np.ascontiguousarray(labels.numpy()[order]).tobytes()
 
 
-def _features(graph: Graph, order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
+def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
     """Yield features, people in this order."""
     x = graph.x
-    if isinstance(x, Tensor):
-        rows = x.numpy()
-        yield f"{rows.dtype}{rows.shape}".encode()
-        at_once = max(1, _BLOCK // rows.shape[1])  # a copy of all would not fit where the features just do
-        for first in range(0, len(rows), at_once):
-            yield rows[order[first : first + at_once]].tobytes()
-    else:
-        sparse = x[order]
-        for part in (sparse.indptr, sparse.indices, sparse.data):
-            yield np.ascontiguousarray(part).tobytes()
+    if isinstance(x, sparse.csr_array):
+        yield from (np.ascontiguousarray(part).tobytes() for part in _parts_of(x[order]))
+        return
+    rows = x.numpy()
+    yield f"{rows.dtype}{rows.shape}".encode()
+    at_once = max(1, _BLOCK // rows.shape[1])  # a copy of all would not fit where the features just do
+    for first in range(0, len(rows), at_once):
+        yield rows[order[first : first + at_once]].tobytes()
 
 
 def _mixed(values: Numbers) -> Numbers:
@@ -139,6 +140,7 @@ class GraphFingerprint:
     """The fingerprint of one graph's features and edges: what predictions are computed from.
 
     >>> import torch
+    >>> from graphveil.data import Graph
     >>> pair = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
     >>> known = GraphFingerprint.from_graph(pair)
     >>> same = Graph.from_edges(torch.eye(2), [1, 0], [1], [0], directed=False)
@@ -150,26 +152,48 @@ class GraphFingerprint:
     tag: bytes = field(repr=False)
 
     @classmethod
-    def from_graph(cls, graph: Graph) -> "GraphFingerprint":
+    def from_graph(cls, graph: "Graph") -> "GraphFingerprint":
         """Return the fingerprint of a graph under a fresh key."""
         key = secrets.token_bytes(_KEY_BYTES)
         return cls(key, _tag(key, graph))
 
-    def matches(self, graph: Graph) -> bool:
+    def matches(self, graph: "Graph") -> bool:
         """Whether the graph has these features and edges, in this order."""
         return hmac.compare_digest(self.tag, _tag(self.key, graph))
 
 
-def _tag(key: bytes, graph: Graph) -> bytes:
+def _tag(key: bytes, graph: "Graph") -> bytes:
     digest = blake2b(
         f"{graph.directed} {graph.adjacency.max_weight}".encode(), key=key, digest_size=_KEY_BYTES
     )
-    x = graph.x
-    arrays = [x.indptr, x.indices, x.data] if isinstance(x, sparse.csr_array) else [x.numpy()]
-    arrays += [part.numpy() for part in graph.adjacency.arrays]
-    arrays += [] if graph.public is None else [part.numpy() for part in graph.public.arrays]
-    for array in arrays:
-        flat = np.ascontiguousarray(array)
+    public = [] if graph.public is None else graph.public.arrays
+    for array in (*_feature_arrays(graph), *graph.adjacency.arrays, *public):
+        flat = np.ascontiguousarray(array.numpy())
         digest.update(f"{flat.dtype} {flat.shape}".encode())
         digest.update(flat.data.cast("B") if flat.size else b"")
     return digest.digest()
+
+
+def graph_arrays(graph: "Graph") -> "Iterator[Tensor]":
+    """Yield everything that a run reads of a graph, in order."""
+    import torch
+
+    yield from _feature_arrays(graph)
+    yield from (graph.y, *graph.adjacency.arrays)
+    yield from () if graph.label_sets is None else (graph.label_sets,)
+    yield from () if graph.public is None else graph.public.arrays
+    yield from (mask for mask in (graph.train_mask, graph.val_mask, graph.test_mask) if mask is not None)
+    ids = [] if graph.ids is None else list(map(str, graph.ids.tolist()))  # numbers or text alike
+    names = json.dumps([graph.class_names, ids]).encode()
+    yield torch.frombuffer(bytearray(names), dtype=torch.uint8)
+
+
+def _feature_arrays(graph: "Graph") -> "list[Tensor]":
+    import torch
+
+    x = graph.x
+    return [torch.from_numpy(part) for part in _parts_of(x)] if isinstance(x, sparse.csr_array) else [x]
+
+
+def _parts_of(x: sparse.csr_array) -> "list[np.ndarray[Any, Any]]":
+    return [x.indptr, x.indices, x.data]
