@@ -4,19 +4,16 @@ The cache key is the version of the in-edges and the features that were sent alo
 same edges are a different query. Repeating a query draws no noise and returns bit-identical results.
 """
 
-import hashlib
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.adjacency import AdjacencyVersion
 from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.view import per_node
+from graphveil.core.view import cache_key, per_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +52,9 @@ class PredictionCache:
 
     def keep(self, version: AdjacencyVersion, x: Features, answer: CachedPrediction) -> None:
         """Store the result of a query that sent functions of ``x`` along these in-edges."""
-        self._kept.setdefault(version, {})[_digest(x)] = answer
+        self._kept.setdefault(version, {})[cache_key(x)] = answer
 
     def find(self, version: AdjacencyVersion, x: Features) -> CachedPrediction | None:
         """Return the cached result of the same query, or None."""
         kept = self._kept.get(version)
-        return kept.get(_digest(x)) if kept else None
-
-
-def _digest(x: Features) -> str:
-    """Return the digest of features; it is not stored or sent."""
-    arrays = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x.numpy(),)
-    digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
-    for array in arrays:
-        flat = np.ascontiguousarray(array)
-        digest.update(f"{flat.dtype}".encode())
-        digest.update(flat.data.cast("B") if flat.size else b"")
-    return digest.hexdigest()
+        return kept.get(cache_key(x)) if kept else None
