@@ -81,11 +81,11 @@ records, which the unit protects from each other. Compute each row from its own 
         few = [each[:_PROBED] for each in values]
         nulled = [_last_nulled(each) if own else each for each, own in zip(few, protected, strict=True)]
         with torch.random.fork_rng(devices=[]):
-            together, beside, alone = (
+            together, changed, alone = (
                 _parts(self._function(*given)) for given in (few, nulled, [each[:1] for each in few])
             )
         last = max(0, few[0].shape[0] - 1)
-        same = all(_close(a[:last], b[:last]) for a, b in zip(together, beside, strict=True))
+        same = all(_close(a[:last], b[:last]) for a, b in zip(together, changed, strict=True))
         if not same or not all(_close(a[:1], b) for a, b in zip(together, alone, strict=True)):
             raise ProtectedDataError(
                 "The result of a record function for one record depends on other records, which the unit "
@@ -153,7 +153,7 @@ def unwrapped_fields(data: D) -> D:
     """Return the data of a query with values in place of handles. For the core alone."""
     own: Any = data
     handles = {part.name: getattr(own, part.name) for part in fields(own)}
-    found = {name: each._unwrap() for name, each in handles.items() if isinstance(each, ProtectedRows)}
+    found = {name: _opened(each) for name, each in handles.items() if isinstance(each, ProtectedRows)}
     return replace(own, **found) if found else data
 
 
@@ -177,9 +177,10 @@ def per_node(values: Any) -> Any:
     """Return predictions: the values of a handle, and a tensor as it is.
 
     Row v of a handle is only for people who are authorized to access v's record. A run stores the values in
-    ``per_node/``, and no method may compute anything else from them.
+    ``per_node/``, and no method may compute anything else from them. Under unit ``local-attributes``
+    predictions are public, so a handle is rejected.
     """
-    return values._unwrap() if isinstance(values, ProtectedRows) else values
+    return _opened(values) if isinstance(values, ProtectedRows) else values
 
 
 def owner_total(counts: Any) -> int | None:
@@ -219,6 +220,16 @@ def kept_rows(
     """
     rows = keep(name, lambda: {"rows": unwrapped(compute())})["rows"]
     return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows
+
+
+def _opened(rows: ProtectedRows) -> Any:
+    """Return the values of a handle, unless clients would report them instead."""
+    if rows._unit == LocalAttributes.name:
+        raise ProtectedDataError(
+            f"Unit {rows._unit!r} protects each record with the noise of its client, so no query or "
+            "prediction may depend on exact records. Use the reports that collect returns."
+        )
+    return rows._unwrap()
 
 
 def _parts(found: Any) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """The door of local methods: a fit has handles of what clients randomize, and one collection opens them."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import graphveil as gv
 from estimators.conftest import grouped
 from graphveil.core.edges.adjacency import ProtectedEdges
 from graphveil.core.features import ProtectedRows
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.view import map_records, unwrapped_fields
 from graphveil.data import Graph
 from graphveil.errors import BudgetError, ProtectedDataError
 from graphveil.estimators.method import Method
@@ -74,6 +77,24 @@ def test_no_check_plan_or_guarantee_of_a_local_method_reads_records(
     monkeypatch.setattr(kind, part, lambda self, *arguments: READS[read](arguments[-1]))
     with pytest.raises(ProtectedDataError, match="'local-attributes' protects node records"):
         gv.METHODS[method](**given).prepare(people())
+
+
+def test_no_prediction_depends_on_exact_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gv.LPGNN(**BOTH)
+    shipped = type(model.config).fit
+
+    def leaking(self: Method, view: Graph, session: Any) -> Any:
+        return replace(shipped(self, view, session), proba=map_records(lambda x: x.softmax(dim=1), view.x))
+
+    monkeypatch.setattr(type(model.config), "fit", leaking)
+    with pytest.raises(ProtectedDataError, match="no query or prediction may depend on exact records"):
+        model.fit(people())
+
+
+def test_no_query_sums_exact_records_of_clients() -> None:
+    view = gv.METHODS["heterorr"](**HETERO).config.view(people())
+    with pytest.raises(ProtectedDataError, match="no query or prediction may depend on exact records"):
+        unwrapped_fields(NeighborSumData(view.x))
 
 
 def handles(view: Graph) -> set[str]:
